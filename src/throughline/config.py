@@ -1,0 +1,296 @@
+"""config.yaml -> Config: every key with its type, default and meaning; every mistake with its place.
+
+The models below are the one source of defaults. docs/configuration.md and resources/config.schema.json are
+generated from them by `python -m throughline.config_reference`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import YAMLError
+
+from throughline.config_errors import allowed, explain, shown
+from throughline.files import UserError
+
+NAME = r"[a-z][a-z0-9_]*"
+FRAMEWORK = r"[a-z][a-z0-9-]*"
+TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
+
+Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
+FrameworkName = Annotated[str, StringConstraints(pattern=rf"^{FRAMEWORK}$")]
+TopologyName = Annotated[str, StringConstraints(pattern=rf"^{TOPOLOGY}$")]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Extra = Literal["aa", "synthetic"]
+PositiveInt = Annotated[int, Field(ge=1)]
+CountingInt = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+SequenceLength = Annotated[int, Field(ge=8, le=65536)]
+
+
+_PATTERNS = {
+    rf"^{TOPOLOGY}$": "a topology is <nodes>n<devices per node>g, both from 1 on, such as 1n2g or 4n8g",
+    rf"^{NAME}$": "a name has lower-case letters, digits and _, and begins with a letter",
+}
+
+
+class ConfigError(UserError):
+    """One or more mistakes in the configuration, a line each."""
+
+
+class Section(BaseModel):
+    """A map of the configuration: types are strict, unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Shards(Section):
+    training: PositiveInt = Field(8, description="HDF5 files that training reads")
+    test: CountingInt = Field(2, description="HDF5 files held back from training")
+
+
+class Masking(Section):
+    probability: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        0.15, description="share of a sequence's tokens to predict, up to the length's predictions at most"
+    )
+    short_sequences: Share = Field(0.1, description="share of sequences that aim at a random shorter length")
+    copies: PositiveInt = Field(5, description="times the text is used, each time with new pairs and masks")
+    seed: CountingInt = Field(12345, description="seed of every random choice in the data")
+
+
+class VocabularyFile(Section):
+    path: str = Field(description="a WordPiece vocabulary, one entry a line")
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
+        description="the file's SHA-256, checked before it is used"
+    )
+
+
+class Corpus(Section):
+    name: Name = Field("sample", description="folder under data/; unique per dump")
+    dump: Annotated[str, StringConstraints(min_length=1)] | Annotated[list[str], Field(min_length=1)] = Field(
+        "sample",
+        description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
+        "dump (.xml or .xml.bz2), a list of its part files, or a dump's name and date such as enwiki-20261101",
+    )
+    vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
+        "bert-base-uncased", description="the published vocabulary by name, or {path, sha256} of your own"
+    )
+    parts: Annotated[int, Field(ge=1, le=10000)] = Field(
+        4, description="pieces that the dump is cut into, extracted side by side"
+    )
+    shards: Shards = Field(default_factory=Shards, description="HDF5 files per sequence length")
+    sequences: Annotated[dict[SequenceLength, PositiveInt], Field(min_length=1)] = Field(
+        default_factory=lambda: {32: 5, 128: 20},
+        description="sequence length: predictions at most (BERT's second phase is 512: 80)",
+    )
+    masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
+
+    @field_validator("sequences")
+    @classmethod
+    def _predictions_fit(cls, sequences: dict[int, int]) -> dict[int, int]:
+        for length, predictions in sequences.items():
+            if predictions > length - 3:
+                raise ValueError(f"{length}: {predictions} predicts more than the {length - 3} tokens there are")
+        return sequences
+
+
+class Steps(Section):
+    warmup: CountingInt = Field(20, description="optimizer steps before the clock starts")
+    timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
+    at_most_s: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="seconds of training per run at most: warm-up and window get fewer steps on slow devices "
+        "(never under 2 and 3), and the record says so",
+    )
+
+
+class Runs(Section):
+    device: Literal["auto", "cuda", "cpu"] = Field(
+        "auto", description="`auto` takes the GPUs that are found, else the CPU; the record says what it was"
+    )
+    repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="runs of every configuration")
+    steps: Steps = Field(default_factory=Steps, description="how long a run trains")
+    threads: PositiveInt = Field(1, description="threads per worker on a CPU, the same in every topology")
+    seed: CountingInt = Field(42, description="seed of weights, dropout and the order of the data")
+    strict: bool = Field(False, description="true: mixed environments or warnings fail the summary")
+
+
+class Optimizer(Section):
+    name: Literal["adamw", "adam", "lamb"] = Field("adamw", description="the update rule")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(1e-4, description="constant learning rate")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
+    betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
+        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment"
+    )
+    epsilon: Annotated[float, Field(gt=0)] = Field(1e-6, description="added to the root of the second moment")
+
+
+class Options(Section):
+    clip: Literal["none", "value", "norm", "global_norm"] = Field(
+        "none", description="gradient clipping at 1.0: by value, by each tensor's norm, by the global norm"
+    )
+    accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
+    compile: bool = Field(False, description="compile the model (torch.compile)")
+    checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
+    data: Literal["real", "synthetic"] = Field("real", description="the corpus, or full-length random tokens")
+    bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
+    memory_limit_mb: PositiveInt | None = Field(
+        None, description="MiB of memory per worker on a CPU; beyond it a run ends as out of memory"
+    )
+
+
+class Benchmark(Runs):
+    model: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")] = Field(
+        "bert-tiny", description="the model that is trained"
+    )
+    sequence: SequenceLength = Field(128, description="tokens per sample; one of corpus.sequences")
+    frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
+        default_factory=lambda: ["torch"], description="what trains it"
+    )
+    topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
+        default_factory=lambda: ["1n1g"],
+        description="<nodes>n<devices per node>g; 1n1g is the baseline of every speedup",
+    )
+    batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
+        default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
+        description="precision: batch sizes per device",
+    )
+    optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
+    options: Options = Field(default_factory=Options, description="switches; the tables' titles name them")
+    extras: list[Extra] = Field(
+        default_factory=list,
+        description="derived runs beside these: `aa` (the same again), `synthetic` (without reading)",
+    )
+    remarks: str | None = Field(None, description="text shown under the tables")
+
+    @field_validator("frameworks", "topologies", "extras")
+    @classmethod
+    def _no_repeats(cls, values: list[str]) -> list[str]:
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"listed twice: {', '.join(twice)}")
+        return values
+
+    @field_validator("batch")
+    @classmethod
+    def _no_repeated_batches(cls, batch: dict[str, list[int]]) -> dict[str, list[int]]:
+        for precision, sizes in batch.items():
+            if len(set(sizes)) < len(sizes):
+                raise ValueError(f"{precision}: a batch size is listed twice in {sizes}")
+        return batch
+
+
+class Config(Section):
+    corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
+    runs: Runs = Field(
+        default_factory=Runs, description="how to measure; any of it can be set again inside a benchmark"
+    )
+    benchmarks: dict[Name, Benchmark] = Field(default_factory=dict, description="what to measure: results/<name>/...")
+
+
+def load(
+    paths: Sequence[str | Path],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    frameworks: Iterable[str] = (),
+    models: Iterable[str] = (),
+) -> Config:
+    """Read, merge and check configuration files.
+
+    Maps merge, lists are replaced, later files win; `overrides` (what --config hands over, as text) come last.
+    `frameworks` and `models` are the names there are. Raises ConfigError with one line per mistake.
+    """
+    raw: dict[str, Any] = {}
+    for path in paths:
+        raw = _merge(raw, _read(Path(path)))
+    raw = _merge(raw, _from_text(dict(overrides or {})))
+    _validate(raw)
+    merged = dict(raw)
+    if isinstance(raw.get("benchmarks"), dict):
+        merged["benchmarks"] = {
+            name: _merge(raw.get("runs") or {}, block or {}) for name, block in raw["benchmarks"].items()
+        }
+    config = _validate(merged)
+    mistakes = list(_cross_checks(config, list(frameworks), list(models)))
+    if mistakes:
+        raise _error(mistakes)
+    return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"configuration {path} does not exist", next_step="check the path after --configfile"
+        ) from None
+    except DuplicateKeyError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        problem = str(error.problem).splitlines()[0]
+        raise ConfigError(f"{path}, line {line}: {problem}", next_step="keep one of the two") from None
+    except (YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigError(f"{path} is not valid YAML", why=" ".join(str(error).split())) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path} holds {shown(document)}, not a map of keys to values")
+    return document
+
+
+def _merge(below: Any, above: Any) -> Any:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
+    return above
+
+
+def _from_text(value: Any) -> Any:
+    """What --config hands over as text, keys as well, read as the YAML it was."""
+    if isinstance(value, Mapping):
+        return {_from_text(key): _from_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_from_text(item) for item in value]
+    if isinstance(value, str):
+        try:
+            read = YAML(typ="safe", pure=True).load(value)
+        except YAMLError:
+            return value
+        return value if isinstance(read, (dict, list)) else read
+    return value
+
+
+def _validate(raw: dict[str, Any]) -> Config:
+    try:
+        return Config.model_validate(raw)
+    except ValidationError as error:
+        raise _error(explain(raw, error, Config, _PATTERNS)) from None
+
+
+def _error(mistakes: Sequence[str]) -> ConfigError:
+    count = "one mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    return ConfigError(
+        f"the configuration has {count}:\n  " + "\n  ".join(mistakes),
+        next_step="correct it; docs/configuration.md describes every key",
+    )
+
+
+def _cross_checks(config: Config, frameworks: list[str], models: list[str]) -> Iterable[str]:
+    """Mistakes that only two places together show."""
+    lengths = sorted(config.corpus.sequences)
+    for name, block in config.benchmarks.items():
+        where = f"benchmarks.{name}"
+        if "__" in name:
+            yield f"{where}: two underscores in a row are kept for derived runs, such as bert__aa"
+        if block.sequence not in config.corpus.sequences:
+            yield f"{where}.sequence = {block.sequence}: allowed: {lengths}, the lengths of corpus.sequences"
+        for position, framework in enumerate(block.frameworks):
+            if frameworks and framework not in frameworks:
+                yield f"{where}.frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"
+        if models and block.model not in models:
+            yield f"{where}.model = {block.model!r}: {allowed(block.model, models)}"
