@@ -1,0 +1,180 @@
+"""Well-formed run records without a training: what the tests of tables, plots and the report read.
+
+`write_study(root)` lays out the results of one published study with everything that can happen to a cell: complete
+series, a missing repeat, out of memory, unsupported, invalid, no baseline, two frameworks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+# DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
+# 2n8g has six, its first run is missing.
+DLPERF_BERT_BS32: dict[str, list[float]] = {
+    "1n1g": [150.11, 150.14, 149.53, 149.88, 150.12, 150.04, 150.9],
+    "1n2g": [267.29, 271.05, 273.02, 270.28, 269.99, 272.09, 268.86],
+    "1n4g": [537.05, 538.5, 549.03, 538.91, 533.45, 536.96, 549.75],
+    "1n8g": [1061.91, 1075.74, 1036.56, 1047.02, 1058.6, 1075.79, 1050.76],
+    "2n8g": [1848.74, 1854.88, 1844.1, 1847.2, 1835.11, 1841.41],
+    "4n8g": [3693.44, 3668.26, 3666.21, 3698.92, 3671.45, 3658.23, 3673.42],
+}
+# The same study's medians at batch 64, fp16 (AMP).
+DLPERF_BERT_BS64_FP16 = {
+    "1n1g": 473.76, "1n2g": 811.6, "1n4g": 1623.56, "1n8g": 3107.1, "2n8g": 5723.26, "4n8g": 11269.14,
+}  # fmt: skip
+
+OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
+OPTIONS = {
+    "clip": "none", "accumulate": 1, "compile": False, "checkpointing": False, "data": "real",
+    "bucket_mb": 25, "dropout": 0.1, "memory_limit_mb": None,
+}  # fmt: skip
+V100 = {"kind": "cuda", "name": "Tesla V100-SXM2-16GB", "count": 8, "fp16_native": True}
+CPU = {"kind": "cpu", "name": "AMD EPYC 9554 64-Core Processor", "count": 2, "fp16_native": False}
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """A run specification with every key; `changes` replace keys, nested ones merge."""
+    value: dict[str, Any] = {
+        "benchmark": "bert", "framework": "torch", "model": "bert-base", "sequence": 128, "predictions": 20,
+        "batch_per_device": 32, "precision": "fp32", "topology": "1n1g", "repeat": 1,
+        "steps": {"warmup": 20, "timed": 100, "at_most_s": None}, "seed": 42, "device": "auto", "threads": 1,
+        "hosts": None, "optimizer": dict(OPTIMIZER), "options": dict(OPTIONS),
+        "corpus": {"name": "sample", "digest": "0123456789ab"}, "protocol": 1,
+    }  # fmt: skip
+    for key, change in changes.items():
+        value[key] = {**value[key], **change} if isinstance(change, dict) and key in value else change
+    return value
+
+
+def world_of(topology: str) -> int:
+    nodes, devices = topology.removesuffix("g").split("n")
+    return int(nodes) * int(devices)
+
+
+def record(
+    run: dict[str, Any],
+    samples_per_s: float | None,
+    *,
+    status: str = "ok",
+    reason: str | None = None,
+    warnings: Iterable[str] = (),
+    device: dict[str, Any] | None = None,
+    memory: int | None = 9_000_000_000,
+    framework: dict[str, Any] | None = None,
+    commit: str | None = "5f0c1e2d3b4a5968778695a4b3c2d1e0f0123456",
+    steps_timed: int | None = None,
+) -> dict[str, Any]:
+    """One run record as the worker writes it, with times that fit its throughput."""
+    ok = status == "ok"
+    asked = run["steps"]["timed"]
+    steps = (asked if steps_timed is None else steps_timed) if ok else 0
+    samples = world_of(run["topology"]) * run["batch_per_device"] * run["options"]["accumulate"] * steps
+    window = samples / samples_per_s if ok and samples_per_s else None
+    step = window / steps if window else 0.0
+    ranks = [
+        {
+            "rank": rank, "node": 0, "window_start_s": 0.0, "window_end_s": window, "peak_memory_bytes": memory,
+            "cpu_seconds": window, "loader_stall_s": 0.001 * window,
+        }
+        for rank in range(world_of(run["topology"]))
+    ] if window else []  # fmt: skip
+    return {
+        "schema": 1, "spec": run, "status": status, "reason": reason, "warnings": list(warnings),
+        "samples_per_s": samples_per_s if ok else None, "window_s": window, "steps_asked": asked,
+        "steps_timed": steps, "warmup_steps": run["steps"]["warmup"],
+        "step_seconds": [step] * steps, "loss": [10.0 - 0.01 * index for index in range(steps)],
+        "scaler_skipped_steps": 0, "ranks": ranks, "peak_memory_bytes": memory if ok else None,
+        "loader_stall_share": 0.001 if ok else None,
+        "utilization": {"cpu": 0.97 if ok else None, "gpu": None},
+        "device": dict(device or V100), "data": {"content_digest": "ab" * 32, "rows": 2048},
+        "environment": {
+            "python": "3.11.7", "os": "Debian GNU/Linux 12", "kernel": "6.1.0", "cpu": CPU["name"],
+            "cpu_cores": 2, "memory_bytes": 25_000_000_000,
+            "framework": framework or {
+                "torch": "2.13.0", "transformers": "5.23.0", "cuda": "13.0", "cudnn": "9.1", "nccl": "2.27",
+                "driver": "580.10",
+            },
+            "variables": {"OMP_NUM_THREADS": "1"}, "commit": commit, "tree_clean": True,
+        },
+        "started": "2026-11-20T12:00:00Z", "ended": f"2026-11-20T12:{run['repeat']:02d}:30Z",
+    }  # fmt: skip
+
+
+def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n") -> Path:
+    """Write a record (and its log) where the workflow would; returns the record's path."""
+    run = value["spec"]
+    folder = root / run["benchmark"] / f"bz{run['batch_per_device']}_{run['precision']}"
+    path = folder / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    path.with_suffix(".log").write_text(log, encoding="utf-8")
+    return path
+
+
+def write_series(
+    root: Path, values: dict[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
+) -> list[Path]:
+    """One ok record per value; `changes` go into the specification, `device` and `framework_versions` beside it."""
+    device, versions = changes.pop("device_found", None), changes.pop("framework_versions", None)
+    memory = changes.pop("memory", 9_000_000_000)
+    return [
+        write_record(
+            root,
+            record(
+                spec(topology=topology, repeat=repeat, **changes), value,
+                device=device, framework=versions, memory=memory,
+            ),
+        )
+        for topology, speeds in values.items()
+        for repeat, value in enumerate(speeds, start=(first_repeat or {}).get(topology, 1))
+    ]  # fmt: skip
+
+
+MXNET_VERSIONS = {
+    "mxnet": "1.6.0", "gluonnlp": "0.10.0", "horovod": "0.19.5", "cuda": "10.2", "cudnn": "7.6", "nccl": "2.7",
+    "driver": "440.33",
+}  # fmt: skip
+
+
+def jitter(middle: float, n: int = 5, share: float = 0.004) -> list[float]:
+    """`n` repeats around `middle`, always the same ones, with that median."""
+    return [middle * (1 + share * offset) for offset in (0.0, -1.0, 0.6, -0.4, 1.2, 0.3, -0.7)[:n]]
+
+
+def write_study(root: Path) -> dict[str, list[Path]]:
+    """Document 000's study: record paths by summary name (bz32_fp32 ...), complete with what goes wrong."""
+    mx: dict[str, Any] = {"framework": "mxnet-horovod", "framework_versions": MXNET_VERSIONS}
+    study = {
+        "bz32_fp32": [
+            *write_series(root, DLPERF_BERT_BS32, {"2n8g": 2}, memory=10_817_000_000, **mx),
+            *write_series(root, {t: jitter(v * 1.04, 7) for t, v in {
+                "1n1g": 150.11, "1n2g": 281.2, "1n4g": 561.0, "1n8g": 1109.4, "2n8g": 1990.4}.items()},
+                memory=9_611_000_000),
+        ],
+        "bz64_fp16": [
+            *write_series(root, {t: jitter(v, 7) for t, v in DLPERF_BERT_BS64_FP16.items()},
+                batch_per_device=64, precision="fp16", memory=9_200_000_000, **mx),
+        ],
+        "bz96_fp32": [
+            write_record(root, record(
+                spec(batch_per_device=96, repeat=repeat, **{"framework": "mxnet-horovod"}), None, status="oom",
+                reason="the device's memory (16160 MiB) did not hold batch 96", framework=MXNET_VERSIONS))
+            for repeat in range(1, 8)
+        ],
+    }  # fmt: skip
+    torch16 = dict(batch_per_device=64, precision="fp16")
+    for topology, statuses in {"1n2g": ["ok"] * 3 + ["invalid"] * 2, "1n4g": ["unsupported"] * 5}.items():
+        for repeat, status in enumerate(statuses, start=1):
+            reason = {
+                "ok": None,
+                "invalid": "loss is not finite at step 37",
+                "unsupported": "torch has no fp16 all-reduce on this device",
+            }[status]
+            run = spec(topology=topology, repeat=repeat, **torch16)
+            study["bz64_fp16"].append(
+                write_record(root, record(run, 820.0 + repeat, status=status, reason=reason))
+            )
+    return study
