@@ -1,0 +1,191 @@
+"""RunRecord and Summary: the JSON files under results/, their schema numbers and their validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from throughline.config import Optimizer, Options, Precision, Steps
+from throughline.files import UserError, read_json
+from throughline.runs import RunSpec, Topology
+
+SCHEMA = 1
+"""Schema number of records and summaries; raised when a key changes its meaning or goes."""
+
+Status = Literal["ok", "oom", "unsupported", "invalid"]
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Bytes = Annotated[int, Field(ge=0)]
+
+
+class Entry(BaseModel):
+    """A part of a record: types are strict, unknown keys are errors, numbers are finite."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+
+
+class Rank(Entry):
+    """One rank's window; seconds count from the first start among the ranks of its node."""
+
+    rank: Annotated[int, Field(ge=0)]
+    node: Annotated[int, Field(ge=0)]
+    window_start_s: NonNegative
+    window_end_s: NonNegative
+    peak_memory_bytes: Bytes | None
+    cpu_seconds: NonNegative | None
+    loader_stall_s: NonNegative | None
+
+
+class Device(Entry):
+    kind: Literal["cpu", "cuda"]
+    name: str
+    count: Annotated[int, Field(ge=1)]
+    fp16_native: bool | None
+
+
+class Data(Entry):
+    content_digest: str
+    rows: Annotated[int, Field(ge=0)]
+
+
+class Utilization(Entry):
+    """Shares of the devices' time over the timed window."""
+
+    cpu: NonNegative | None
+    gpu: NonNegative | None
+
+
+class RunRecord(Entry):
+    """One measured run. `status` is a measured outcome; only `ok` carries a throughput."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    spec: RunSpec
+    status: Status
+    reason: str | None
+    warnings: list[str]
+    samples_per_s: Positive | None
+    window_s: Positive | None
+    steps_asked: Annotated[int, Field(ge=1)]
+    steps_timed: Annotated[int, Field(ge=0)]
+    warmup_steps: Annotated[int, Field(ge=0)]
+    step_seconds: list[NonNegative]
+    loss: list[float | None]
+    scaler_skipped_steps: Annotated[int, Field(ge=0)]
+    ranks: list[Rank]
+    peak_memory_bytes: Bytes | None
+    loader_stall_share: NonNegative | None
+    utilization: Utilization
+    device: Device | None
+    data: Data | None
+    environment: dict[str, Any]
+    started: str
+    ended: str
+
+    @model_validator(mode="after")
+    def _status_and_number_agree(self) -> RunRecord:
+        if (self.status == "ok") != (self.samples_per_s is not None):
+            raise ValueError(f"status {self.status} with samples_per_s {self.samples_per_s}")
+        if self.status != "ok" and not self.reason:
+            raise ValueError(f"status {self.status} without a reason")
+        if self.status == "ok" and self.samples_per_s is not None:
+            self._throughput_follows_from_the_window(self.samples_per_s)
+        return self
+
+    def _throughput_follows_from_the_window(self, samples_per_s: float) -> None:
+        """samples/s = world size * batch per device * accumulated micro-batches * steps / window."""
+        if self.window_s is None or self.steps_timed == 0:
+            raise ValueError("status ok without a timed window")
+        spec = self.spec
+        samples = Topology.parse(spec.topology).world * spec.batch_per_device * spec.options.accumulate
+        expected = samples * self.steps_timed / self.window_s
+        if abs(samples_per_s - expected) > 1e-6 * expected:
+            raise ValueError(f"samples_per_s {samples_per_s} does not follow from the window: {expected}")
+
+
+class Cell(Entry):
+    """All repeats of one framework on one topology, and what they come to."""
+
+    values: list[Positive | None]
+    n: Annotated[int, Field(ge=1)]
+    n_ok: Annotated[int, Field(ge=0)]
+    median_speed: Positive | None
+    average_speed: Positive | None
+    min: Positive | None
+    max: Positive | None
+    speedup: Positive | None
+    efficiency: Positive | None
+    batch_size_per_device: Annotated[int, Field(ge=1)]
+    global_batch: Annotated[int, Field(ge=1)]
+    world_size: Annotated[int, Field(ge=1)]
+    statuses: dict[str, int]
+    reasons: list[str]
+    warnings: list[str]
+    peak_memory_bytes: Bytes | None
+    loader_stall_share: NonNegative | None
+    logs: list[str]
+
+
+class Summary(Entry):
+    """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    benchmark: str
+    model: str
+    sequence: Annotated[int, Field(ge=1)]
+    batch_size_per_device: Annotated[int, Field(ge=1)]
+    precision: Precision
+    unit: Literal["samples/s"]
+    device: Device | None
+    environment: dict[str, Any]
+    optimizer: Optimizer
+    options: Options
+    steps: Steps
+    data: Data | None
+    remarks: str | None
+    frameworks: dict[str, dict[str, Cell]]
+
+
+def read_run(path: str | Path) -> RunRecord:
+    """The record in a file; UserError where it is not one, or stands where another run's record belongs."""
+    record: RunRecord = _validated(RunRecord, path)
+    if not str(Path(path).as_posix()).endswith(record.spec.record.removeprefix("results/")):
+        raise UserError(
+            f"{path} holds the record of another run",
+            why=f"its specification belongs at {record.spec.record}",
+            next_step=f"remove the file and make it again: snakemake {path}",
+        )
+    return record
+
+
+def read_summary(path: str | Path) -> Summary:
+    """The summary in a file; UserError where it is not one."""
+    summary: Summary = _validated(Summary, path)
+    return summary
+
+
+def dump(entry: RunRecord | Summary) -> dict[str, Any]:
+    """What `files.write_json` writes."""
+    return entry.model_dump(by_alias=True)
+
+
+def _validated(model: Any, path: str | Path) -> Any:
+    value = read_json(path)
+    if isinstance(value, Mapping) and value.get("schema") != SCHEMA:
+        raise UserError(
+            f"{path} has schema {value.get('schema')!r}; this version reads {SCHEMA}",
+            next_step=f"make it again: snakemake --force {path}",
+        )
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"{path} is not a valid {model.__name__}",
+            why=f"{where}: {first['msg']}"
+            + (f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""),
+            next_step="remove the file and run snakemake again",
+        ) from None

@@ -1,0 +1,188 @@
+"""Which training runs a configuration asks for: Topology, RunSpec, their expansion and their paths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from throughline.config import (
+    Benchmark,
+    Config,
+    Corpus,
+    FrameworkName,
+    Name,
+    Optimizer,
+    Options,
+    PositiveInt,
+    Precision,
+    Runs,
+    Section,
+    Steps,
+    TopologyName,
+)
+from throughline.files import UserError
+
+PROTOCOL = 1
+"""Raised by a person when the way of measuring changes: every run is then made again."""
+
+DATA_PROTOCOL = 1
+"""Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
+
+
+@dataclass(frozen=True, order=True)
+class Topology:
+    """`<nodes>n<devices per node>g`; a device is a GPU, or one worker process on a CPU."""
+
+    nodes: int
+    devices: int
+
+    @classmethod
+    def parse(cls, text: str) -> Topology:
+        match = re.fullmatch(r"([1-9]\d*)n([1-9]\d*)g", text)
+        if not match:
+            raise UserError(f"{text!r} is not a topology", next_step="write <nodes>n<devices per node>g, such as 1n2g")
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def world(self) -> int:
+        """World size: the number of ranks."""
+        return self.nodes * self.devices
+
+    def __str__(self) -> str:
+        return f"{self.nodes}n{self.devices}g"
+
+
+class CorpusIdentity(Section):
+    """The corpus a run reads, by its parameters: known before any of it is made."""
+
+    name: Name
+    digest: str
+
+
+class RunSpec(Section):
+    """All that decides one run. Its canonical JSON leaves defaults out, so that a new option re-runs nothing."""
+
+    benchmark: Name
+    framework: FrameworkName
+    model: str
+    sequence: PositiveInt
+    predictions: PositiveInt
+    batch_per_device: PositiveInt
+    precision: Precision
+    topology: TopologyName
+    repeat: PositiveInt
+    steps: Steps = Field(default_factory=Steps)
+    seed: int = Runs.model_fields["seed"].default
+    device: str = Runs.model_fields["device"].default
+    threads: int = Runs.model_fields["threads"].default
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    options: Options = Field(default_factory=Options)
+    corpus: CorpusIdentity | None = None
+    protocol: int
+
+    @property
+    def canonical(self) -> str:
+        """The JSON that travels as a rule's parameter: sorted keys, no defaults."""
+        return canonical(self.model_dump(exclude_defaults=True))
+
+    @property
+    def cell(self) -> str:
+        """`<benchmark>/bz<b>_<precision>`: the configuration whose repeats and topologies one summary holds."""
+        return f"{self.benchmark}/bz{self.batch_per_device}_{self.precision}"
+
+    @property
+    def summary(self) -> str:
+        return f"results/{self.cell}.json"
+
+    @property
+    def record(self) -> str:
+        return f"results/{self.cell}/{self.framework}/{self.topology}/run{self.repeat}.json"
+
+    @property
+    def log(self) -> str:
+        return str(Path(self.record).with_suffix(".log"))
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling for one value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def shard_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
+    """All that decides a length's shards, but for the dump's content and the vocabulary's.
+
+    `parts` is left out: into how many pieces the work is cut changes no byte of the result.
+    """
+    return {
+        "sequence": sequence,
+        "predictions": corpus.sequences[sequence],
+        "shards": corpus.shards.model_dump(),
+        "masking": corpus.masking.model_dump(),
+        "protocol": DATA_PROTOCOL,
+    }
+
+
+def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:
+    """Name and digest of the parameters; a dump's files count by their names, not by where they lie."""
+    dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
+    vocabulary = corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256
+    parameters = shard_parameters(corpus, sequence) | {
+        "dump": [Path(name).name for name in dump],
+        "vocabulary": vocabulary,
+    }
+    return CorpusIdentity(name=corpus.name, digest=hashlib.sha256(canonical(parameters).encode()).hexdigest()[:12])
+
+
+def expand(config: Config) -> list[RunSpec]:
+    """Every run that the configuration asks for, interleaved: the first repeat of everything, then the second ..."""
+    blocks = [derived for name, block in config.benchmarks.items() for derived in _with_extras(name, block)]
+    specs = [spec for name, block in blocks for spec in _expand(config, name, block)]
+    return sorted(specs, key=lambda spec: spec.repeat)
+
+
+def _with_extras(name: str, block: Benchmark) -> Iterable[tuple[str, Benchmark]]:
+    yield name, block
+    for extra in block.extras:
+        changed = {"data": "synthetic"} if extra == "synthetic" else {}
+        options = block.options.model_copy(update=changed)
+        yield f"{name}__{extra}", block.model_copy(update={"options": options})
+
+
+def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
+    real = block.options.data == "real"
+    for precision, batches in block.batch.items():
+        for batch in batches:
+            for framework in block.frameworks:
+                for topology in block.topologies:
+                    for repeat in range(1, block.repeats + 1):
+                        yield RunSpec(
+                            benchmark=name,
+                            framework=framework,
+                            model=block.model,
+                            sequence=block.sequence,
+                            predictions=config.corpus.sequences[block.sequence],
+                            batch_per_device=batch,
+                            precision=precision,
+                            topology=topology,
+                            repeat=repeat,
+                            steps=block.steps,
+                            seed=block.seed,
+                            device=block.device,
+                            threads=block.threads,
+                            optimizer=block.optimizer,
+                            options=block.options,
+                            corpus=corpus_identity(config.corpus, block.sequence) if real else None,
+                            protocol=PROTOCOL,
+                        )
+
+
+def benchmark_block(config: Config, name: str) -> Benchmark:
+    """The block that a benchmark's name, derived or not, comes from."""
+    return config.benchmarks[name.split("__")[0]]
