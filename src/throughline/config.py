@@ -156,7 +156,7 @@ class Benchmark(Runs):
     )
     topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: ["1n1g"],
-        description="<nodes>n<devices per node>g; 1n1g is the baseline of every speedup",
+        description="`<nodes>n<devices per node>g`; 1n1g is the baseline of every speedup",
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
@@ -192,7 +192,9 @@ class Config(Section):
     runs: Runs = Field(
         default_factory=Runs, description="how to measure; any of it can be set again inside a benchmark"
     )
-    benchmarks: dict[Name, Benchmark] = Field(default_factory=dict, description="what to measure: results/<name>/...")
+    benchmarks: dict[Name, Benchmark] = Field(
+        default_factory=dict, description="what to measure, each under `results/<name>/`"
+    )
 
 
 def load(

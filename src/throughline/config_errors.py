@@ -59,22 +59,22 @@ def _resolve(loc: Sequence[int | str], root: Model) -> _Place:
     place = _Place([], root, root)
     before: Any = root
     for part in loc:
-        annotation = _strip(place.annotation)
-        branches = _branches(annotation)
+        annotation = strip(place.annotation)
+        options = branches(annotation)
         if part == "[key]":
             place.is_key = True
-            place.annotation = typing.get_args(_strip(before))[0]
+            place.annotation = typing.get_args(strip(before))[0]
             break
         before = place.annotation
-        if len(branches) > 1:  # pydantic names the branch of the union here, which is no key
-            section = next((b for b in branches if _is_model(b)), None)
+        if len(options) > 1:  # pydantic names the branch of the union here, which is no key
+            section = next((option for option in options if is_model(option)), None)
             if section is not None:
                 place.is_map = part == section.__name__
                 place.union_depth = len(place.keys)
                 place.annotation = section if place.is_map else place.annotation
             continue
-        annotation = branches[0]
-        if _is_model(annotation):
+        annotation = options[0]
+        if is_model(annotation):
             place.model = annotation
             field = annotation.model_fields.get(str(part))
             place.annotation = field.rebuild_annotation() if field else None
@@ -112,28 +112,31 @@ _MESSAGES = {
 
 
 def _wording(problem: Any, annotation: Any, value: Any, patterns: dict[str, str]) -> str:
-    kind, plain = problem["type"], _strip(annotation)
+    mistake, plain = problem["type"], strip(annotation)
     choices = _choices(plain)
     if choices:
         return allowed(value, choices)
-    if kind == "value_error":
+    if mistake == "value_error":
         return str(problem["ctx"]["error"])
-    if len(_branches(plain)) > 1 or _is_union(plain):
-        return "allowed: " + " or ".join(_kind(option) for option in typing.get_args(plain))
-    if kind == "string_pattern_mismatch":
+    if _is_union(plain):
+        return f"allowed: {kind(plain)}"
+    if mistake == "string_pattern_mismatch":
         return patterns.get(problem["ctx"]["pattern"], f"it has to look like {problem['ctx']['pattern']}")
-    return _MESSAGES.get(kind) or problem["msg"].replace("Input should be", "it has to be")
+    return _MESSAGES.get(mistake) or problem["msg"].replace("Input should be", "it has to be")
 
 
-def _kind(annotation: Any) -> str:
-    plain = _strip(annotation)
+def kind(annotation: Any) -> str:
+    """What values an annotation takes, in words."""
+    plain = strip(annotation)
+    if _is_union(plain):
+        return " or ".join(kind(option) for option in typing.get_args(plain))
     if typing.get_origin(plain) is Literal:
         return " or ".join(map(str, typing.get_args(plain)))
     if typing.get_origin(plain) is list:
         return "a list"
-    if _is_model(plain):
+    if is_model(plain):
         return "{" + ", ".join(plain.model_fields) + "}"
-    names = {type(None): "null", int: "a whole number", float: "a number", str: "a text"}
+    names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(plain, str(plain))
 
 
@@ -143,22 +146,24 @@ def _choices(plain: Any) -> list[Any]:
     return [True, False] if plain is bool else []
 
 
-def _branches(annotation: Any) -> list[Any]:
+def branches(annotation: Any) -> list[Any]:
     """The branches of a union but for null, which pydantic does not name in a location."""
     if not _is_union(annotation):
         return [annotation]
-    return [_strip(option) for option in typing.get_args(annotation) if option is not type(None)]
+    return [strip(option) for option in typing.get_args(annotation) if option is not type(None)]
 
 
 def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _is_model(annotation: Any) -> bool:
+def is_model(annotation: Any) -> bool:
+    """Whether the annotation is a section with keys of its own."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _strip(annotation: Any) -> Any:
+def strip(annotation: Any) -> Any:
+    """The annotation without its constraints."""
     while typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
     return annotation

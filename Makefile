@@ -1,0 +1,47 @@
+# make run        set up, run config.yaml as it stands, end at results/report.html
+# make test       set up, check the style, run every test
+# make clean      remove what the workflow made (data/, results/, logs/); the environment stays
+#
+# PYTHON=python3.12                                        another interpreter
+# TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's CPU build instead of the CUDA build
+PYTHON ?= python3.11
+TORCH_INDEX ?=
+VENV := .venv
+ACTIVATE := . $(VENV)/bin/activate
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test lint format clean help
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 7
+
+run: $(VENV)/main.ready
+	@$(ACTIVATE) && snakemake
+	@echo "The report: $(CURDIR)/results/report.html"
+
+test: $(VENV)/test.ready lint
+	@$(ACTIVATE) && python -m pytest
+
+lint: $(VENV)/test.ready
+	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy \
+	  && snakefmt --check Snakefile rules && snakemake --lint
+
+format: $(VENV)/test.ready
+	@$(ACTIVATE) && ruff check --fix . && ruff format . && snakefmt Snakefile rules
+
+$(VENV)/main.ready: envs/main.txt envs/torch.txt envs/sample.txt envs/constraints.txt
+	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11 or 3.12> $(MAKECMDGOALS)"; exit 1; }
+	@echo "Installing into $(VENV) ..."
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(ACTIVATE) && { test -z "$(TORCH_INDEX)" || pip install --quiet --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' envs/torch.txt)"; }
+	@$(ACTIVATE) && pip install --quiet -c envs/constraints.txt -r envs/main.txt -r envs/torch.txt
+	@$(ACTIVATE) && pip install --quiet --no-deps -r envs/sample.txt
+	@touch $@
+
+$(VENV)/test.ready: $(VENV)/main.ready envs/test.txt
+	@$(ACTIVATE) && pip install --quiet -c envs/constraints.txt -r envs/test.txt
+	@touch $@
+
+clean:
+	rm -rf logs .snakemake
+	find data results -mindepth 1 ! -name README.md -delete

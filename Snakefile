@@ -1,0 +1,79 @@
+"""Throughline: Wikipedia dump -> pre-training data -> repeated training runs -> medians, speedups, a report.
+
+    snakemake                                      everything that config.yaml asks for
+    snakemake corpus                               the data alone
+    snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
+    snakemake data/sample/seq32/training_0007.hdf5 one shard
+"""
+
+import os
+import sys
+from pathlib import Path
+
+BASE = Path(workflow.basedir)
+SCRIPTS = str(BASE / "workflow" / "scripts")
+SOURCES = str(BASE / "src")
+sys.path.insert(0, SOURCES)
+os.environ["PYTHONPATH"] = SOURCES
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+from snakemake.exceptions import WorkflowError
+
+from throughline import plan, runs
+from throughline.config import load
+from throughline.files import UserError
+from throughline.training import frameworks, models
+
+try:
+    CONFIG = load(
+        workflow.config_settings.configfiles or ["config.yaml"],
+        workflow.config_settings.config,
+        frameworks=frameworks.NAMES,
+        models=models.NAMES,
+    )
+except UserError as error:
+    raise WorkflowError(str(error))
+
+SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
+
+
+include: "rules/corpus.smk"
+include: "rules/training.smk"
+include: "rules/results.smk"
+include: "rules/report.smk"
+
+
+wildcard_constraints:
+    corpus="[a-z][a-z0-9_]*",
+    sequence=r"[1-9]\d*",
+    split="training|test",
+    number=r"\d{4}",
+    benchmark="[a-z][a-z0-9_]*",
+    batch=r"[1-9]\d*",
+    precision="fp32|tf32|bf16|fp16",
+    framework="[a-z][a-z0-9-]*",
+    topology=r"[1-9]\d*n[1-9]\d*g",
+    repeat=r"[1-9]\d*",
+
+
+resource_scopes:
+    bench_slot="local",
+
+
+rule all:
+    default_target: True
+    input:
+        "results/report.html",
+        rules.corpus.input,
+
+
+onstart:
+    print(plan.describe(list(SPECS.values())), file=sys.stderr)
+
+
+onsuccess:
+    print(plan.outcome("results/report.html"), file=sys.stderr)
+
+
+onerror:
+    print(plan.failures(list(SPECS.values())), file=sys.stderr)
