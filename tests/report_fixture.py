@@ -41,7 +41,7 @@ def spec(**changes: Any) -> dict[str, Any]:
         "benchmark": "bert", "framework": "torch", "model": "bert-base", "sequence": 128, "predictions": 20,
         "batch_per_device": 32, "precision": "fp32", "topology": "1n1g", "repeat": 1,
         "steps": {"warmup": 20, "timed": 100, "at_most_s": None}, "seed": 42, "device": "auto", "threads": 1,
-        "hosts": None, "optimizer": dict(OPTIMIZER), "options": dict(OPTIONS),
+        "optimizer": dict(OPTIMIZER), "options": dict(OPTIONS),
         "corpus": {"name": "sample", "digest": "0123456789ab"}, "protocol": 1,
     }  # fmt: skip
     for key, change in changes.items():
@@ -165,7 +165,7 @@ def write_study(root: Path) -> dict[str, list[Path]]:
             for repeat in range(1, 8)
         ],
     }  # fmt: skip
-    torch16 = dict(batch_per_device=64, precision="fp16")
+    torch16 = {"batch_per_device": 64, "precision": "fp16"}
     for topology, statuses in {"1n2g": ["ok"] * 3 + ["invalid"] * 2, "1n4g": ["unsupported"] * 5}.items():
         for repeat, status in enumerate(statuses, start=1):
             reason = {
@@ -174,7 +174,5 @@ def write_study(root: Path) -> dict[str, list[Path]]:
                 "unsupported": "torch has no fp16 all-reduce on this device",
             }[status]
             run = spec(topology=topology, repeat=repeat, **torch16)
-            study["bz64_fp16"].append(
-                write_record(root, record(run, 820.0 + repeat, status=status, reason=reason))
-            )
+            study["bz64_fp16"].append(write_record(root, record(run, 820.0 + repeat, status=status, reason=reason)))
     return study

@@ -1,0 +1,131 @@
+"""What is doubtful about the figures, in sentences that say what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from throughline import statistics
+from throughline.records import Cell, RunRecord
+
+SPREAD = 0.05  # of the median; above it a median of few repeats says little
+FIRST = 0.05  # the first repeat's lag behind the median of the others
+MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
+
+
+def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
+    """Warnings about one cell from its records (sorted by repeat) and its figures."""
+    ok = [run for run in runs if run.status == "ok"]
+    notes: list[str] = []
+    if 0 < cell.n_ok < cell.n:
+        notes.append(f"the median is over {cell.n_ok} of {cell.n} repeats; the logs of the others say what happened")
+    notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
+    if cell.speedup is not None and cell.speedup > cell.world_size > 1:
+        notes.append(
+            f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the 1n1g baseline was "
+            "probably slowed down by something else; run it again on an idle machine"
+        )
+    notes += _fewer_steps(ok)
+    notes += list(dict.fromkeys(text for run in ok for text in run.warnings))
+    notes += [f"the repeats ran in different surroundings, {text}: run the older ones again" for text in mixture(runs)]
+    return notes
+
+
+def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
+    lag = statistics.excess_of_first(speeds) if has_first else None
+    rest = statistics.spread(speeds[1:])
+    if lag is not None and lag > FIRST and (rest is None or rest <= SPREAD):
+        return [
+            f"the first repeat is {_percent(lag)} slower than the median of the others, which agree: caches were "
+            "cold; raise runs.steps.warmup"
+        ]
+    width = statistics.spread(speeds)
+    if width is not None and width > SPREAD:
+        return [
+            f"the repeats lie {_percent(width)} of the median apart: something else used the machine, or the window "
+            "is short; run on an idle machine or raise runs.steps.timed"
+        ]
+    return []
+
+
+def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
+    short = [run for run in ok if run.steps_timed < run.steps_asked]
+    if not short or any("at_most_s" in text for run in short for text in run.warnings):
+        return []
+    return [
+        f"only {min(run.steps_timed for run in short)} of {short[0].steps_asked} steps were timed, as "
+        "runs.steps.at_most_s allows: for a steadier figure raise it"
+    ]
+
+
+def mixture(runs: Sequence[RunRecord]) -> list[str]:
+    """Which parts of device, environment and data differ between these records, with the values."""
+    surroundings = [_surroundings(run) for run in runs]
+    found = []
+    for key in dict.fromkeys(key for one in surroundings for key in one):
+        values = [one.get(key) for one in surroundings]
+        if len(set(map(str, values))) > 1 and not _close(key, values):
+            found.append(f"{key} is {' and '.join(dict.fromkeys(map(str, values)))}")
+    return found
+
+
+def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
+    """What makes the speedup of `runs` a comparison of unlike things."""
+    ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
+    if not ok or not base:
+        return []
+    # Variables differ between topologies for good reasons; a mixture inside a cell is that cell's own warning.
+    here, there = (
+        {key: value for key, value in _surroundings(part[-1]).items() if ".variables." not in key}
+        for part in (ok, base)
+    )
+    return [
+        f"{key} is {here.get(key)} here and {there.get(key)} in the 1n1g baseline, so the speedup compares unlike "
+        "things: run the older one again"
+        for key in dict.fromkeys([*here, *there])
+        if here.get(key) != there.get(key) and not _close(key, [here.get(key), there.get(key)])
+    ]
+
+
+def gains_nothing(half: float, full: float, precision: str, reference: str, native: bool | None) -> str | None:
+    """Advice where a lower precision is no faster per device; both figures are samples/s on the same device."""
+    if half > full:
+        return None
+    cause = (
+        f"this device has no {precision} units and emulates them"
+        if native is False and precision == "fp16"
+        else f"the device has no units for {precision}, or matrix products are too small a part of the step"
+    )
+    return (
+        f"{precision} gains nothing here: {half / full:.2f} times {reference}'s throughput on one device. "
+        f"Probably {cause}. Use {reference}, or a larger batch if memory was the reason"
+    )
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested maps as one map with dotted keys."""
+    result: dict[str, Any] = {}
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(inner, Mapping):
+            result |= flat(inner, f"{name}.")
+        else:
+            result[name] = inner
+    return result
+
+
+def _surroundings(run: RunRecord) -> dict[str, Any]:
+    device = {"kind": run.device.kind, "name": run.device.name} if run.device else {}
+    environment = {key: value for key, value in run.environment.items() if key != "tree_clean"}
+    data = {"content_digest": run.data.content_digest} if run.data else {}
+    return flat({"device": device, "environment": environment, "data": data})
+
+
+def _close(key: str, values: Sequence[Any]) -> bool:
+    if not key.endswith("memory_bytes") or not all(isinstance(value, int | float) for value in values):
+        return False
+    return bool(max(values) - min(values) <= MEMORY * max(values))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

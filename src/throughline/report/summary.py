@@ -1,0 +1,173 @@
+"""Run records of one benchmark, batch size and precision -> one summary.
+
+Records are grouped by what they say about themselves (their specification), never by the names of their files; a
+record that lies under another configuration's name is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from throughline import statistics
+from throughline.files import UserError, write_json
+from throughline.records import Cell, RunRecord, Summary, dump, read_run
+from throughline.report import advice
+from throughline.runs import Topology
+
+FREE = {"framework", "topology", "repeat"}
+"""What two runs of one summary may differ in; everything else in their specifications is the same."""
+
+
+def summarize(paths: Sequence[Path], asked: int, remarks: str | None = None) -> Summary:
+    """The summary of the records at `paths` (one benchmark, batch and precision), `asked` repeats a cell.
+
+    Every figure is unrounded. UserError: no record, a record under a name that is not its own, two records of one
+    run, or records that differ in more than framework, topology and repeat.
+    """
+    if not paths:
+        raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
+    records = [read_run(path) for path in paths]
+    _same_configuration(records, paths)
+    frame = pd.DataFrame(
+        {
+            "framework": [record.spec.framework for record in records],
+            "topology": [record.spec.topology for record in records],
+            "repeat": [record.spec.repeat for record in records],
+            "record": records,
+        }
+    )
+    _each_once(frame, paths)
+    frameworks: dict[str, dict[str, Cell]] = {}
+    for framework, series in frame.groupby("framework", sort=False):
+        by_topology = {
+            str(topology): list(part.sort_values("repeat")["record"]) for topology, part in series.groupby("topology")
+        }
+        frameworks[str(framework)] = _series(by_topology, asked)
+    first, spec = records[0], records[0].spec
+    return Summary(
+        schema_=1,
+        benchmark=spec.benchmark,
+        model=spec.model,
+        sequence=spec.sequence,
+        batch_size_per_device=spec.batch_per_device,
+        precision=spec.precision,
+        unit="samples/s",
+        device=next((record.device for record in records if record.device), None),
+        environment={
+            record.spec.framework: record.environment for record in reversed(records)
+        },  # each framework's first
+        optimizer=spec.optimizer,
+        options=spec.options,
+        steps=spec.steps,
+        data=first.data,
+        remarks=remarks,
+        frameworks=frameworks,
+    )
+
+
+def write(paths: Sequence[Path], output: Path, asked: int, remarks: str | None = None, strict: bool = False) -> None:
+    """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
+    summary = summarize(paths, asked, remarks)
+    own = f"{summary.benchmark}/bz{summary.batch_size_per_device}_{summary.precision}.json"
+    if not output.absolute().as_posix().endswith("/" + own):
+        raise UserError(
+            f"these records belong into {own}, not into {output}",
+            why="a summary's place is named by its benchmark, batch and precision",
+            next_step="give the records of the configuration that the output's name says",
+        )
+    if strict:
+        _refuse_warnings(summary, output)
+    write_json(output, dump(summary))
+
+
+def _same_configuration(records: Sequence[RunRecord], paths: Sequence[Path]) -> None:
+    fixed = [advice.flat(record.spec.model_dump(exclude=FREE)) for record in records]
+    for other, path in zip(fixed[1:], paths[1:], strict=True):
+        for key in fixed[0] | other:
+            if fixed[0].get(key) != other.get(key):
+                raise UserError(
+                    f"{path} was run with {key} = {other.get(key)}, {paths[0]} with {fixed[0].get(key)}",
+                    why="runs of one summary differ in framework, topology and repeat only",
+                    next_step="remove the record of the older configuration and run snakemake again",
+                )
+
+
+def _each_once(frame: pd.DataFrame, paths: Sequence[Path]) -> None:
+    twice = [int(index) for index in frame.index[frame.duplicated(["framework", "topology", "repeat"])]]
+    if twice:
+        spec = frame["record"][twice[0]].spec
+        raise UserError(
+            f"two records of {spec.framework} {spec.topology} repeat {spec.repeat}, the second is {paths[twice[0]]}",
+            why="a repeat counts once",
+            next_step="name every record once",
+        )
+
+
+def _series(by_topology: dict[str, list[RunRecord]], asked: int) -> dict[str, Cell]:
+    """All topologies of one framework, smallest first."""
+    baseline_runs = by_topology.get("1n1g", [])
+    baseline = statistics.median(_speeds(baseline_runs))
+    cells: dict[str, Cell] = {}
+    for topology in sorted(by_topology, key=lambda name: (Topology.parse(name).world, Topology.parse(name))):
+        runs = by_topology[topology]
+        cell = _cell(topology, runs, asked, baseline)
+        notes = advice.about_cell(runs, cell)
+        if topology != "1n1g":
+            notes += advice.unlike_baseline(runs, baseline_runs)
+        cells[topology] = cell.model_copy(update={"warnings": notes})
+    return cells
+
+
+def _cell(topology: str, runs: Sequence[RunRecord], asked: int, baseline: float | None) -> Cell:
+    spec, world = runs[0].spec, Topology.parse(topology).world
+    speeds = _speeds(runs)
+    by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
+    n = max(asked, *by_repeat)
+    middle = statistics.median(speeds)
+    speedup = statistics.speedup(middle, baseline)
+    memory = [run.peak_memory_bytes for run in runs if run.status == "ok" and run.peak_memory_bytes is not None]
+    stalls = [run.loader_stall_share for run in runs if run.status == "ok" and run.loader_stall_share is not None]
+    return Cell(
+        values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
+        n=n,
+        n_ok=len(speeds),
+        median_speed=middle,
+        average_speed=statistics.average(speeds),
+        min=min(speeds, default=None),
+        max=max(speeds, default=None),
+        speedup=speedup,
+        efficiency=statistics.efficiency(speedup, world),
+        batch_size_per_device=spec.batch_per_device,
+        global_batch=world * spec.batch_per_device * spec.options.accumulate,
+        world_size=world,
+        statuses=dict(Counter(run.status for run in runs)),
+        reasons=list(dict.fromkeys(run.reason for run in runs if run.reason)),
+        warnings=[],
+        peak_memory_bytes=max(memory, default=None),
+        loader_stall_share=statistics.median(stalls),
+        logs=[f"{spec.framework}/{topology}/run{run.spec.repeat}.log" for run in runs],
+    )
+
+
+def _speeds(runs: Iterable[RunRecord]) -> list[float]:
+    """Throughputs of the runs that are ok: a record with any other status carries none."""
+    return [run.samples_per_s for run in runs if run.samples_per_s is not None]
+
+
+def _refuse_warnings(summary: Summary, output: Path) -> None:
+    found = [
+        f"{framework} {topology}: {warning}"
+        for framework, series in summary.frameworks.items()
+        for topology, cell in series.items()
+        for warning in cell.warnings
+    ]
+    if found:
+        raise UserError(
+            f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(found),
+            why="a strict configuration accepts no doubtful figure",
+            next_step="mend the cause and run the cells again (snakemake --force <record>), or set runs.strict: false",
+        )

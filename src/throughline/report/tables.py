@@ -1,0 +1,184 @@
+"""Tables of one benchmark: throughput and memory, each as tidy CSV, Markdown and LaTeX.
+
+The CSV has one row per cell, units in its column names, unrounded numbers, and nothing where nothing is known. The
+Markdown and LaTeX tables look as DLPerf prints them, one per batch size and precision, with what they add to it
+(average, range, repeats, efficiency) to the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from throughline.files import write_text
+from throughline.report import markup
+from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row, title
+
+Escape = Callable[[str], str]
+SUFFIXES = (".csv", ".md", ".tex")
+
+
+def write(groups: Sequence[Group], folder: Path) -> None:
+    """Write throughput and memory tables of one benchmark into `folder`."""
+    for name, frame in (("throughput", throughput_frame(groups)), ("memory", memory_frame(groups))):
+        write_text(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    write_text(folder / "throughput.md", "\n".join(_markdown(group, throughput_table(group)) for group in groups))
+    write_text(folder / "throughput.tex", _latex_file(_latex(group, throughput_table(group)) for group in groups))
+    heading, table = "Peak memory per device, MiB", memory_table(groups)
+    write_text(folder / "memory.md", f"**{heading}**\n\n{_markdown_grid(table)}")
+    write_text(folder / "memory.tex", _latex_file([_latex_table(heading, table, "")]))
+
+
+def throughput_frame(groups: Sequence[Group]) -> pd.DataFrame:
+    """One row per cell; a number that is not known is empty."""
+    rows = [
+        {
+            **_identity(group, row),
+            "repeats_asked": row.cell.n if row.cell else None,
+            "repeats_ok": row.cell.n_ok if row.cell else 0,
+            "median_samples_per_s": row.cell.median_speed if row.cell else None,
+            "average_samples_per_s": row.cell.average_speed if row.cell else None,
+            "min_samples_per_s": row.cell.min if row.cell else None,
+            "max_samples_per_s": row.cell.max if row.cell else None,
+            "speedup": row.cell.speedup if row.cell else None,
+            "efficiency": row.cell.efficiency if row.cell else None,
+            "reasons": markup.spreadsheet("; ".join(row.cell.reasons)) if row.cell else None,
+        }
+        for group in groups
+        for row in group.rows
+    ]
+    return pd.DataFrame(rows).astype({"repeats_asked": "Int64"}) if rows else pd.DataFrame(rows)
+
+
+def memory_frame(groups: Sequence[Group]) -> pd.DataFrame:
+    """One row per cell with its peak memory in bytes."""
+    rows = [
+        {**_identity(group, row), "peak_memory_bytes": row.cell.peak_memory_bytes if row.cell else None}
+        for group in groups
+        for row in group.rows
+    ]
+    return pd.DataFrame(rows).astype({"peak_memory_bytes": "Int64"}) if rows else pd.DataFrame(rows)
+
+
+def _identity(group: Group, row: Row) -> dict[str, object]:
+    summary = group.summary
+    return {
+        "benchmark": markup.spreadsheet(group.benchmark),
+        "model": markup.spreadsheet(summary.model) if summary else None,
+        "sequence_tokens": summary.sequence if summary else None,
+        "precision": group.precision,
+        "batch_size_per_device": group.batch,
+        "framework": markup.spreadsheet(row.framework),
+        "topology": str(row.topology),
+        "nodes": row.topology.nodes,
+        "devices": row.topology.world,
+        "global_batch_size": row.cell.global_batch if row.cell else None,
+        "device": markup.spreadsheet(summary.device.name) if summary and summary.device else None,
+        "status": row.status,
+    }
+
+
+Table = tuple[list[str], list[list[str]]]
+
+
+def throughput_table(group: Group) -> Table:
+    """Header and rows as DLPerf prints them; a cell without a figure says why."""
+    unit = "gpu_num" if _on_gpus([group]) else "device_num"
+    header = ["framework", "node_num", unit, "samples/s", "speedup", "average", "range", "repeats", "efficiency"]
+    return header, [_throughput_row(row) for row in group.rows]
+
+
+def _throughput_row(row: Row) -> list[str]:
+    start = [row.framework, str(row.topology.nodes), str(row.topology.world)]
+    cell = row.cell
+    if cell is None or cell.median_speed is None:
+        return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]
+    return [
+        *start,
+        markup.speed(cell.median_speed),
+        markup.speed(cell.speedup),
+        markup.speed(cell.average_speed),
+        f"{markup.speed(cell.min)} to {markup.speed(cell.max)}",
+        f"{cell.n_ok}/{cell.n}",
+        markup.percent(cell.efficiency),
+    ]
+
+
+def memory_table(groups: Sequence[Group]) -> Table:
+    """Peak memory per device in MiB: a row per batch size, precision and framework, a column per topology."""
+    topologies = sorted({row.topology for group in groups for row in group.rows}, key=lambda t: (t.world, t))
+    header = ["batch per device", "precision", "framework", *map(str, topologies)]
+    body = []
+    for group in groups:
+        for framework in group.frameworks:
+            found = (group.row(framework, topology) for topology in topologies)
+            cells = ["" if row is None else _memory(row) for row in found]
+            body.append([str(group.batch), group.precision, framework, *cells])
+    return header, body
+
+
+def _memory(row: Row) -> str:
+    if row.cell is None or not row.cell.n_ok:
+        return row.label
+    return markup.mebibytes(row.cell.peak_memory_bytes)
+
+
+def notes(group: Group) -> list[str]:
+    """Remarks, what the words in the table mean, and the warnings about its cells."""
+    seen = dict.fromkeys(row.status for row in group.rows if row.status != "ok")
+    lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
+    lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
+    for row in group.rows:
+        where = f"{row.framework} {row.topology}"
+        if row.cell:
+            lines += [f"{where}: {text}" for text in [*row.cell.reasons, *row.cell.warnings]]
+    return lines
+
+
+def _on_gpus(groups: Sequence[Group]) -> bool:
+    return any(g.summary and g.summary.device and g.summary.device.kind == "cuda" for g in groups)
+
+
+def _markdown(group: Group, table: Table) -> str:
+    remarks = "".join(f"* {markup.markdown(line)}\n" for line in notes(group))
+    return f"**{markup.markdown(title(group))}**\n\n{_markdown_grid(table)}" + (f"\n{remarks}" if remarks else "")
+
+
+def _markdown_grid(table: Table) -> str:
+    header, body = table
+    lines = [[markup.markdown(text) for text in line] for line in [header, *body]]
+    rule = ["---" if index == header.index("framework") else "--:" for index in range(len(header))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
+
+
+def _latex(group: Group, table: Table) -> str:
+    return _latex_table(title(group), table, "".join(f"\\\\ {markup.latex(line)}\n" for line in notes(group)))
+
+
+def _latex_table(heading: str, table: Table, below: str) -> str:
+    header, body = table
+    columns = "".join("l" if name == "framework" else "r" for name in header)
+    lines = [" & ".join(markup.latex(text) for text in line) + r" \\" for line in [header, *body]]
+    return "\n".join(
+        [
+            r"\begin{table}[ht]",
+            r"\centering",
+            rf"\caption{{{markup.latex(heading)}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+            *([r"\par\footnotesize " + below.removeprefix("\\\\ ").rstrip()] if below else []),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _latex_file(tables: Iterable[str]) -> str:
+    return "% Needs no package; \\input this file.\n" + "\n".join(tables)

@@ -1,0 +1,24 @@
+"""Run records of one benchmark, batch size and precision -> results/<benchmark>/bz<b>_<precision>.json."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.files import command_line
+from throughline.report import summary
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("records", nargs="+", type=Path, help="run<k>.json of every framework and topology")
+    parser.add_argument("--asked", type=int, required=True, metavar="N", help="repeats that were asked for per cell")
+    parser.add_argument("--remarks", help="text to show under the tables")
+    parser.add_argument("--strict", action="store_true", help="fail on warnings instead of writing them down")
+    parser.add_argument("--output", type=Path, required=True, help="the summary")
+    arguments = parser.parse_args()
+    summary.write(arguments.records, arguments.output, arguments.asked, arguments.remarks, arguments.strict)
+
+
+if __name__ == "__main__":
+    command_line(main)
