@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import ipaddress
 import json
 import os
 import re
@@ -101,8 +102,10 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-_ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1\b)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
-_ADDRESS6 = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F]{0,4}(?:%\w+)?(?![\w:])")
+_ADDRESS = re.compile(
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
+)
+_MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
 _TOKEN = re.compile(r"(?i)\b([\w-]*(?:token|secret|password|api[_-]?key)[\w-]*\s*[=:]\s*)\S+")
 
 
@@ -115,9 +118,17 @@ def scrub(text: str) -> str:
     for name, alias in {host: "HOST", host.split(".")[0]: "HOST", _user(): "USER"}.items():
         if len(name) > 2 and name not in {"root", "localhost"}:
             text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", alias, text)
-    text = _ADDRESS.sub("ADDRESS", text)
-    text = _ADDRESS6.sub("ADDRESS", text)
+    text = _ADDRESS.sub(_masked_address, text)
+    text = _MAC.sub("ADDRESS", text)
     return _TOKEN.sub(r"\1MASKED", text)
+
+
+def _masked_address(match: re.Match[str]) -> str:
+    try:
+        address = ipaddress.ip_address(match[0])
+    except ValueError:
+        return match[0]
+    return match[0] if address.is_loopback or address.is_unspecified else "ADDRESS"
 
 
 def _user() -> str:

@@ -1,0 +1,137 @@
+"""The configuration: what is read, how it merges, and what every mistake is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import config, config_reference
+from throughline.config import ConfigError, load
+
+ROOT = Path(__file__).parents[2]
+
+
+def written(tmp_path: Path, text: str, name: str = "config.yaml") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load([written(tmp_path, text)], frameworks=["torch"], models=["bert-tiny", "bert-base"])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("corpus: {partz: 3}", "corpus.partz: unknown key; allowed: name, dump, vocabulary, parts"),
+        ("corpus: {partz: 3}", "did you mean parts?"),
+        ("runs: {repeats: 0}", "runs.repeats = 0: it has to be greater than or equal to 1"),
+        ("runs: {device: cud}", "runs.device = 'cud': allowed: auto, cuda, cpu; did you mean cuda?"),
+        ("runs: {steps: {timed: 12:30}}", "runs.steps.timed = '12:30': a whole number is needed"),
+        ("runs: {strict: on}", "runs.strict = 'on': allowed: true, false; did you mean true?"),
+        ("runs: {strict: 1}", "runs.strict = 1: allowed: true, false"),
+        ("runs: {seed: 1e-3}", "runs.seed = 0.001: a whole number is needed"),
+        ("runs: {steps: {at_most_s: .inf}}", "runs.steps.at_most_s = inf:"),
+        ("benchmarks: {b: {batch: {fp32: [0]}}}", "benchmarks.b.batch.fp32.0 = 0: it has to be greater"),
+        ("benchmarks: {b: {batch: {fp12: [8]}}}", "benchmarks.b.batch: key 'fp12': allowed: fp32, tf32, bf16, fp16"),
+        ("benchmarks: {b: {topologies: [2n0g]}}", "benchmarks.b.topologies.0 = '2n0g': a topology is <nodes>n"),
+        ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': a list is needed"),
+        ("benchmarks: {b: {frameworks: []}}", "benchmarks.b.frameworks = []: at least one entry is needed"),
+        ("benchmarks: {b: {frameworks: [torhc]}}", "benchmarks.b.frameworks.0 = 'torhc': allowed: torch; did you mean"),
+        ("benchmarks: {b: {model: bert-tny}}", "benchmarks.b.model = 'bert-tny': allowed: bert-tiny, bert-base; did"),
+        ("benchmarks: {b: {sequence: 64}}", "benchmarks.b.sequence = 64: allowed: [32, 128]"),
+        ("benchmarks: {b: {options: {clip: globalnorm}}}", "did you mean global_norm?"),
+        (
+            "benchmarks: {b: {options: {dropout: .nan}}}",
+            "benchmarks.b.options.dropout = nan: a finite number is needed",
+        ),
+        ("benchmarks: {b__aa: {}}", "benchmarks.b__aa: two underscores in a row are kept"),
+        ("benchmarks: {B: {}}", "benchmarks: key 'B': a name has lower-case letters"),
+        ("benchmarks: {b: {topologies: [1n1g, 1n1g]}}", "listed twice: 1n1g"),
+        ("benchmarks: {b: {batch: {fp32: [8, 8]}}}", "a batch size is listed twice"),
+        ("benchmarks: {b: null}", "benchmarks.b = null: a map of keys is needed"),
+        ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list"),
+        ("corpus: {vocabulary: bert}", "corpus.vocabulary = 'bert': allowed: bert-base-uncased or {path, sha256}"),
+        ("corpus: {vocabulary: {path: v.txt}}", "corpus.vocabulary.sha256: missing"),
+        ("corpus: {sequences: {x: 1}}", "corpus.sequences: key 'x': a whole number is needed"),
+        ("corpus: {sequences: {32: 30}}", "30 predicts more than the 29 tokens there are"),
+        ("[1, 2]", "not a map of keys to values"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    assert message in mistakes(tmp_path, text)
+
+
+def test_every_mistake_is_listed_once(tmp_path: Path) -> None:
+    text = mistakes(tmp_path, "runs: {repeats: 0, seeds: 1}\nbenchmarks: {b: {repeats: 0}, c: {}}")
+    assert text.startswith("the configuration has 3 mistakes:")
+    assert text.count("repeats = 0") == 2  # in runs and in b, not once more for c, which takes it from runs
+
+
+def test_a_duplicate_key_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "runs:\n  repeats: 3\n  repeats: 4\n")
+    with pytest.raises(ConfigError, match=r"line 3: found duplicate key .repeats"):
+        load([path])
+
+
+@pytest.mark.parametrize("text", ["runs: [", "runs: {a: b", "\tx: 1", "a: 1\n b: 2"])
+def test_broken_yaml_is_an_error_with_the_file(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml is not valid YAML"):
+        load([written(tmp_path, text)])
+
+
+def test_a_missing_file_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load(["absent.yaml"])
+
+
+def test_numbers_are_read_as_people_write_them(tmp_path: Path) -> None:
+    block = load([written(tmp_path, "benchmarks: {b: {optimizer: {learning_rate: 1e-3}}}")]).benchmarks["b"]
+    assert block.optimizer.learning_rate == 0.001
+
+
+def test_maps_merge_and_lists_are_replaced(tmp_path: Path) -> None:
+    first = written(tmp_path, "benchmarks: {b: {topologies: [1n1g, 1n2g], repeats: 3}}", "a.yaml")
+    second = written(tmp_path, "benchmarks: {b: {topologies: [1n4g]}, c: {}}", "b.yaml")
+    merged = load([first, second], {"runs": {"repeats": "7"}, "corpus": {"sequences": {"128": "20", "512": "80"}}})
+    assert merged.benchmarks["b"].topologies == ["1n4g"]
+    assert merged.benchmarks["b"].repeats == 3
+    assert merged.benchmarks["c"].repeats == 7
+    assert 512 in merged.corpus.sequences
+
+
+def test_runs_can_be_set_again_inside_a_benchmark(tmp_path: Path) -> None:
+    text = "runs: {steps: {warmup: 3, timed: 9}}\nbenchmarks: {b: {steps: {timed: 4}}}"
+    steps = load([written(tmp_path, text)]).benchmarks["b"].steps
+    assert (steps.warmup, steps.timed) == (3, 4)
+
+
+@pytest.mark.parametrize("value", ["null", "true", "12", "1.5", "1e-3", "text"])
+def test_text_from_the_command_line_is_read_as_what_it_is(value: str) -> None:
+    expected: dict[str, Any] = {"null": None, "true": True, "12": 12, "1.5": 1.5, "1e-3": 0.001, "text": "text"}
+    assert config._from_text({"k": [value]}) == {"k": [expected[value]]}
+
+
+def test_the_shipped_configuration_spells_out_the_defaults() -> None:
+    shipped = load([ROOT / "config.yaml"])
+    assert shipped.corpus == config.Corpus()
+    assert shipped.benchmarks["bert"].options == config.Options()
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_presets_are_valid_and_share_no_names(preset: Path) -> None:
+    others = [ROOT / "config.yaml", *(path for path in (ROOT / "presets").glob("*.yaml") if path != preset)]
+    mine = load([preset])
+    for other in map(lambda path: load([path]), others):
+        assert not set(mine.benchmarks) & set(other.benchmarks)
+        assert mine.corpus.name != other.corpus.name or mine.corpus == other.corpus
+
+
+def test_reference_and_schema_are_up_to_date() -> None:
+    assert config_reference.REFERENCE.read_text(encoding="utf-8") == config_reference.reference()
+    assert config_reference.SCHEMA.read_text(encoding="utf-8") == config_reference.schema()

@@ -1,0 +1,86 @@
+"""Expansion of a configuration to runs, their canonical JSON and their paths."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from throughline import runs
+from throughline.config import Config, load
+from throughline.files import UserError
+from throughline.runs import RunSpec, Topology
+
+BLOCK = {
+    "sequence": 32,
+    "topologies": ["1n1g", "2n4g"],
+    "batch": {"fp32": [8, 16], "fp16": [8]},
+    "repeats": 2,
+    "extras": ["aa", "synthetic"],
+}
+
+
+@pytest.fixture
+def config() -> Config:
+    return load([], {"benchmarks": {"b": BLOCK}})
+
+
+def test_topology() -> None:
+    topology = Topology.parse("4n8g")
+    assert (topology.nodes, topology.devices, topology.world, str(topology)) == (4, 8, 32, "4n8g")
+
+
+@pytest.mark.parametrize("text", ["0n1g", "1n0g", "1n", "n1g", "1n1g ", "01n1g", "-1n1g", "1N1G"])
+def test_what_is_no_topology(text: str) -> None:
+    with pytest.raises(UserError, match="not a topology"):
+        Topology.parse(text)
+
+
+def test_the_whole_grid_is_expanded_once(config: Config) -> None:
+    specs = runs.expand(config)
+    assert len(specs) == 3 * (3 * 2 * 2)  # three blocks; batch and precision, topologies, repeats
+    assert len({spec.record for spec in specs}) == len(specs)
+
+
+def test_repeats_are_interleaved(config: Config) -> None:
+    repeats = [spec.repeat for spec in runs.expand(config)]
+    assert repeats == sorted(repeats)
+
+
+def test_derived_runs_lie_in_folders_of_their_own(config: Config) -> None:
+    by_name = {spec.benchmark: spec for spec in runs.expand(config)}
+    assert set(by_name) == {"b", "b__aa", "b__synthetic"}
+    assert by_name["b__synthetic"].options.data == "synthetic"
+    assert by_name["b__synthetic"].corpus is None
+    assert runs.benchmark_block(config, "b__aa") == config.benchmarks["b"]
+
+
+def test_paths(config: Config) -> None:
+    spec = runs.expand(config)[0]
+    assert spec.record == "results/b/bz8_fp32/torch/1n1g/run1.json"
+    assert spec.log == "results/b/bz8_fp32/torch/1n1g/run1.log"
+    assert spec.summary == "results/b/bz8_fp32.json"
+
+
+def test_canonical_json_leaves_defaults_out_and_comes_back(config: Config) -> None:
+    for spec in runs.expand(config):
+        assert RunSpec.model_validate_json(spec.canonical) == spec
+        assert "threads" not in json.loads(spec.canonical)
+
+
+def test_the_number_of_parts_changes_no_identity() -> None:
+    one, four = (load([], {"corpus": {"parts": parts}}).corpus for parts in (1, 4))
+    assert runs.corpus_identity(one, 32) == runs.corpus_identity(four, 32)
+
+
+@pytest.mark.parametrize(
+    "change", [{"masking": {"seed": 1}}, {"shards": {"training": 9}}, {"sequences": {"32": 4}}, {"dump": "other.xml"}]
+)
+def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -> None:
+    changed = load([], {"corpus": change}).corpus
+    assert runs.corpus_identity(changed, 32) != runs.corpus_identity(Config().corpus, 32)
+
+
+def test_a_dump_counts_by_its_name_not_by_its_place() -> None:
+    here, there = (load([], {"corpus": {"dump": f"{place}/wiki.xml.bz2"}}).corpus for place in ("/here", "/there"))
+    assert runs.corpus_identity(here, 32) == runs.corpus_identity(there, 32)
