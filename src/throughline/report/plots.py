@@ -1,0 +1,288 @@
+"""Plots of one benchmark: throughput and speedup over devices, and precisions side by side.
+
+The same figures are written as files (SVG and PNG) and set into the report, there with the page's own colours. An SVG
+of the same figures has the same bytes every time.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from throughline.files import atomic
+from throughline.report import markup
+from throughline.report.cells import PRECISIONS, Group, Row
+from throughline.runs import Topology
+
+WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
+SIZE = (6.4, 4.0)  # inches
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours as #rrggbb: text, quieter text, grid lines, background, and one per series."""
+
+    ink: str = "#1f2328"
+    muted: str = "#6b7280"
+    grid: str = "#e3e6ea"
+    surface: str = "#ffffff"
+    # Okabe and Ito's palette without yellow and black: told apart with every common kind of colour blindness.
+    series: tuple[str, ...] = ("#0072b2", "#d55e00", "#009e73", "#aa5b8f", "#3d9bd0", "#b97d00")
+    fonts: str = "path"  # text as outlines: looks the same everywhere; "none": text stays text
+
+    def colour(self, index: int) -> str:
+        return self.series[index % len(self.series)]
+
+
+LIGHT = Theme()
+
+
+def write(groups: Sequence[Group], folder: Path) -> None:
+    """Write <group>_throughput, <group>_speedup and precisions, as .svg and .png, into `folder`.
+
+    A group without a single measured value gets figures that say so.
+    """
+    for group in groups:
+        _save(throughput(group, LIGHT), folder / f"{group.name}_throughput")
+        _save(speedup(group, LIGHT), folder / f"{group.name}_speedup")
+    _save(precisions(groups, LIGHT), folder / "precisions")
+
+
+def svg(figure: Figure, theme: Theme) -> str:
+    """The figure as SVG text, without date or program name."""
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": theme.fonts, "svg.hashsalt": "throughline"}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return stream.getvalue()
+
+
+def throughput(group: Group, theme: Theme) -> Figure:
+    """Samples/s over devices: medians as a line, every repeat a point, the range a whisker, ideal scaling dotted."""
+    figure, axes = _figure(theme, f"{group.benchmark}: throughput, {_settings(group)}", "samples/s")
+    labels = []
+    for index, framework in enumerate(group.frameworks):
+        rows = group.series(framework)
+        if not rows:
+            continue
+        colour = theme.colour(index)
+        worlds = [row.topology.world for row in rows]
+        medians = [_median(row) for row in rows]
+        if worlds[0] == 1 and worlds[-1] > 1:
+            axes.plot([1, worlds[-1]], [medians[0], medians[0] * worlds[-1]], ":", color=colour, lw=1.0, alpha=0.7)
+        axes.plot(worlds, medians, "-", color=colour, lw=1.6, zorder=3)
+        for row in rows:
+            _repeats(axes, row, colour, theme, MARKERS[index % len(MARKERS)])
+        labels.append((worlds[-1], medians[-1], framework, markup.reading(medians[-1]), colour))
+    rows = [row for framework in group.frameworks for row in group.series(framework)]
+    _device_axis(axes, rows, theme)
+    if any(row.topology.world == 1 for row in rows) and len(rows) > 1:
+        _legend(axes, theme, "dots: repeats; dotted: ideal, the framework's own 1n1g times devices")
+    _direct_labels(axes, labels, theme)
+    return _or_nothing(figure, axes, bool(rows), theme)
+
+
+def speedup(group: Group, theme: Theme) -> Figure:
+    """Median over the same framework's 1n1g median, over devices, with the ideal line."""
+    figure, axes = _figure(theme, f"{group.benchmark}: speedup, {_settings(group)}", "speedup over 1n1g")
+    labels, shown = [], []
+    for index, framework in enumerate(group.frameworks):
+        rows = [row for row in group.series(framework) if row.cell and row.cell.speedup]
+        if not rows:
+            continue
+        shown += rows
+        colour = theme.colour(index)
+        worlds = [row.topology.world for row in rows]
+        values = [row.cell.speedup or 0.0 for row in rows if row.cell]
+        axes.plot(
+            worlds, values, "-", marker=MARKERS[index % len(MARKERS)], color=colour, lw=1.6, ms=6, mec=theme.surface,
+            mew=1.0, zorder=3,
+        )  # fmt: skip
+        last = rows[-1].cell
+        text = f"{values[-1]:.2f}× ({markup.percent(last.efficiency if last else None)})"
+        labels.append((worlds[-1], values[-1], framework, text, colour))
+    _device_axis(axes, shown, theme)
+    most = max((row.topology.world for row in shown), default=1)
+    if most > 1:
+        axes.plot([1, most], [1, most], ":", color=theme.muted, lw=1.2, zorder=2)
+        _legend(axes, theme, "dotted: ideal; in brackets: efficiency, speedup over devices")
+    _direct_labels(axes, labels, theme)
+    return _or_nothing(figure, axes, bool(shown), theme)
+
+
+def precisions(groups: Sequence[Group], theme: Theme) -> Figure:
+    """Samples/s per device over devices, a panel per framework, a line per precision and batch size."""
+    frameworks = [f for f in dict.fromkeys(f for g in groups for f in g.frameworks) if any(g.series(f) for g in groups)]
+    benchmark = groups[0].benchmark if groups else ""
+    panels = max(1, len(frameworks))
+    figure = Figure(figsize=(SIZE[0], SIZE[1] * (1 if panels == 1 else 0.82 * panels)))
+    top = 0.0
+    every: list[Axes] = []
+    for index in range(panels):
+        axes = figure.add_subplot(panels, 1, index + 1)
+        every.append(axes)
+        framework = frameworks[index] if frameworks else ""
+        heading = f"{benchmark}: throughput per device, {framework}" if framework else benchmark
+        _style(axes, theme, heading, "samples/s per device")
+        labels = []
+        rows = [row for group in groups for name in frameworks for row in group.series(name)]
+        seen: dict[str, int] = {}
+        for group in groups:
+            series = group.series(framework) if framework else []
+            if not series:
+                continue
+            order = seen[group.precision] = seen.get(group.precision, -1) + 1
+            colour = theme.colour(PRECISIONS.index(group.precision))
+            worlds = [row.topology.world for row in series]
+            values = [_median(row) / row.topology.world for row in series]
+            axes.plot(
+                worlds, values, "-", marker=MARKERS[order % len(MARKERS)], color=colour, lw=1.6, ms=6,
+                mec=theme.surface, mew=1.0, zorder=3,
+            )  # fmt: skip
+            for row in series:
+                if row.cell and row.cell.min and row.cell.max:
+                    low, high = row.cell.min / row.topology.world, row.cell.max / row.topology.world
+                    axes.vlines(row.topology.world, low, high, color=colour, lw=1.2, zorder=2)
+                    top = max(top, high)
+            labels.append((worlds[-1], values[-1], f"{group.precision}, batch {group.batch}",
+                           markup.reading(values[-1]), colour))  # fmt: skip
+        _device_axis(axes, rows, theme, share_scale=False)
+        _legend(axes, theme, "a flat line scales without loss; whiskers: range of the repeats")
+        _direct_labels(axes, labels, theme)
+        _or_nothing(figure, axes, bool(rows), theme)
+    height = figure.get_size_inches()[1]
+    figure.subplots_adjust(
+        left=0.115, right=0.78, top=1 - 0.55 / height, bottom=0.72 / height, hspace=0.62 if panels > 1 else 0.0
+    )
+    for axes in every:
+        axes.set_ylim(0, (top or 1.0) * 1.12)
+    return figure
+
+
+def _settings(group: Group) -> str:
+    return f"{group.precision}, batch {group.batch} per device"
+
+
+def _figure(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=SIZE)
+    axes = figure.add_axes((0.115, 0.17, 0.665, 0.685))
+    _style(axes, theme, heading, unit)
+    return figure, axes
+
+
+def _style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
+    axes.set_title(heading, loc="left", fontsize=11, color=theme.ink, pad=21, fontweight="bold")
+    axes.set_ylabel(unit, color=theme.muted, fontsize=9)
+    axes.set_xlabel("devices", color=theme.muted, fontsize=9)
+    axes.tick_params(colors=theme.muted, labelsize=8.5, length=0, pad=5)
+    axes.grid(axis="y", color=theme.grid, lw=0.8)
+    axes.set_axisbelow(True)
+    axes.patch.set_visible(False)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(theme.grid)
+
+
+def _device_axis(axes: Axes, rows: Sequence[Row], theme: Theme, share_scale: bool = True) -> None:
+    """Ticks at the measured device counts, each with its topologies; logarithmic where the counts lie far apart."""
+    names: dict[int, list[Topology]] = {}
+    for row in rows:
+        if row.topology not in names.setdefault(row.topology.world, []):
+            names[row.topology.world].append(row.topology)
+    worlds = sorted(names)
+    if not worlds:
+        return
+    wide = worlds[-1] / worlds[0] >= WIDE
+    if wide:
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(worlds[0] / 1.3, worlds[-1] * 1.5)
+        if share_scale:
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        margin = 0.18 * (worlds[-1] - worlds[0]) or 0.6
+        axes.set_xlim(worlds[0] - margin, worlds[-1] + margin)
+        if share_scale:
+            axes.set_ylim(0, None)
+            axes.margins(y=0.1)
+    axes.xaxis.set_major_locator(FixedLocator([float(world) for world in worlds]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(worlds, [f"{w}\n" + "\n".join(map(str, sorted(names[w]))) for w in worlds])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _repeats(axes: Axes, row: Row, colour: str, theme: Theme, marker: str) -> None:
+    """The median as a marker, the range as a whisker, each repeat as a dot beside it."""
+    cell, world = row.cell, row.topology.world
+    if not cell or not cell.min or not cell.max:
+        return
+    axes.vlines(world, cell.min, cell.max, color=colour, lw=1.4, zorder=4)
+    axes.plot([world], [_median(row)], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
+    values = [value for value in cell.values if value]
+    for index, value in enumerate(values):
+        axes.plot(
+            [world], [value], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4,
+            transform=axes.transData + _shift(axes, 7.5 + 2.3 * index),
+        )  # fmt: skip
+
+
+def _shift(axes: Axes, points: float) -> matplotlib.transforms.Transform:
+    figure = axes.figure
+    return matplotlib.transforms.ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
+
+
+Label = tuple[float, float, str, str, str]  # where the line ends (devices, value), name, figure, colour
+
+
+def _direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float = 27.0) -> None:
+    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another."""
+    if not labels:
+        return
+    axes.autoscale_view()
+    placed: list[tuple[float, Label]] = []
+    for label in sorted(labels, key=lambda item: item[1]):
+        y = axes.transData.transform((label[0], label[1]))[1] * 72 / axes.figure.get_dpi()
+        placed.append((max(y, placed[-1][0] + gap) if placed else y, label))
+    for y, (x, value, name, text, colour) in placed:
+        own = axes.transData.transform((x, value))[1] * 72 / axes.figure.get_dpi()
+        right = axes.get_xlim()[1]
+        axes.annotate(
+            f"{name}\n", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=9,
+            color=colour, fontweight="bold", annotation_clip=False, linespacing=1.25,
+        )  # fmt: skip
+        axes.annotate(
+            f"\n{text}", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=8.5,
+            color=theme.muted, annotation_clip=False, linespacing=1.25,
+        )  # fmt: skip
+
+
+def _legend(axes: Axes, theme: Theme, text: str) -> None:
+    axes.annotate(
+        text, (0, 1), xycoords="axes fraction", xytext=(0, 8), textcoords="offset points", fontsize=8, color=theme.muted
+    )
+
+
+def _or_nothing(figure: Figure, axes: Axes, measured: bool, theme: Theme) -> Figure:
+    if not measured:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "no measured value", transform=axes.transAxes, ha="center", color=theme.muted)
+    return figure
+
+
+def _median(row: Row) -> float:
+    return row.cell.median_speed or 0.0 if row.cell else 0.0
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with atomic(path.with_name(f"{path.name}.svg")) as temporary:
+        temporary.write_text(svg(figure, LIGHT), encoding="utf-8", newline="\n")
+    with atomic(path.with_name(f"{path.name}.png")) as temporary:
+        figure.savefig(temporary, format="png", dpi=160, facecolor=LIGHT.surface, metadata={"Software": None})

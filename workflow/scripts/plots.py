@@ -1,0 +1,27 @@
+"""Summaries of one benchmark -> plots of throughput, speedup and precisions as SVG and PNG."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.files import command_line
+from throughline.records import read_summary
+from throughline.report import cells, plots
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("summaries", nargs="+", type=Path, help="bz<b>_<precision>.json of the benchmark")
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        required=True,
+        help="folder: bz<b>_<precision>_{throughput,speedup}.{svg,png} and precisions.{svg,png}",
+    )
+    arguments = parser.parse_args()
+    plots.write(cells.groups([read_summary(path) for path in arguments.summaries]), arguments.output_dir)
+
+
+if __name__ == "__main__":
+    command_line(main)
