@@ -28,7 +28,7 @@ try:
     CONFIG = load(
         workflow.config_settings.configfiles or ["config.yaml"],
         workflow.config_settings.config,
-        frameworks=frameworks.NAMES,
+        frameworks=frameworks.TABLE,
         models=models.NAMES,
     )
 except UserError as error:

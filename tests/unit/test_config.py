@@ -127,7 +127,7 @@ def test_the_shipped_configuration_spells_out_the_defaults() -> None:
 def test_presets_are_valid_and_share_no_names(preset: Path) -> None:
     others = [ROOT / "config.yaml", *(path for path in (ROOT / "presets").glob("*.yaml") if path != preset)]
     mine = load([preset])
-    for other in map(lambda path: load([path]), others):
+    for other in (load([path]) for path in others):
         assert not set(mine.benchmarks) & set(other.benchmarks)
         assert mine.corpus.name != other.corpus.name or mine.corpus == other.corpus
 

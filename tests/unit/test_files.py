@@ -50,7 +50,8 @@ def test_a_user_error_ends_a_command_without_a_traceback(capsys: pytest.CaptureF
 
 
 def test_scrubbing_masks_what_names_a_machine() -> None:
-    text = f"{Path.home()}/x at {socket.gethostname()} 10.1.2.3:80 fe80::1:2:3:4 02:42:ac:11:00:02 WANDB_TOKEN=abc by {getpass.getuser()}"
+    text = f"{Path.home()}/x at {socket.gethostname()} 10.1.2.3:80 fe80::1:2:3:4 02:42:ac:11:00:02"
+    text += f" WANDB_TOKEN=abc by {getpass.getuser()}"
     clean = files.scrub(text)
     for secret in ("10.1.2.3", "fe80::1:2:3:4", "02:42:ac", "abc", str(Path.home()) + "/"):
         assert secret not in clean
