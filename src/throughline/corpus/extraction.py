@@ -1,0 +1,220 @@
+"""Plain text of the articles in one part of a dump, by wikiextractor, and proof that none is missing.
+
+wikiextractor is under the AGPL: it is run as a program, never imported. Its failures are silent (a damaged
+dump, a killed worker or a changed tag end in exit status 0 and fewer articles), so the pages are counted here
+as well, independently: what is in namespace 0 and no redirect has to come out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from throughline import files
+from throughline.corpus import dumps, guard
+from throughline.corpus.progress import Progress
+from throughline.files import UserError
+
+PROGRAM = ("-m", "wikiextractor.WikiExtractor")
+OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
+_ID = re.compile(rb"<id>(\d+)</id>")
+_TITLE = re.compile(rb"<title>([^<]*)</title>")
+_TEMPLATES = re.compile(r'<namespace key="10"[^>]*>([^<]*)</namespace>')
+
+
+@dataclass
+class Counts:
+    """What the pages of a part are. `expected` holds the ids of the articles in their order."""
+
+    pages: int = 0
+    redirects: int = 0
+    other_namespaces: int = 0
+    template_titles: int = 0
+    expected: list[int] = field(default_factory=list)
+
+    def see(self, page: bytes, templates: bytes) -> None:
+        """Count one page. `templates`: the template namespace's name, by which wikiextractor leaves articles out."""
+        self.pages += 1
+        head = page[: page.find(b"<text")]
+        if b"<ns>0</ns>" not in head:
+            self.other_namespaces += 1
+            return
+        if b"<redirect" in head:
+            self.redirects += 1
+            return
+        found, title = _ID.search(head), _TITLE.search(head)
+        if found is None or title is None:
+            raise UserError(
+                f"page {self.pages} of this part has no id or no title",
+                why="the dump is damaged, or of a format that is not known here",
+                next_step="use a pages-articles dump as it was published",
+            )
+        if templates and title[1].startswith(templates):
+            self.template_titles += 1
+        elif not self.expected or self.expected[-1] != int(found[1]):
+            self.expected.append(int(found[1]))
+
+
+def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s: float = 900) -> None:
+    """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
+
+    Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
+    seconds: wikiextractor waits for ever when a process of it was killed.
+    """
+    match = _TEMPLATES.search(dump.header)
+    templates = match[1].encode() if match else b""
+    seen = Counts()
+    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
+
+    def feed() -> Iterator[bytes]:
+        yield dump.header.encode() + b"\n"
+        for page in dumps.pages(dump, part, progress):
+            seen.see(page, templates)
+            yield b"  " + page + b"\n"
+        yield dumps.CLOSING + b"\n"
+
+    with files.atomic(articles) as temporary:
+        found: list[int] = []
+        characters = 0
+        if dump.parts[part]:
+            with temporary.open("wb") as out:
+                for line in _run([sys.executable, *PROGRAM, *OPTIONS], feed(), stall_s):
+                    article = _article(line)
+                    found.append(int(article["id"]))
+                    characters += len(article["text"])
+                    out.write(line)
+        _check(found, seen.expected, part)
+        files.write_json(
+            counts,
+            {
+                "schema": 1,
+                "part": part,
+                "pages": seen.pages,
+                "articles": len(found),
+                "redirects": seen.redirects,
+                "other_namespaces": seen.other_namespaces,
+                "template_titles_left_out": seen.template_titles,
+                "characters": characters,
+            },
+        )
+
+
+def _article(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+        if isinstance(value, dict) and {"id", "text"} <= value.keys():
+            return value
+    except ValueError:
+        pass
+    raise UserError(
+        "wikiextractor printed a line that is no article",
+        why=f"it begins with {line[:80]!r}",
+        next_step="install the wikiextractor pinned in envs/main.txt",
+    )
+
+
+def _check(found: list[int], expected: list[int], part: int) -> None:
+    if found == expected:
+        return
+    missing = sorted(set(expected) - set(found))
+    surplus = len(set(found) - set(expected))
+    raise UserError(
+        f"text extraction of part {part} gave {len(found)} of {len(expected)} articles",
+        why=f"missing page ids: {', '.join(map(str, missing[:5])) or 'none'}{' ...' if len(missing) > 5 else ''};"
+        f" not expected: {surplus}; wikiextractor does not report its own failures",
+        next_step="run snakemake again (a process may have been killed for memory); if the same ids are missing again,"
+        " look at these pages in the dump",
+    )
+
+
+def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[bytes]:
+    """Pipe `feed` through a program and yield the lines it prints. The program dies with this process.
+
+    UserError when it fails, or when neither side of the pipe moves for `stall_s` seconds.
+    """
+    lifeline, ours = os.pipe()
+    failure: list[BaseException] = []
+    moved = [time.monotonic()]
+    with tempfile.TemporaryFile() as messages:
+        process = subprocess.Popen(
+            [sys.executable, guard.__file__, str(lifeline), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            pass_fds=(lifeline,),
+            start_new_session=True,
+            env={**os.environ, "PYTHONUTF8": "1", "PYTHONHASHSEED": "0"},
+        )
+        os.close(lifeline)
+        assert process.stdin is not None and process.stdout is not None
+        feeder = threading.Thread(target=_feed, args=(feed, process.stdin, moved, failure), daemon=True)
+        feeder.start()
+        try:
+            yield from _lines(process.stdout, moved, stall_s)
+            status = process.wait(timeout=stall_s)
+            feeder.join(timeout=stall_s)
+        except subprocess.TimeoutExpired:
+            raise _stalled(stall_s) from None
+        finally:
+            os.close(ours)  # kills whatever is left of it
+            process.wait()
+            process.stdout.close()
+        if failure and not isinstance(failure[0], BrokenPipeError):
+            raise failure[0]
+        if status or failure:
+            messages.seek(0)
+            last = messages.read()[-2000:].decode(errors="replace").strip()
+            raise UserError(
+                f"wikiextractor failed with exit status {status}",
+                why=files.scrub(last) or "it printed no reason",
+                next_step="run snakemake again; if it fails again, install the version pinned in envs/main.txt",
+            )
+
+
+def _feed(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], failure: list[BaseException]) -> None:
+    try:
+        with stdin:
+            for data in feed:
+                stdin.write(data)
+                moved[0] = time.monotonic()
+    except BaseException as error:
+        failure.append(error)
+
+
+def _lines(stdout: IO[bytes], moved: list[float], stall_s: float) -> Iterator[bytes]:
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdout, selectors.EVENT_READ)
+        while True:
+            if not selector.select(timeout=min(stall_s, 5)):
+                if time.monotonic() - moved[0] > stall_s:
+                    raise _stalled(stall_s)
+                continue
+            data = os.read(stdout.fileno(), 1 << 20)
+            if not data:
+                break
+            moved[0] = time.monotonic()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield line + b"\n"
+    if rest:
+        yield rest + b"\n"
+
+
+def _stalled(stall_s: float) -> UserError:
+    return UserError(
+        f"wikiextractor did not move for {stall_s:g} seconds and was stopped",
+        why="it waits for ever when one of its processes was killed, for example for lack of memory",
+        next_step="run snakemake again with fewer jobs at a time or more memory; it makes only this part again",
+    )

@@ -1,0 +1,248 @@
+"""BERT's pre-training examples from tokenized documents: pairs of segments and masked tokens, as pure functions.
+
+What the paper's program does, sentence by sentence (Devlin et al. 2018, appendix A.2):
+
+* A document is read in chunks of whole sentences that reach a target length, which is sequence - 3; in
+  `short_sequences` of the documents it is a random length from 2 on.
+* Segment A is a random number of the chunk's first sentences. Segment B is, half of the time, the rest of the
+  chunk (the true continuation, label 0); else, and always when the chunk is one sentence, a run of sentences
+  from another document (label 1), and the rest of the chunk is read again.
+* A pair that is too long loses tokens one by one from its longer segment, at its front or its back by the toss
+  of a coin.
+* Of the tokens, round(length x probability) are masked, at least 1 and at most `predictions`: 80 % become
+  [MASK], 10 % a random word, 10 % stay.
+
+Where that program is wrong this one is not: a shard with one document gets no false "random" label (a chunk of
+one sentence takes the following sentence as B, or is left out), random words are never specials or unused
+entries, and each shard and copy has random numbers of its own.
+
+Every random number has a fixed place: chunks draw from row `first sentence` of a table per copy, masks from the
+row of the finished, shuffled example. So a compiled program can give the same shards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughline.corpus import randomness
+from throughline.corpus.tokens import Documents
+from throughline.corpus.vocabulary import Vocabulary
+from throughline.files import UserError
+
+Index = NDArray[np.int64]
+Arrays = dict[str, NDArray[np.int32] | NDArray[np.int8]]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How examples are made: `sequence` and `predictions` count tokens, the next two are shares."""
+
+    sequence: int
+    predictions: int
+    probability: float = 0.15
+    short_sequences: float = 0.1
+    copies: int = 5
+    seed: int = 12345
+
+    def __post_init__(self) -> None:
+        for fine, what in (
+            (5 <= self.sequence <= 1 << 15, f"sequence {self.sequence} is not between 5 and 32768"),
+            (
+                1 <= self.predictions <= self.sequence - 3,
+                f"predictions {self.predictions} is not between 1 and sequence - 3",
+            ),
+            (0 < self.probability < 1, f"masking probability {self.probability} is not between 0 and 1"),
+            (
+                0 <= self.short_sequences <= 1,
+                f"short_sequences {self.short_sequences} is not between 0 and 1",
+            ),
+            (self.copies >= 1, f"copies {self.copies} is less than 1"),
+        ):
+            if not fine:
+                raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")
+
+    @classmethod
+    def from_json(cls, text: str) -> Parameters:
+        """Parameters from a JSON object; UserError for a name that is unknown or missing."""
+        try:
+            values = json.loads(text)
+            return cls(**values)
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"not the parameters of a shard: {text}",
+                why=str(error).replace("Parameters.__init__() ", ""),
+                next_step=f"give a JSON object of {', '.join(field.name for field in fields(cls))}",
+            ) from None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Examples as runs of tokens: A is [a, a + a_length) of the documents' tokens, B likewise; all i8[N].
+
+    `random_next` (bool[N]): B comes from another document.
+    """
+
+    a: Index
+    a_length: Index
+    b: Index
+    b_length: Index
+    random_next: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def take(self, rows: Index) -> Pairs:
+        """The examples numbered `rows`, in that order."""
+        return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def examples(documents: Documents, parameters: Parameters, split: str, shard: int) -> Pairs:
+    """All copies' examples of a shard in their final, shuffled order, not yet masked."""
+    names = (parameters.seed, split, shard, parameters.sequence)
+    copies = [
+        pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")) for copy in range(parameters.copies)
+    ]
+    every = Pairs(*(np.concatenate([getattr(copy, field.name) for copy in copies]) for field in fields(Pairs)))
+    keys = randomness.Stream(*names, "order").words(len(every))
+    return every.take(np.argsort(keys, kind="stable"))
+
+
+def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Pairs:
+    """One copy's examples in the documents' order. All documents advance together, a chunk each per step."""
+    limit = parameters.sequence - 3
+    count = len(documents)
+    begins, bounds = documents.sentences, documents.documents
+    of_document = stream.words(count, 2)
+    of_sentence = stream.words(len(begins) - 1, 5)
+    short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences
+    targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(count, limit - 1)), limit)
+    made: list[tuple[Index, ...]] = []
+    lane = np.arange(count)  # documents that are not yet read to their end
+    at = bounds[:-1].copy()  # the sentence at which each document's next chunk begins
+    while len(lane):
+        first, end, target = at[lane], bounds[lane + 1], targets[lane]
+        last = np.minimum(np.searchsorted(begins, begins[first] + target), end)
+        if count == 1:
+            last = np.where(last - first == 1, np.minimum(last + 1, end), last)
+        words, size = of_sentence[first], last - first
+        random = ((size == 1) | (words[:, 1] >> np.uint64(63) == 0)) & (count > 1)
+        middle = first + 1 + np.where(size > 1, randomness.below(words[:, 0], np.maximum(size - 1, 1)), 0)
+        a, a_length = begins[first], begins[middle] - begins[first]
+        # a run from another document, as long as the target leaves room for and at least one sentence
+        other = randomness.below(words[:, 2], np.full(len(lane), max(count - 1, 1)))
+        other = np.where((other >= lane) & (count > 1), other + 1, other)
+        start = bounds[other] + randomness.below(words[:, 3], bounds[other + 1] - bounds[other])
+        wanted = np.maximum(target - a_length, 1)
+        stop = np.minimum(np.searchsorted(begins, begins[start] + wanted), bounds[other + 1])
+        b_first, b_last = np.where(random, start, middle), np.where(random, stop, last)
+        b, b_length = begins[b_first], begins[b_last] - begins[b_first]
+        kept = b_length > 0
+        columns = (first, a, a_length, b, b_length, random.astype(np.int64))
+        made.append(tuple(column[kept] for column in columns))
+        at[lane] = np.where(random, middle, last)
+        lane = lane[at[lane] < end]
+    first, a, a_length, b, b_length, is_random = (
+        (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*made, strict=True))
+        if made
+        else (np.zeros(0, np.int64) for _ in range(6))
+    )
+    order = np.argsort(first, kind="stable")
+    whole = Pairs(a[order], a_length[order], b[order], b_length[order], is_random[order].astype(bool))
+    return truncated(whole, limit, of_sentence[first[order], 4])
+
+
+def truncated(whole: Pairs, limit: int, words: randomness.Words) -> Pairs:
+    """The pairs cut to `limit` tokens, as if the longer segment (B when equal) lost one token after another."""
+    a_length, b_length = whole.a_length, whole.b_length
+    excess = np.maximum(a_length + b_length - limit, 0)
+    to_equal = np.minimum(excess, np.abs(a_length - b_length))
+    rest = excess - to_equal
+    from_a = np.where(a_length > b_length, to_equal, 0) + rest // 2
+    from_b = excess - from_a
+    a_front = randomness.heads(words, from_a)
+    b_front = randomness.heads(~words * np.uint64(0xD6E8FEB86659FD93), from_b)
+    return Pairs(whole.a + a_front, a_length - from_a, whole.b + b_front, b_length - from_b, whole.random_next)
+
+
+def blocks(
+    documents: Documents,
+    order: Pairs,
+    parameters: Parameters,
+    vocabulary: Vocabulary,
+    split: str,
+    shard: int,
+    rows: int,
+) -> Iterator[Arrays]:
+    """The examples as arrays in NVIDIA's layout, `rows` at a time (fewer in the last block)."""
+    stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
+    words = vocabulary.words
+    for begin in range(0, len(order), rows):
+        block = order.take(np.arange(begin, min(begin + rows, len(order))))
+        arrays = assembled(documents.tokens, block, parameters, vocabulary)
+        drawn = stream.words(len(block), parameters.predictions, 2)
+        yield masked(arrays, block, parameters, vocabulary.mask, words, drawn)
+
+
+def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary) -> Arrays:
+    """[CLS] A [SEP] B [SEP] and padding: input_ids i4[N,S], input_mask and segment_ids i1[N,S], labels i1[N]."""
+    column = np.arange(parameters.sequence)
+    a_end = 1 + block.a_length[:, None]
+    b_end = a_end + 1 + block.b_length[:, None]
+    in_a = (column >= 1) & (column < a_end)
+    in_b = (column > a_end) & (column < b_end)
+    source = np.where(in_a, block.a[:, None] + column - 1, block.b[:, None] + column - a_end - 1)
+    ids = np.where(in_a | in_b, tokens[np.where(in_a | in_b, source, 0)], 0).astype(np.int32)
+    ids[:, 0] = vocabulary.cls
+    np.put_along_axis(ids, a_end, vocabulary.sep, axis=1)
+    np.put_along_axis(ids, b_end, vocabulary.sep, axis=1)
+    return {
+        "input_ids": ids,
+        "input_mask": (column <= b_end).astype(np.int8),
+        "segment_ids": ((column > a_end) & (column <= b_end)).astype(np.int8),
+        "next_sentence_labels": block.random_next.astype(np.int8),
+    }
+
+
+def masked(
+    arrays: Arrays,
+    block: Pairs,
+    parameters: Parameters,
+    mask: int,
+    words: NDArray[np.int32],
+    drawn: randomness.Words,
+) -> Arrays:
+    """The arrays with masked tokens: changes input_ids, adds masked_lm_positions and masked_lm_ids, i4[N,P].
+
+    Positions are drawn by the first P steps of a Fisher-Yates shuffle of the positions that hold A and B.
+    `drawn`: u8[N,P,2], a word for the place and one for what happens there.
+    """
+    ids, most = arrays["input_ids"], parameters.predictions
+    candidates = block.a_length + block.b_length
+    count = np.rint((candidates + 3) * parameters.probability).astype(np.int64)
+    count = np.minimum(np.clip(count, 1, most), candidates)
+    row = np.arange(len(block))
+    pool = np.tile(np.arange(parameters.sequence - 3), (len(block), 1))
+    for k in range(most):
+        j = np.minimum(k + randomness.below(drawn[:, k, 0], np.maximum(candidates - k, 1)), parameters.sequence - 4)
+        pool[row, k], pool[row, j] = pool[row, j], pool[row, k].copy()
+    unused = np.arange(most) >= count[:, None]
+    chosen = np.sort(np.where(unused, parameters.sequence, pool[:, :most]), axis=1)
+    positions = np.where(unused, 0, chosen + 1 + (chosen >= block.a_length[:, None]))
+    labels = np.where(unused, 0, np.take_along_axis(ids, positions, axis=1))
+    chance = randomness.uniform(drawn[:, :, 1])
+    other = words[randomness.below(randomness.lower_half(drawn[:, :, 1]), np.full(drawn.shape[:2], len(words)))]
+    instead = np.where(chance < 0.8, mask, np.where(chance < 0.9, labels, other))
+    used_row, used_column = np.nonzero(~unused)
+    ids = ids.copy()
+    ids[used_row, positions[used_row, used_column]] = instead[used_row, used_column]
+    return {
+        **arrays,
+        "input_ids": ids.astype(np.int32),
+        "masked_lm_positions": positions.astype(np.int32),
+        "masked_lm_ids": labels.astype(np.int32),
+    }

@@ -1,0 +1,27 @@
+"""From a shard's tokens to the shard: the one place where examples, masks and the file meet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from throughline.corpus import instances, shards, tokens, vocabulary
+from throughline.corpus.instances import Parameters
+from throughline.corpus.verification import recorded
+from throughline.files import UserError
+
+
+def make(tokens_file: Path, vocabulary_file: Path, parameters: Parameters, split: str, shard: int, path: Path) -> None:
+    """Write the shard number `shard` of `split` (training or test), all copies in it, shuffled."""
+    words = vocabulary.read(vocabulary_file)
+    documents, facts = tokens.read(tokens_file)
+    if facts["vocabulary_sha256"] != words.sha256:
+        raise UserError(
+            f"{tokens_file} was made with another vocabulary than {vocabulary_file}",
+            next_step=f"make it again: snakemake --force {tokens_file}",
+        )
+    order = instances.examples(documents, parameters, split, shard)
+    rows = shards.ROWS_PER_CHUNK
+    blocks = instances.blocks(documents, order, parameters, words, split, shard, rows)
+    described = json.dumps(recorded(parameters, words), sort_keys=True, separators=(",", ":"))
+    shards.write(path, blocks, len(order), parameters.sequence, parameters.predictions, described)

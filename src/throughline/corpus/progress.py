@@ -1,0 +1,51 @@
+"""Progress of long work on stderr: how much is done and how long the rest will take. Short work stays quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Progress:
+    """Counts units towards a total and prints a line now and then, never in the first seconds."""
+
+    def __init__(self, what: str, total: int, *, unit: str = "B", quiet_s: float = 5, every_s: float = 10) -> None:
+        self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
+        self.done = 0
+        self._begun = time.monotonic()
+        self._next = self._begun + quiet_s
+
+    def add(self, units: int) -> None:
+        """Note that `units` more are done."""
+        self.to(self.done + units)
+
+    def to(self, done: int) -> None:
+        """Note that `done` units are done in all."""
+        self.done = done
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self.every_s
+            print(self.line(now - self._begun), file=sys.stderr, flush=True)
+
+    def line(self, elapsed_s: float) -> str:
+        """The line that is printed after `elapsed_s` seconds."""
+        if not 0 < self.done <= self.total:
+            return f"{self.what}: {_amount(self.done, self.unit)}"
+        left_s = elapsed_s * (self.total - self.done) / self.done
+        return (
+            f"{self.what}: {_amount(self.done, self.unit)} of {_amount(self.total, self.unit)}"
+            f" ({self.done / self.total:.0%}), about {_duration(left_s)} left"
+        )
+
+
+def _amount(value: int, unit: str) -> str:
+    for factor, prefix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if value >= factor:
+            return f"{value / factor:.1f} {prefix}{unit}"
+    return f"{value} {unit}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -1,0 +1,166 @@
+"""Shards of pre-training examples: HDF5 files in the layout of NVIDIA's create_pretraining_data.
+
+Training workers import this from environments that hold numpy and h5py and nothing else of the corpus's tools.
+
+| dataset | type and shape | |
+|---|---|---|
+| input_ids | i4[N,S] | token ids, 0 is padding |
+| input_mask | i1[N,S] | 1 where a token stands |
+| segment_ids | i1[N,S] | 1 for the second segment and its [SEP] |
+| masked_lm_positions | i4[N,P] | ascending; 0 ends them |
+| masked_lm_ids | i4[N,P] | the tokens that stood there; 0 ends them |
+| next_sentence_labels | i1[N] | 1: the second segment comes from another document |
+
+Data are gzip with shuffle, which any h5py reads; they are written by igzip, chunk by chunk. The file's attributes are
+`schema`, `parameters` (JSON) and, written last, `complete`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+
+from throughline import files
+from throughline.files import UserError
+
+SCHEMA = 1
+ROWS_PER_CHUNK = 2048
+TYPES = {
+    "input_ids": "i4",
+    "input_mask": "i1",
+    "segment_ids": "i1",
+    "masked_lm_positions": "i4",
+    "masked_lm_ids": "i4",
+    "next_sentence_labels": "i1",
+}
+
+
+def shapes(rows: int, sequence: int, predictions: int) -> dict[str, tuple[int, ...]]:
+    """The shape of each dataset."""
+    return {
+        "input_ids": (rows, sequence),
+        "input_mask": (rows, sequence),
+        "segment_ids": (rows, sequence),
+        "masked_lm_positions": (rows, predictions),
+        "masked_lm_ids": (rows, predictions),
+        "next_sentence_labels": (rows,),
+    }
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """All six arrays of a shard, whole, in the layout's order and types. UserError where it is no whole shard."""
+    with open_shard(path) as stream:
+        return {name: np.asarray(stream[name][...], dtype=kind) for name, kind in TYPES.items()}
+
+
+def content_digest(arrays: Mapping[str, Any]) -> str:
+    """SHA-256 over names, shapes and values of the six arrays: the same however a file packs them."""
+    digest = hashlib.sha256()
+    for name, kind in TYPES.items():
+        digest.update(f"{name} {kind} {arrays[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[name], dtype="<" + kind).data)
+    return digest.hexdigest()
+
+
+def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:
+    """Rows, sequence length and predictions of a shard, without reading its data."""
+    with open_shard(path) as stream:
+        rows, sequence = stream["input_ids"].shape
+        return rows, sequence, stream["masked_lm_ids"].shape[1]
+
+
+def open_shard(path: str | os.PathLike[str]) -> h5py.File:
+    """The open file, after its datasets, types and shapes were checked; those of other makers are welcome."""
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise UserError(f"the shard {path} does not exist", next_step=f"make it: snakemake {path}")
+    try:
+        stream = h5py.File(path, "r")
+    except OSError as error:
+        raise _broken(path, str(error)) from None
+    try:
+        fault = _fault(stream)
+    except (OSError, AttributeError, KeyError) as error:
+        fault = str(error)
+    if fault:
+        stream.close()
+        raise _broken(path, fault)
+    return stream
+
+
+def is_ours(stream: h5py.File) -> bool:
+    """True where Throughline wrote the file, and so the stricter promises hold."""
+    return "schema" in stream.attrs
+
+
+def write(
+    path: str | os.PathLike[str],
+    blocks: Iterable[Mapping[str, Any]],
+    rows: int,
+    sequence: int,
+    predictions: int,
+    parameters: str,
+) -> None:
+    """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time.
+
+    The same content gives the same bytes (on x86-64; igzip's output may differ elsewhere).
+    """
+    from isal import isal_zlib
+
+    with files.atomic(path) as temporary, h5py.File(temporary, "w") as stream:
+        height = min(rows, ROWS_PER_CHUNK)
+        for name, shape in shapes(rows, sequence, predictions).items():
+            if rows == 0:
+                stream.create_dataset(name, shape, TYPES[name], track_times=False)
+                continue
+            stream.create_dataset(
+                name,
+                shape,
+                TYPES[name],
+                chunks=(height, *shape[1:]),
+                compression="gzip",
+                compression_opts=1,
+                shuffle=True,
+                track_times=False,
+            )
+        begin = 0
+        for block in blocks:
+            for name in TYPES:
+                data = np.zeros((height, *block[name].shape[1:]), dtype="<" + TYPES[name])
+                data[: len(block[name])] = block[name]
+                planes = data.reshape(-1, 1).view(np.uint8).T if data.itemsize > 1 else data
+                packed = isal_zlib.compress(np.ascontiguousarray(planes).tobytes(), 1)
+                stream[name].id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), packed)
+            begin += len(block["input_ids"])
+        if begin != rows:
+            raise ValueError(f"{begin} rows were given, {rows} were announced")
+        stream.attrs["schema"] = SCHEMA
+        stream.attrs["parameters"] = parameters
+        stream.flush()
+        stream.attrs["complete"] = True
+
+
+def _fault(stream: h5py.File) -> str | None:
+    missing = [name for name in TYPES if name not in stream]
+    if missing:
+        return f"it lacks {', '.join(missing)}"
+    if is_ours(stream) and not stream.attrs.get("complete"):
+        return "its writing was interrupted"
+    if stream["input_ids"].ndim != 2 or stream["masked_lm_ids"].ndim != 2:
+        return "input_ids and masked_lm_ids have to be tables"
+    rows, sequence = stream["input_ids"].shape
+    for name, shape in shapes(rows, sequence, stream["masked_lm_ids"].shape[1]).items():
+        if stream[name].shape != shape:
+            return f"{name} has the shape {stream[name].shape}, not {shape}"
+        if stream[name].dtype.kind not in "iu":
+            return f"{name} has the type {stream[name].dtype}, not {TYPES[name]}"
+    return None
+
+
+def _broken(path: str, why: str) -> UserError:
+    return UserError(f"{path} is no whole shard", why=why, next_step=f"remove it and make it again: snakemake {path}")

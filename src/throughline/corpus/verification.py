@@ -1,0 +1,253 @@
+"""Is a shard what it should be? Reads it whole and checks every promise of the layout, example by example.
+
+Shards of other makers are checked by the layout's rules. Ours have to keep stricter ones as well: the exact number
+of masked tokens, no special among the text, shares within the bounds of chance. With the tokens a shard was made
+from, second segments are looked up in them: a true continuation has to follow in the same document, a random
+one must not come from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughline import files
+from throughline.corpus import shards, tokens
+from throughline.corpus.instances import Parameters
+from throughline.corpus.vocabulary import Vocabulary
+from throughline.files import UserError
+
+SCHEMA = 1
+_SIGMAS = 5  # by chance one share in 1.7 million lies farther off
+_LOOK_UP_BYTES = 4 << 30  # search at most so much text for second segments
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def verify(
+    path: Path, vocabulary: Vocabulary, parameters: Parameters | None = None, tokens_file: Path | None = None
+) -> dict[str, Any]:
+    """The shard's rows, digests and statistics; UserError naming the first fault found.
+
+    `parameters`: what the shard was asked to be; absent, it is judged as a shard of an unknown maker.
+    """
+    arrays = shards.read(path)
+    with shards.open_shard(path) as stream:
+        ours = shards.is_ours(stream)
+        written = json.loads(stream.attrs["parameters"]) if ours else None
+    rows, sequence = arrays["input_ids"].shape
+    predictions = arrays["masked_lm_ids"].shape[1]
+    if parameters is not None:
+        wanted = (parameters.sequence, parameters.predictions)
+        if (sequence, predictions) != wanted or (ours and written != recorded(parameters, vocabulary)):
+            raise _fault(path, None, f"other parameters than asked for: {written or (sequence, predictions)}")
+    statistics: dict[str, Any] = {}
+    if rows:
+        originals = check_layout(path, arrays, vocabulary)
+        statistics = measure(arrays, vocabulary)
+        if parameters is not None and ours:
+            check_promises(path, arrays, originals, vocabulary, parameters)
+        if tokens_file is not None:
+            documents, _ = tokens.read(tokens_file)
+            statistics["pairs_looked_up"] = check_pairs(path, arrays, originals, documents)
+    return {
+        "schema": SCHEMA,
+        "file": path.name,
+        "rows": rows,
+        "sequence": sequence,
+        "predictions": predictions,
+        "sha256": files.sha256(path),
+        "content_digest": shards.content_digest(arrays),
+        "vocabulary_sha256": vocabulary.sha256,
+        "vocabulary_size": len(vocabulary),
+        "parameters": asdict(parameters) if parameters is not None else None,
+        "statistics": statistics,
+    }
+
+
+def recorded(parameters: Parameters, vocabulary: Vocabulary) -> dict[str, Any]:
+    """What a shard's attribute `parameters` holds."""
+    return {**asdict(parameters), "vocabulary_sha256": vocabulary.sha256}
+
+
+def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary) -> NDArray[np.int32]:
+    """Check the rules of the layout; returns the ids as they were before masking, i4[N,S]."""
+    ids, positions, labels = arrays["input_ids"], arrays["masked_lm_positions"], arrays["masked_lm_ids"]
+    segments, mask = arrays["segment_ids"], arrays["input_mask"]
+    sequence = ids.shape[1]
+    length = mask.sum(axis=1, dtype=np.int64)[:, None]
+    second = segments.sum(axis=1, dtype=np.int64)[:, None]
+    column = np.arange(sequence)
+    used = labels != 0
+    masked = used.sum(axis=1)[:, None]
+    place = np.arange(positions.shape[1])
+    _all_hold(
+        path,
+        [
+            ((ids >= 0) & (ids < len(vocabulary)), "input_ids outside the vocabulary"),
+            ((labels >= 0) & (labels < len(vocabulary)), "masked_lm_ids outside the vocabulary"),
+            (
+                np.isin(arrays["next_sentence_labels"], (0, 1)),
+                "a next_sentence_label that is neither 0 nor 1",
+            ),
+            (length >= 5, "an example shorter than [CLS] A [SEP] B [SEP]"),
+            (mask == (column < length), "an input_mask that is not ones followed by zeros"),
+            ((ids == vocabulary.pad) | (mask == 1), "padding that is not [PAD]"),
+            (
+                segments == ((column >= length - second) & (column < length)),
+                "segment_ids that are not A, then B",
+            ),
+            ((second >= 2) & (length - second >= 3), "a segment without tokens"),
+            (used == (place < masked), "masked_lm_ids with a gap"),
+            ((positions != 0) == used, "masked_lm_positions and masked_lm_ids of different number"),
+            (masked >= 1, "an example without a masked token"),
+            ((np.diff(positions, axis=1) > 0) | ~used[:, 1:], "masked_lm_positions that are not ascending"),
+            ((positions > 0) & (positions < length - 1) | ~used, "a masked position outside the text"),
+            ((positions != length - second - 1) | ~used, "a masked [SEP]"),
+        ],
+    )
+    originals = ids.copy()
+    row, k = np.nonzero(used)
+    originals[row, positions[row, k]] = labels[row, k]
+    every = np.arange(len(ids))
+    _all_hold(
+        path,
+        [
+            (originals[:, 0] == vocabulary.cls, "an example that does not begin with [CLS]"),
+            (originals[every, length[:, 0] - 1] == vocabulary.sep, "an example that does not end with [SEP]"),
+            (originals[every, (length - second)[:, 0] - 1] == vocabulary.sep, "no [SEP] between A and B"),
+        ],
+    )
+    return originals
+
+
+def measure(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Shares and means over a shard of at least one row."""
+    labels = arrays["masked_lm_ids"]
+    row, k = np.nonzero(labels)
+    now, before = arrays["input_ids"][row, arrays["masked_lm_positions"][row, k]], labels[row, k]
+    text = int(arrays["input_mask"].sum(dtype=np.int64)) - 3 * len(labels)
+    return {
+        "tokens_per_row": float(arrays["input_mask"].sum(axis=1, dtype=np.int64).mean()),
+        "masked_per_row": float((labels != 0).sum(axis=1).mean()),
+        "masked_share": len(row) / text,
+        "replaced_by_mask_share": float((now == vocabulary.mask).mean()),
+        "unchanged_share": float((now == before).mean()),
+        "random_next_share": float(arrays["next_sentence_labels"].mean()),
+        "unknown_share": float((labels[row, k] == vocabulary.unk).mean()),
+    }
+
+
+def check_promises(
+    path: Path, arrays: Arrays, originals: NDArray[np.int32], vocabulary: Vocabulary, parameters: Parameters
+) -> None:
+    """Check what our shards promise beyond the layout."""
+    labels, ids = arrays["masked_lm_ids"], arrays["input_ids"]
+    length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
+    count = np.clip(np.rint(length * parameters.probability), 1, parameters.predictions)
+    count = np.minimum(count, length - 3)
+    specials = np.isin(originals, (vocabulary.cls, vocabulary.sep, vocabulary.mask)).sum(axis=1)
+    specials += ((originals == vocabulary.pad) & (arrays["input_mask"] == 1)).sum(axis=1)
+    row, k = np.nonzero(labels)
+    now, before = ids[row, arrays["masked_lm_positions"][row, k]], labels[row, k]
+    allowed = (now == vocabulary.mask) | (now == before) | np.isin(now, vocabulary.words)
+    changed = ((now != vocabulary.mask) & (now != before)).mean()
+    words = len(vocabulary.words)
+    _all_hold(
+        path,
+        [
+            ((labels != 0).sum(axis=1) == count, "a wrong number of masked tokens"),
+            (specials == 3, "a special token inside the text"),
+            (allowed, "a special or unused entry as a random word"),
+            (_by_chance((now == vocabulary.mask).mean(), 0.8, len(row)), "a share of [MASK] far from 80 %"),
+            (
+                _by_chance((now == before).mean(), 0.1 + 0.1 / words, len(row)),
+                "a share of unchanged words far from 10 %",
+            ),
+            (_by_chance(changed, 0.1 - 0.1 / words, len(row)), "a share of random words far from 10 %"),
+        ],
+    )
+
+
+def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], documents: tokens.Documents) -> int:
+    """Look examples up in the documents they were made from; returns how many (all, or evenly spaced ones).
+
+    UserError where a segment is in no document, where a second segment labelled as continuation does not follow
+    the first within reach, and where one labelled as random can only come from the same document.
+    """
+    text = np.ascontiguousarray(documents.tokens)
+    haystack, width = text.tobytes(), text.itemsize
+    of_sentence = np.repeat(np.arange(len(documents)), np.diff(documents.documents))
+    length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
+    second = arrays["segment_ids"].sum(axis=1, dtype=np.int64)
+    limit = originals.shape[1] - 3
+    many = max(64, _LOOK_UP_BYTES // (2 * len(haystack) + 1))
+    rows = np.unique(np.linspace(0, len(originals) - 1, min(many, len(originals))).astype(np.int64))
+
+    def places(row: int, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Where the tokens [begin, end) of a row stand: token, sentence of the first, sentence of the last."""
+        needle = originals[row, begin:end].astype(text.dtype).tobytes()
+        found, at = [], haystack.find(needle)
+        while at >= 0:
+            if at % width == 0:
+                found.append(at // width)
+            at = haystack.find(needle, at + 1)
+        first = np.array(found, dtype=np.int64)
+        last = first + (end - begin) - 1
+        sentence = np.searchsorted(documents.sentences, first, side="right") - 1
+        return first, sentence, np.searchsorted(documents.sentences, last, side="right") - 1
+
+    for row in rows.tolist():
+        middle = int(length[row] - second[row])
+        a, a_from, a_to = places(row, 1, middle - 1)
+        b, b_from, b_to = places(row, middle, int(length[row]) - 1)
+        # occurrences that run over a document's end are coincidences
+        a_fine, b_fine = of_sentence[a_from] == of_sentence[a_to], of_sentence[b_from] == of_sentence[b_to]
+        a, a_from, a_to, b, b_from, b_to = (
+            a[a_fine],
+            a_from[a_fine],
+            a_to[a_fine],
+            b[b_fine],
+            b_from[b_fine],
+            b_to[b_fine],
+        )
+        if not len(a) or not len(b):
+            raise _fault(path, row, "a segment that is in no document")
+        if arrays["next_sentence_labels"][row]:
+            homes = {*of_sentence[a_from].tolist(), *of_sentence[b_from].tolist()}
+            if len(homes) == 1:
+                raise _fault(path, row, "a second segment labelled as random that is from the same document")
+            continue
+        same = of_sentence[a_from][:, None] == of_sentence[b_from]
+        after = b >= (a + middle - 2)[:, None]
+        within = documents.sentences[b_to] - a[:, None] < limit
+        adjacent = b_from == (a_to + 1)[:, None]
+        if not (same & after & (within | adjacent)).any():
+            raise _fault(path, row, "a second segment labelled as continuation that does not follow the first")
+    return len(rows)
+
+
+def _by_chance(share: float, expected: float, count: int) -> bool:
+    spread = (expected * (1 - expected) / count) ** 0.5
+    return bool(abs(share - expected) <= _SIGMAS * spread + 1 / count)
+
+
+def _all_hold(path: Path, checks: list[tuple[Any, str]]) -> None:
+    for holds, fault in checks:
+        if not np.all(holds):
+            holds = np.asarray(holds)
+            row = int(np.argwhere(~holds)[0][0]) if holds.ndim else None
+            raise _fault(path, row, fault)
+
+
+def _fault(path: Path, row: int | None, fault: str) -> UserError:
+    return UserError(
+        f"{path} has {fault}",
+        why=None if row is None else f"first in row {row} (counted from 0)",
+        next_step=f"remove it and make it again: snakemake {path}",
+    )

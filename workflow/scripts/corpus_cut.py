@@ -1,0 +1,23 @@
+"""Check a dump and note where it is cut into parts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.corpus import dumps
+from throughline.files import command_line
+
+
+def main() -> None:
+    """The positions of all parts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dump", type=Path, required=True, nargs="+", help=".xml or .xml.bz2 files, in their order")
+    parser.add_argument("--parts", type=int, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    dumps.write(arguments.output, dumps.cut(arguments.dump, arguments.parts))
+
+
+if __name__ == "__main__":
+    command_line(main)

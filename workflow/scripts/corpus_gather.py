@@ -1,0 +1,27 @@
+"""Gather the documents of one shard from the tokens of all parts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.corpus import tokens
+from throughline.files import command_line
+
+
+def main() -> None:
+    """One shard's tokens."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", type=Path, required=True, nargs="+", help="tokens of all parts, in their order")
+    parser.add_argument("--split", choices=["training", "test"], required=True)
+    parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
+    parser.add_argument("--training", type=int, required=True, help="training shards in all")
+    parser.add_argument("--test", type=int, required=True, help="test shards in all")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    number = arguments.shard + (arguments.training if arguments.split == "test" else 0)
+    tokens.gather(arguments.parts, number, arguments.training + arguments.test, arguments.output)
+
+
+if __name__ == "__main__":
+    command_line(main)

@@ -1,0 +1,28 @@
+"""Make one shard of pre-training examples."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.corpus import making
+from throughline.corpus.instances import Parameters
+from throughline.files import command_line
+
+
+def main() -> None:
+    """One shard."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=Path, required=True, help="the shard's tokens")
+    parser.add_argument("--vocabulary", type=Path, required=True)
+    parser.add_argument("--split", choices=["training", "test"], required=True)
+    parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
+    parser.add_argument("--parameters", required=True, help="JSON: sequence, predictions, probability ...")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    parameters = Parameters.from_json(arguments.parameters)
+    making.make(arguments.tokens, arguments.vocabulary, parameters, arguments.split, arguments.shard, arguments.output)
+
+
+if __name__ == "__main__":
+    command_line(main)

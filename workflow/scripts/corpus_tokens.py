@@ -1,0 +1,23 @@
+"""Tokenize the articles of one part."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.corpus import tokens
+from throughline.files import command_line
+
+
+def main() -> None:
+    """One part's tokens."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--articles", type=Path, required=True, help="articles as JSON lines")
+    parser.add_argument("--vocabulary", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output)
+
+
+if __name__ == "__main__":
+    command_line(main)

@@ -1,0 +1,29 @@
+"""Check every promise of one shard, whoever made it, and write its digests and statistics."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline import files
+from throughline.corpus import verification, vocabulary
+from throughline.corpus.instances import Parameters
+from throughline.files import command_line
+
+
+def main() -> None:
+    """One shard's verification."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shard", type=Path, required=True)
+    parser.add_argument("--vocabulary", type=Path, required=True)
+    parser.add_argument("--parameters", help="JSON: what the shard has to be; none for an unknown maker's shard")
+    parser.add_argument("--tokens", type=Path, help="the tokens it was made from, to look the pairs up")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    parameters = Parameters.from_json(arguments.parameters) if arguments.parameters else None
+    words = vocabulary.read(arguments.vocabulary)
+    files.write_json(arguments.output, verification.verify(arguments.shard, words, parameters, arguments.tokens))
+
+
+if __name__ == "__main__":
+    command_line(main)
