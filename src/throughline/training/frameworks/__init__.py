@@ -1,0 +1,97 @@
+"""Frameworks: one file each, line-for-line parallels of each other. This page is what such a file has to offer.
+
+Order of a file, and of a run: join, device, model, data, optimizer, step, sync, memory, close.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol
+
+from throughline.files import UserError
+
+Spec = dict[str, Any]
+"""The run specification, as parsed JSON."""
+
+
+class Unsupported(Exception):
+    """What this framework cannot do on this device: the run's record says so."""
+
+
+class Framework(Protocol):
+    """One rank's side of a framework. A *mark* is a point on the device's time line, read only after the window."""
+
+    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+        """`kind` is `cpu` or `cuda`; only attributes are set here."""
+
+    def join(self) -> None:
+        """Meet the other ranks."""
+
+    def device(self) -> None:
+        """Take the device, set threads, seeds and precision. Raises Unsupported."""
+
+    def model(self, vocabulary: int) -> None:
+        """Build the model with random weights, the same on every rank."""
+
+    def data(self, arrays: dict[str, Any]) -> Any:
+        """numpy arrays -> a batch that is ready to travel (called in the loader's thread)."""
+
+    def deliver(self, batch: Any) -> Any:
+        """The batch on the device, without waiting for it."""
+
+    def optimizer(self) -> None:
+        """Build the optimizer."""
+
+    def step(self, batches: list[Any]) -> Any:
+        """One optimizer step over delivered micro-batches; the mean loss as the device holds it."""
+
+    def sync(self) -> None:
+        """Wait until the device is idle."""
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+
+    def broadcast(self, value: int) -> int:
+        """Rank 0's value, on every rank."""
+
+    def mark(self) -> Any:
+        """A mark at the present end of the device's work."""
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        """Seconds between consecutive marks (after `sync`)."""
+
+    def losses(self, values: list[Any]) -> list[float]:
+        """What `step` returned, as numbers (after `sync`)."""
+
+    def skipped(self) -> int:
+        """Steps that the loss scaler has skipped up to now (outside the window: it waits for the device)."""
+
+    def memory(self) -> int | None:
+        """Peak memory in bytes: the framework's share of a GPU, or the process on a CPU."""
+
+    def versions(self) -> dict[str, str | None]:
+        """Versions of the framework and what it runs on."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether the allocator refused."""
+
+    def close(self) -> None:
+        """Part from the other ranks."""
+
+
+TABLE = {"torch": ("torch_ddp", "TorchDDP")}
+"""A framework's name in config.yaml -> its file in this folder, and its class."""
+
+FEATURES: dict[str, dict[str, bool]] = {
+    "torch": {"multi_gpu": True, "multi_node": False, "amp": True, "compile": True, "checkpointing": True},
+}
+"""What a framework's file offers (the report's feature table)."""
+
+
+def load(name: str) -> type[Framework]:
+    """The class behind a framework's name; imports the framework. UserError where there is none of that name."""
+    if name not in TABLE:
+        raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(TABLE))
+    module, attribute = TABLE[name]
+    loaded: type[Framework] = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    return loaded

@@ -1,0 +1,205 @@
+"""Training data for one rank: manifest, shards, and batches that are ready before the step asks for them.
+
+Shards are HDF5 files in NVIDIA's layout, read whole. A thread reads one shard ahead, another one gathers batches
+into a short queue; h5py and numpy let the training thread run meanwhile. Standard library, numpy and h5py only.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from throughline import files
+from throughline.files import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Rows = dict[str, np.ndarray]
+
+ARRAYS = (
+    "input_ids",
+    "input_mask",
+    "segment_ids",
+    "masked_lm_positions",
+    "masked_lm_ids",
+    "next_sentence_labels",
+)
+AHEAD = 8
+"""Batches that wait in the queue."""
+
+
+class Manifest:
+    """data/<corpus>/seq<S>/manifest.json: the training shards of one sequence length."""
+
+    def __init__(self, path: Path, repair: str | None = None) -> None:
+        if not path.is_file():
+            raise UserError(f"{path} does not exist", next_step=f"make the corpus: {repair or f'snakemake {path}'}")
+        self.path, self.content = path, files.read_json(path)
+        self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
+        self.rows = sum(shard["rows"] for shard in self.shards)
+        self.vocabulary = int(self.content["vocabulary"]["size"])
+
+    def fits(self, sequence: int, predictions: int, world: int) -> None:
+        """UserError unless the shards have this run's lengths, and a row for every rank."""
+        has = (self.content["sequence"], self.content["predictions"])
+        if has != (sequence, predictions):
+            raise UserError(
+                f"{self.path} holds sequences of {has[0]} tokens with {has[1]} predictions",
+                why=f"the run asks for {sequence} with {predictions}",
+                next_step="correct corpus.sequences in config.yaml, or give the manifest that fits",
+            )
+        if self.rows < world:
+            raise UserError(
+                f"{self.path} lists {self.rows} training rows for {world} ranks",
+                why="every rank needs rows of its own",
+                next_step="use a larger corpus, or fewer devices",
+            )
+
+    def file(self, shard: dict[str, Any]) -> Path:
+        return self.path.parent / str(shard["file"])
+
+    def used(self, seed: int, world: int, rows_per_rank: int) -> list[dict[str, Any]]:
+        """The shards that any rank reads for `rows_per_rank` rows, and the one read ahead of need."""
+        used: set[int] = set()
+        for rank in range(world):
+            rows = 0
+            for _, shard, count in _order(self.shards, seed, rank, world):
+                used.add(shard)
+                rows += count
+                if rows > rows_per_rank + AHEAD or len(used) == len(self.shards):
+                    break
+        return [self.shards[shard] for shard in sorted(used)]
+
+    def check(self, shards: list[dict[str, Any]], repair: str | None = None) -> None:
+        """UserError, naming the command that repairs it, where a shard is missing or not what the manifest says."""
+        with ThreadPoolExecutor(4) as pool:
+            for fault in pool.map(self._fault, shards):
+                if fault:
+                    path, what = fault
+                    raise UserError(
+                        f"{path} {what}",
+                        why=f"{self.path} lists it with another content, or it was removed",
+                        next_step=f"repair it: {repair or f'snakemake --force {path}'}",
+                    )
+
+    def _fault(self, shard: dict[str, Any]) -> tuple[Path, str] | None:
+        path = self.file(shard)
+        if not path.is_file():
+            return path, "is missing"
+        return (path, "was changed: its sha256 differs") if files.sha256(path) != shard["sha256"] else None
+
+
+def read_shard(path: Path) -> Rows:
+    """The six arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        missing = [name for name in ARRAYS if name not in file]
+        if missing:
+            raise ValueError(f"{path.name} has no array {', '.join(missing)}")
+        rows = {name: file[name][:] for name in ARRAYS}
+    if len({len(array) for array in rows.values()}) != 1:
+        raise ValueError(f"the arrays of {path.name} differ in length")
+    return rows
+
+
+def _shuffled(count: int, *key: int) -> np.ndarray:
+    """A permutation of `count` that is the same with every version of numpy."""
+    import numpy as np
+
+    bits = np.random.Philox(key=int.from_bytes(b"".join(k.to_bytes(4, "little") for k in key), "little"))
+    return np.argsort(bits.random_raw(count), kind="stable")
+
+
+def _order(shards: list[dict[str, Any]], seed: int, rank: int, world: int) -> Iterator[tuple[int, int, int]]:
+    """(epoch, shard, this rank's rows in it), for ever: shards in another order each epoch.
+
+    With a shard for every rank, a rank reads whole shards of its own; otherwise every rank reads all of them and
+    takes each world-th row.
+    """
+    epoch = 0
+    while True:
+        order = [int(shard) for shard in _shuffled(len(shards), seed, epoch)]
+        for shard in order[rank::world] if len(shards) >= world else order:
+            rows = shards[shard]["rows"]
+            count = rows if len(shards) >= world else len(range(rank, rows, world))
+            if count:
+                yield epoch, shard, count
+        epoch += 1
+
+
+def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> Iterator[Rows]:
+    """Batches of `size` rows for this rank, for ever; rows shuffled within a shard; shards read one ahead."""
+    import numpy as np
+
+    whole = len(manifest.shards) >= world
+    order = _order(manifest.shards, seed, rank, world)
+    parts: list[Rows] = []
+    need = size
+    with ThreadPoolExecutor(1, thread_name_prefix="shard") as pool:
+
+        def start() -> tuple[int, int, Any]:
+            epoch, shard, _ = next(order)
+            return epoch, shard, pool.submit(read_shard, manifest.file(manifest.shards[shard]))
+
+        following = start()
+        while True:
+            (epoch, shard, future), following = following, start()
+            rows = future.result()
+            chosen = _shuffled(len(rows["input_ids"]), seed, epoch, 1 + shard)
+            chosen = chosen if whole else chosen[rank::world]
+            while len(chosen):
+                taken, chosen = chosen[:need], chosen[need:]
+                parts.append({name: array[taken] for name, array in rows.items()})
+                need -= len(taken)
+                if need == 0:
+                    yield {name: np.concatenate([part[name] for part in parts]) for name in ARRAYS}
+                    parts, need = [], size
+
+
+class Loader:
+    """Prepares items of `source` in a thread; `next()` hands one over and counts the seconds it had to wait."""
+
+    def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any]) -> None:
+        self.stall_s = 0.0
+        self._queue: queue.Queue[Any] = queue.Queue(AHEAD)
+        self._source, self._prepare = source, prepare
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._fill, name="loader", daemon=True)
+        self._thread.start()
+
+    def next(self) -> Any:
+        """The next item; an error of the thread is raised here."""
+        try:
+            item = self._queue.get_nowait()
+        except queue.Empty:
+            start = time.monotonic()
+            item = self._queue.get()
+            self.stall_s += time.monotonic() - start
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Stop the thread, and wait for it."""
+        self._stopped.set()
+        while self._thread.is_alive():
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                self._thread.join(0.01)
+
+    def _fill(self) -> None:
+        try:
+            for item in self._source:
+                self._queue.put(self._prepare(item))
+                if self._stopped.is_set():
+                    return
+        except BaseException as error:  # handed to the training thread
+            self._queue.put(error)

@@ -1,0 +1,58 @@
+"""Where each rank stands, for the launcher to see: 64 bytes of shared memory, written without a system call.
+
+The training thread stores its step with one `pack_into` of some 0.2 microseconds, so that nothing (no thread, no
+file write, no lock) is added to a measured step.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+LAYOUT = struct.Struct("<32sqq")
+STEP = struct.Struct("<q")
+
+
+class Beat(NamedTuple):
+    phase: str
+    step: int
+    steps: int
+
+
+class Heart:
+    """One rank's writer. Phases: start, join, device, model, data, optimizer, warm-up, training, end."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(LAYOUT.size))
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), LAYOUT.size)
+        self._entered: list[tuple[str, float]] = []
+        self.phase("start")
+
+    def phase(self, name: str, steps: int = 0) -> None:
+        """Enter a phase of `steps` steps, of which none is done."""
+        LAYOUT.pack_into(self._memory, 0, name.encode()[:32], 0, steps)
+        self._entered.append((name, time.monotonic()))
+
+    def step(self, done: int) -> None:
+        STEP.pack_into(self._memory, 32, done)
+
+    def durations(self) -> dict[str, float]:
+        """Seconds that each phase took, up to the last one entered."""
+        pairs = zip(self._entered, self._entered[1:])  # noqa: B905  as Python 3.8 knows it
+        return {name: end - start for (name, start), (_, end) in pairs}
+
+
+def read(path: Path) -> Beat:
+    """Where a rank stands; phase `start` where it has not said yet."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        raw = b""
+    if len(raw) < LAYOUT.size or not raw[0]:
+        return Beat("start", 0, 0)
+    name, step, steps = LAYOUT.unpack(raw[: LAYOUT.size])
+    return Beat(name.rstrip(b"\0").decode("ascii", "replace"), step, steps)

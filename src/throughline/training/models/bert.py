@@ -1,0 +1,107 @@
+"""BERT pre-training (masked tokens and next sentence), framework-neutral: shapes, batches, FLOPs.
+
+Sizes: Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium); heads of 64, feed-forward 4 x hidden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+VOCABULARY = 30522
+"""Entries of bert-base-uncased: what synthetic tokens are drawn from."""
+POSITIONS = 512
+"""Length of the position table, whatever the sequence."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int
+    hidden: int
+
+    @property
+    def heads(self) -> int:
+        return self.hidden // 64
+
+    @property
+    def feed_forward(self) -> int:
+        return 4 * self.hidden
+
+
+SHAPES = {
+    "tiny": Shape(2, 128),
+    "mini": Shape(4, 256),
+    "small": Shape(4, 512),
+    "medium": Shape(8, 512),
+    "base": Shape(12, 768),
+    "large": Shape(24, 1024),
+}
+
+
+def shape(name: str) -> Shape:
+    """`bert-tiny` -> its Shape."""
+    return SHAPES[name.removeprefix("bert-")]
+
+
+def padded(vocabulary: int) -> int:
+    """The vocabulary padded to a multiple of 64, which matrix units like."""
+    return -(-vocabulary // 64) * 64
+
+
+def flops_per_sample(shape: Shape, sequence: int, predictions: int, vocabulary: int) -> int:
+    """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
+
+    Backward is two products for each one forward (Kaplan et al. 2020, section 2.1; Narayanan et al. 2021,
+    appendix, which counts the same terms). The vocabulary head is on the `predictions` masked positions only.
+    Recomputed activations do not count: these are the model's FLOPs, not the hardware's.
+    """
+    hidden = shape.hidden
+    projections = 4 * 2 * sequence * hidden * hidden
+    attention = 2 * 2 * sequence * sequence * hidden
+    feed_forward = 2 * 2 * sequence * hidden * shape.feed_forward
+    pooler_and_next = 2 * hidden * hidden + 2 * hidden * 2
+    head = predictions * (2 * hidden * hidden + 2 * hidden * padded(vocabulary))
+    return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
+
+
+def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
+    """What one step needs, from B rows of a shard (arrays [B, S] and [B, P] in NVIDIA's layout).
+
+    input_ids, segments i4[B, S]; mask bool[B, 1, 1, S]; positions i8[B * P], counted through the flattened batch;
+    labels i8[B * P]; weights f4[B * P], 0 for the unused tail; following i8[B].
+    """
+    import numpy as np
+
+    positions = rows["masked_lm_positions"].astype(np.int64)
+    count, length = rows["input_ids"].shape
+    offsets = np.arange(count, dtype=np.int64)[:, None] * length
+    return {
+        "input_ids": rows["input_ids"].astype(np.int32, copy=False),
+        "segments": rows["segment_ids"].astype(np.int32),
+        "mask": rows["input_mask"].astype(bool)[:, None, None, :],
+        "positions": (positions + offsets).reshape(-1),
+        "labels": rows["masked_lm_ids"].astype(np.int64).reshape(-1),
+        "weights": (positions != 0).astype(np.float32).reshape(-1),  # position 0 is [CLS], which is never masked
+        "following": rows["next_sentence_labels"].astype(np.int64).reshape(-1),
+    }
+
+
+def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[str, Any]:
+    """One batch of `count` full-length random samples; every token is real, so there is no mask."""
+    import numpy as np
+
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    length = min(predictions, sequence - 1)
+    positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
+    rows: Any = {
+        "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
+        "input_mask": np.ones((count, sequence), np.int8),
+        "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
+        "masked_lm_positions": np.sort(positions, axis=1),
+        "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
+        "next_sentence_labels": draw.integers(0, 2, count),
+    }
+    return {**batch(rows), "mask": None}

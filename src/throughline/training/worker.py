@@ -1,0 +1,198 @@
+"""The measured loop: one rank, any framework. Run by the launcher, in the framework's own environment.
+
+    python -m throughline.training.worker WORK/job.json
+
+Order, in every framework: join, device, model, data, optimizer, warm-up, barrier + synchronize + clock, timed steps,
+synchronize + clock. One clock, the monotonic one. Within the window: no print, no reading of a device's value, no
+synchronization, no garbage collection. Imports the standard library, numpy, h5py and the framework only.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import itertools
+import json
+import os
+import platform
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from throughline.training import frameworks, models, schedule
+from throughline.training.data import Loader, Manifest, batches
+from throughline.training.heartbeat import Heart
+from throughline.training.processes import die_with_parent
+
+SYNTHETIC_BATCHES = 4
+
+
+class Run:
+    """One rank of one run, after its framework is joined and built."""
+
+    def __init__(self, job: dict[str, Any], rank: int, heart: Heart) -> None:
+        self.spec, self.rank, self.world, self.heart = job["spec"], rank, job["world"], heart
+        self.steps, self.options = self.spec["steps"], self.spec["options"]
+        self.manifest = Manifest(Path(job["manifest"])) if job["manifest"] else None
+        self.loader: Loader | None = None
+        framework = frameworks.load(self.spec["framework"])
+        self.framework = framework(self.spec, rank, rank % job["per_node"], self.world, job["kind"])
+
+    def build(self) -> None:
+        """Everything before the first step."""
+        model = models.of(self.spec["model"])
+        stages: list[tuple[str, Callable[[], Any]]] = [
+            ("join", self.framework.join),
+            ("device", self.framework.device),
+            ("model", lambda: self.framework.model(self.manifest.vocabulary if self.manifest else model.VOCABULARY)),
+            ("data", lambda: self._open(model)),
+            ("optimizer", self.framework.optimizer),
+        ]
+        for name, stage in stages:
+            self.heart.phase(name)
+            if name == "model":
+                _limit_memory(self.options["memory_limit_mb"])
+            stage()
+
+    def _open(self, model: Any) -> None:
+        count, seed = self.spec["batch_per_device"], self.spec["seed"]
+        if self.manifest:
+            source = batches(self.manifest, seed, self.rank, self.world, count)
+            self.loader = Loader(source, lambda rows: self.framework.data(model.batch(rows)))
+        else:
+            sizes = count, self.spec["sequence"], self.spec["predictions"]
+            seeds = [seed * 1_000_003 + self.rank * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]
+            made = [self.framework.data(model.synthetic(*sizes, turn)) for turn in seeds]
+            self.resident: Iterator[Any] = itertools.cycle([self.framework.deliver(batch) for batch in made])
+
+    def _micro_batches(self) -> list[Any]:
+        count = self.options["accumulate"]
+        if self.loader is None:
+            return [next(self.resident) for _ in range(count)]
+        return [self.framework.deliver(self.loader.next()) for _ in range(count)]
+
+    def measure(self) -> dict[str, Any]:
+        """Warm up, time the window, and read everything afterwards."""
+        framework, heart = self.framework, self.heart
+        losses, warmup, timed = self._warm_up()
+
+        heart.phase("training", timed)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        skipped = framework.skipped()
+        stalled = self.loader.stall_s if self.loader else None
+        framework.barrier()
+        framework.sync()
+        cpu = time.process_time()
+        start = time.monotonic()
+        marks = [framework.mark()]
+        for done in range(1, timed + 1):
+            losses.append(framework.step(self._micro_batches()))
+            marks.append(framework.mark())
+            heart.step(done)
+        framework.sync()
+        end = time.monotonic()
+        cpu = time.process_time() - cpu
+        gc.enable()
+
+        heart.phase("end")
+        every = framework.losses(losses)
+        return {
+            "window": [start, end],
+            "cpu_seconds": cpu,
+            "loader_stall_s": self.loader.stall_s - stalled if self.loader and stalled is not None else None,
+            "step_seconds": framework.seconds(marks),
+            "loss": every[warmup:],
+            "warmup_loss": every[:warmup],
+            "warmup_steps": warmup,
+            "steps_timed": timed,
+            "scaler_skipped_steps": framework.skipped() - skipped,
+            "peak_memory_bytes": framework.memory(),
+        }
+
+    def _warm_up(self) -> tuple[list[Any], int, int]:
+        """Losses of the warm-up, its number of steps, and the number of steps to time."""
+        framework, cap = self.framework, self.steps["at_most_s"]
+        asked, timed = self.steps["warmup"], self.steps["timed"]
+        losses: list[Any] = []
+        self.heart.phase("warm-up", asked)
+
+        def steps(until: int) -> float:
+            """Warm up to step `until`; seconds that it took."""
+            framework.sync()
+            start = time.monotonic()
+            while len(losses) < until:
+                losses.append(framework.step(self._micro_batches()))
+                self.heart.step(len(losses))
+            framework.sync()
+            return time.monotonic() - start
+
+        if cap is None:
+            steps(asked)
+            return losses, asked, timed
+        # Two steps tell the speed; rank 0 decides for all.
+        first, second = steps(schedule.LEAST_WARMUP - 1), steps(schedule.LEAST_WARMUP)
+        elapsed = first + second
+        warmup = framework.broadcast(schedule.warmup_steps(asked, timed, cap, elapsed, second))
+        more = steps(warmup)
+        speed = (second + more) / (warmup - 1)
+        return losses, warmup, framework.broadcast(schedule.timed_steps(timed, cap, elapsed + more, speed))
+
+    def close(self) -> None:
+        if self.loader:
+            self.loader.close()
+        self.framework.close()
+
+
+def _limit_memory(megabytes: int | None) -> None:
+    """Cap this process's data segment, so that too much is the allocator's error; the libraries are loaded by now."""
+    if megabytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def main() -> int:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    die_with_parent(job["launcher"], signal.SIGKILL)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    rank, work = int(os.environ["RANK"]), Path(sys.argv[1]).parent
+    heart = Heart(work / f"rank_{rank}.beat")
+    run: Run | None = None
+    try:
+        run = Run(job, rank, heart)
+        run.build()
+        result = {"status": "ok", **run.measure()}
+        print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
+        result["python"] = platform.python_version()
+        result["versions"] = run.framework.versions()
+    except frameworks.Unsupported as reason:
+        result = {"status": "unsupported", "reason": str(reason)}
+    except BaseException as error:
+        memory = isinstance(error, MemoryError) or (run is not None and run.framework.is_out_of_memory(error))
+        if not memory:
+            traceback.print_exc()
+        result = {"status": "oom" if memory else "failed", "reason": f"{type(error).__name__}: {error}"}
+    _report(work / f"rank_{rank}.json", {"rank": rank, "at": time.monotonic(), **result})
+    if result["status"] == "ok" and run is not None:
+        run.close()
+    # Without the interpreter's tear-down: a rank that stops early must not wait for the others.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if result["status"] == "failed" else 0)
+
+
+def _report(path: Path, result: dict[str, Any]) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(result))
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

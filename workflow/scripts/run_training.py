@@ -1,0 +1,53 @@
+"""Measure one training run: `run_training.py --spec JSON --manifest M --record R.json --log R.log`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from throughline.files import UserError, command_line
+from throughline.runs import RunSpec
+from throughline.training import launch
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--spec", required=True, help="the run specification as JSON; what it leaves out is the default"
+    )
+    parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
+    parser.add_argument("--record", type=Path, required=True, help="the record that is written")
+    parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
+    parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
+    parser.add_argument("--repair", help="command to name where a shard is missing or changed")
+    arguments = parser.parse_args()
+    try:
+        spec = RunSpec.model_validate_json(arguments.spec)
+    except ValidationError as error:
+        raise UserError("--spec is not a run specification", why=str(error)) from None
+    launch.run(
+        launch.Job(
+            spec=spec,
+            record=arguments.record,
+            log=arguments.log,
+            manifest=arguments.manifest,
+            python=arguments.python,
+            repair=arguments.repair,
+            command=shlex.join(["python", *(_relative(word) for word in sys.argv)]),
+        )
+    )
+    return 0
+
+
+def _relative(word: str) -> str:
+    """`word`, relative to the working directory where it is a path below it."""
+    path = Path(word)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word
+
+
+if __name__ == "__main__":
+    command_line(main)
