@@ -74,9 +74,10 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
     ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
     if not ok or not base:
         return []
-    # Variables differ between topologies for good reasons; a mixture inside a cell is that cell's own warning.
+    # Variables differ between topologies for good reasons, and a commit in between need not touch what is measured;
+    # a mixture inside a cell is that cell's own warning.
     here, there = (
-        {key: value for key, value in _surroundings(part[-1]).items() if ".variables." not in key}
+        {k: v for k, v in _surroundings(part[-1]).items() if ".variables." not in k and k != "environment.commit"}
         for part in (ok, base)
     )
     return [

@@ -1,0 +1,296 @@
+"""results/report.html: one file with the answer, the tables, the plots and how all of it was measured.
+
+It needs no network, no server and no JavaScript; with JavaScript its tables sort and filter. Whatever comes from
+records is escaped, and the page's own policy forbids it to load or run anything that is not in the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from throughline import statistics
+from throughline.files import UserError, write_text
+from throughline.records import Summary, read_summary
+from throughline.report import inline, markup, plots, sentences, surroundings
+from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
+
+HERE = Path(__file__).parent
+ISSUE_ORDER = ("oom", "unsupported", "invalid", "failed")
+
+
+@dataclass
+class Found:
+    """What lies under results/."""
+
+    present: dict[Path, Summary] = field(default_factory=dict)
+    earlier: dict[Path, Summary] = field(default_factory=dict)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+
+def write(
+    results: Path, summaries: Sequence[Path], manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path
+) -> None:
+    """Write the report on `summaries` to `output`; other summaries under `results` are listed in their own section."""
+    found = collect(results, summaries)
+    write_text(output, render(found, results, manifests, asked, output))
+
+
+def collect(results: Path, summaries: Sequence[Path]) -> Found:
+    """Read the summaries that belong to the configuration, and find the others; nothing readable is fatal."""
+    found = Found()
+    present = {path.absolute() for path in summaries}
+    others = sorted(path for path in results.glob("*/bz*_*.json") if path.absolute() not in present)
+    for path in [*summaries, *others]:
+        into = found.present if path.absolute() in present else found.earlier
+        try:
+            into[path] = read_summary(path)
+        except (UserError, OSError, ValueError) as error:
+            why = error.why if isinstance(error, UserError) and error.why else str(error)
+            found.unreadable.append((_relative(path, results), markup.one_line(why)))
+    return found
+
+
+def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path) -> str:
+    """The page as HTML text; links are relative to `output`."""
+    places = {_key(summary): path for path, summary in {**found.earlier, **found.present}.items()}
+    view = _View(places, output.parent)
+    now = groups(found.present.values(), asked)
+    before = groups(found.earlier.values())
+    benchmarks = view.benchmarks(now)
+    everything = [*found.present.values(), *found.earlier.values()]
+    columns, facts = surroundings.environments(everything)
+    logs = [path.with_suffix("") / log for path, s in found.present.items() for log in _logs(s)]
+    script = (HERE / "report.js").read_text(encoding="utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.j2").render(
+        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        benchmarks=benchmarks,
+        earlier=view.benchmarks(before, prefix="earlier-"),
+        unreadable=found.unreadable,
+        columns=columns,
+        facts=facts,
+        corpora=surroundings.corpora(manifests),
+        span=surroundings.span(logs),
+        devices=list(dict.fromkeys(s.device.name for s in found.present.values() if s.device)),
+        issues=_issues(now),
+        meanings=[(STATUS_LABELS[status], STATUS_MEANINGS[status]) for status in ISSUE_ORDER],
+        counts=_counts(now),
+    )
+
+
+class _View:
+    """Groups as what the template prints."""
+
+    def __init__(self, places: dict[tuple[str, str], Path], base: Path) -> None:
+        self.places, self.base = places, base
+
+    def benchmarks(self, found: Sequence[Group], prefix: str = "") -> list[dict[str, Any]]:
+        """One entry per benchmark, in order."""
+        by_name: dict[str, list[Group]] = {}
+        for group in found:
+            by_name.setdefault(group.benchmark, []).append(group)
+        return [self._benchmark(name, parts, by_name, prefix) for name, parts in by_name.items()]
+
+    def _benchmark(self, name: str, parts: list[Group], by_name: dict[str, list[Group]], prefix: str) -> dict[str, Any]:
+        identity = _identifier(prefix + name)
+        origin, _, extra = name.partition("__")
+        compared = sentences.compared_with_origin(parts, by_name.get(origin, []), extra) if extra else None
+        best = sentences.fastest(parts)
+        summaries = [group.summary for group in parts if group.summary]
+        comparable = len({group.precision for group in parts if any(group.series(f) for f in group.frameworks)}) > 1
+        return {
+            "id": identity,
+            "name": name,
+            "headline": sentences.headline(parts),
+            "figures": _figures(best),
+            "further": [*([compared] if compared else []), *sentences.further(parts)],
+            "counts": _counts(parts),
+            "settings": _settings(summaries[0]) if summaries else [],
+            "remarks": list(dict.fromkeys(s.remarks for s in summaries if s.remarks)),
+            "groups": [self._group(group, f"{identity}-{group.name}") for group in parts],
+            "precisions": self._precisions(parts, identity) if comparable else None,
+        }
+
+    def _precisions(self, parts: list[Group], identity: str) -> Markup:
+        drawn = plots.precisions(parts, inline.PAGE)
+        words = " ".join(
+            f"{best.row.framework} {best.row.topology} {best.group.precision} batch {best.group.batch}: "
+            f"{markup.reading(best.speed / best.row.topology.world)}."
+            for best in sentences.measured(parts)
+        )
+        return inline.figure(drawn, f"{identity}-precisions", "Throughput per device by precision, samples/s", words)
+
+    def _group(self, group: Group, identity: str) -> dict[str, Any]:
+        place = self.places.get((group.benchmark, group.name))
+        shown = any(group.series(framework) for framework in group.frameworks)
+        scales = any(
+            row.cell and row.cell.speedup and row.topology.world > 1 for name in group.frameworks
+            for row in group.series(name)
+        )  # fmt: skip
+        drawings = {"throughput": plots.throughput} | ({"speedup": plots.speedup} if scales else {})
+        return {
+            "id": identity,
+            "title": f"{group.precision}, batch {group.batch} per device",
+            "subtitle": switches(group.summary) if group.summary else "",
+            "rows": [self._row(row, place) for row in group.rows],
+            "plots": [
+                inline.figure(
+                    draw(group, inline.PAGE), f"{identity}-{what}", f"{group.benchmark}: {what}, {group.precision}, "
+                    f"batch {group.batch} per device", inline.describe(group, what),
+                )
+                for what, draw in drawings.items() if shown
+            ],
+            "notes": [
+                {"where": f"{row.framework} {row.topology}", "text": text, "kind": kind}
+                for row in group.rows if row.cell
+                for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)) for text in texts
+            ],
+            "command": f"snakemake results/{group.benchmark}/{group.name}.json",
+            "summary": self._link(place) if place else None,
+        }  # fmt: skip
+
+    def _row(self, row: Row, place: Path | None) -> dict[str, Any]:
+        cell = row.cell
+        logs = [(_repeat(log), self._link(place.with_suffix("") / log)) for log in cell.logs] if cell and place else []
+        return {
+            "framework": row.framework,
+            "topology": str(row.topology),
+            "nodes": row.topology.nodes,
+            "devices": row.topology.world,
+            "status": row.status,
+            "label": row.label,
+            "meaning": STATUS_MEANINGS.get(row.status, ""),
+            "others": _others(row),
+            "median": cell.median_speed if cell else None,
+            "average": cell.average_speed if cell else None,
+            "lowest": cell.min if cell else None,
+            "highest": cell.max if cell else None,
+            "speedup": cell.speedup if cell else None,
+            "efficiency": cell.efficiency if cell else None,
+            "memory_bytes": cell.peak_memory_bytes if cell else None,
+            "n": cell.n if cell else None,
+            "n_ok": cell.n_ok if cell else 0,
+            "reading": {
+                "median": markup.reading(cell.median_speed if cell else None),
+                "average": markup.reading(cell.average_speed if cell else None),
+                "lowest": markup.reading(cell.min if cell else None),
+                "highest": markup.reading(cell.max if cell else None),
+                "efficiency": markup.percent(cell.efficiency if cell else None),
+                "memory": markup.mebibytes(cell.peak_memory_bytes if cell else None),
+            },
+            "strip": inline.strip(cell) if cell else None,
+            "logs": logs,
+            "warned": bool(cell and cell.warnings),
+        }
+
+    def _link(self, path: Path) -> str:
+        return quote(_relative(path, self.base))
+
+
+def _figures(best: sentences.Best | None) -> list[dict[str, str]]:
+    """The headline's numbers, large."""
+    if best is None:
+        return []
+    cell, world = best.cell, best.row.topology.world
+    figures = [{"value": markup.reading(best.speed), "unit": "samples/s", "what": f"on {sentences.devices(best)}"}]
+    if world > 1 and cell.speedup is not None:
+        figures.append({"value": f"{cell.speedup:.2f}", "unit": "×", "what": "speedup over one device"})
+        figures.append({"value": markup.percent(cell.efficiency), "unit": "", "what": "efficiency"})
+    width = statistics.spread([value for value in cell.values if value])
+    figures.append(
+        {
+            "value": markup.percent(width, 1) if width is not None else "n/a",
+            "unit": "",
+            "what": f"spread of {cell.n_ok} of {cell.n} repeats",
+        }
+    )
+    return figures
+
+
+def _settings(summary: Summary) -> list[tuple[str, str]]:
+    """How one benchmark was set up, in words."""
+    optimizer, options, steps = summary.optimizer, summary.options, summary.steps
+    cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
+    cells = [cell for series in summary.frameworks.values() for cell in series.values()]
+    repeats = max((cell.n for cell in cells), default=0)
+    data = f"{summary.data.rows:,} rows" if summary.data else "made-up tokens, nothing is read"
+    coverage = statistics.range_coverage(repeats)
+    sure = f"; their range holds the true median with {markup.percent(coverage, 1)} probability" if coverage else ""
+    return [
+        ("model", f"{summary.model}, {summary.sequence} tokens per sample"),
+        ("device", summary.device.name if summary.device else "n/a"),
+        ("steps", f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
+        ("repeats", f"{repeats} per cell, interleaved{sure}"),
+        ("optimizer", f"{optimizer.name}, learning rate {optimizer.learning_rate:g}, "
+                      f"weight decay {optimizer.weight_decay:g}"),
+        ("switches", switches(summary)),
+        ("dropout", f"{options.dropout:g}"),
+        ("data", data),
+    ]  # fmt: skip
+
+
+def _others(row: Row) -> str:
+    """The statuses of repeats that are not ok, such as `2 invalid, 1 failed`."""
+    if row.cell is None:
+        return ""
+    parts = [f"{n} {STATUS_LABELS.get(s, s)}" for s, n in row.cell.statuses.items() if s != "ok"]
+    missing = row.cell.n - sum(row.cell.statuses.values())
+    return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])
+
+
+def _issues(found: Sequence[Group]) -> list[dict[str, str]]:
+    """Every cell without a figure, with its reason and what to do."""
+    return [
+        {
+            "where": f"{group.benchmark}, {group.precision}, batch {group.batch}, {row.framework}, {row.topology}",
+            "label": row.label,
+            "status": row.status,
+            "why": "; ".join(row.cell.reasons) if row.cell and row.cell.reasons else STATUS_MEANINGS[row.status],
+        }
+        for group in found
+        for row in group.rows
+        if row.status in STATUS_MEANINGS
+    ]
+
+
+def _counts(found: Sequence[Group]) -> list[tuple[str, str, int]]:
+    """Cells by status: (status, label, how many)."""
+    rows = [row for group in found for row in group.rows]
+    labels = {**STATUS_LABELS, "ok": "measured"}
+    return [(s, label, n) for s, label in labels.items() if (n := sum(row.status == s for row in rows))]
+
+
+def _key(summary: Summary) -> tuple[str, str]:
+    return summary.benchmark, f"bz{summary.batch_size_per_device}_{summary.precision}"
+
+
+def _logs(summary: Summary) -> list[str]:
+    return [log for series in summary.frameworks.values() for cell in series.values() for log in cell.logs]
+
+
+def _repeat(log: str) -> str:
+    found = re.search(r"run(\d+)\.log$", log)
+    return found[1] if found else "log"
+
+
+def _relative(path: Path, base: Path) -> str:
+    return Path(os.path.relpath(path, base)).as_posix()
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())

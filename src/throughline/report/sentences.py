@@ -1,0 +1,197 @@
+"""The answer in sentences: how fast, how well it scales, and what to be careful with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from throughline import statistics
+from throughline.records import Cell
+from throughline.report import advice
+from throughline.report.cells import Group, Row
+from throughline.report.markup import percent, reading
+
+ONE_DEVICE = "1n1g"
+
+
+@dataclass(frozen=True)
+class Best:
+    """A measured row and the group it belongs to."""
+
+    group: Group
+    row: Row
+    cell: Cell
+
+    @property
+    def speed(self) -> float:
+        return self.cell.median_speed or 0.0
+
+    @property
+    def settings(self) -> str:
+        return f"{self.group.precision} with batch {self.group.batch} per device"
+
+
+def measured(groups: Iterable[Group]) -> list[Best]:
+    """Every row with a median."""
+    return [
+        Best(group, row, row.cell)
+        for group in groups
+        for row in group.rows
+        if row.cell is not None and row.cell.median_speed is not None
+    ]
+
+
+def fastest(groups: Sequence[Group]) -> Best | None:
+    return max(measured(groups), key=lambda best: best.speed, default=None)
+
+
+def headline(groups: Sequence[Group]) -> str:
+    """How fast and how well it scales, in a sentence with its sample count."""
+    best = fastest(groups)
+    if best is None:
+        return "Nothing could be measured yet."
+    model = best.group.summary.model if best.group.summary else best.group.benchmark
+    return (
+        f"{best.row.framework} trains {model} at {reading(best.speed)} samples/s on {devices(best)} "
+        f"({best.settings}){_scaling(best)}. {sample(best.cell)}"
+    )
+
+
+def devices(best: Best) -> str:
+    """`32 devices (4n8g)`."""
+    world = best.row.topology.world
+    return f"{world} device{'s' if world > 1 else ''} ({best.row.topology})"
+
+
+def sample(cell: Cell) -> str:
+    """What the median is made of."""
+    if cell.n_ok == 1:
+        return "One repeat only: how much it varies is not known."
+    return f"Median of {cell.n_ok} repeats, which lie between {reading(cell.min)} and {reading(cell.max)} samples/s."
+
+
+def _scaling(best: Best) -> str:
+    if best.row.topology.world == 1:
+        return ", the fastest of all that was measured"
+    if best.cell.speedup is None:
+        return f"; its speedup is not known, because {ONE_DEVICE} has no valid repeat"
+    return (
+        f": {best.cell.speedup:.2f} times one device, {percent(best.cell.efficiency)} of what "
+        f"{best.row.topology.world} devices could ideally give"
+    )
+
+
+def further(groups: Sequence[Group]) -> list[str]:
+    """Findings beside the headline: how frameworks compare, where nothing is gained, what limits."""
+    return [*_frameworks(groups), *_precision(groups), *_more_devices(groups), *_loader(groups)]
+
+
+def _frameworks(groups: Sequence[Group]) -> Iterable[str]:
+    """Two frameworks on the largest topology they share, where their ranges do not touch."""
+    best = fastest(groups)
+    if best is None:
+        return
+    series = {name: best.group.series(name) for name in best.group.frameworks}
+    for name, rows in series.items():
+        if name == best.row.framework:
+            continue
+        pairs = [
+            (other, mine) for other in rows for mine in series[best.row.framework] if mine.topology == other.topology
+        ]
+        if not pairs:
+            continue
+        other, mine = pairs[-1]
+        a, b = mine.cell, other.cell
+        if not (a and b and a.median_speed and b.median_speed and a.min and a.max and b.min and b.max):
+            continue
+        where = f"on {mine.topology} ({best.settings})"
+        if a.min > b.max or b.min > a.max:
+            ahead, behind, ratio = (
+                (mine.framework, name, a.median_speed / b.median_speed)
+                if a.median_speed > b.median_speed
+                else (name, mine.framework, b.median_speed / a.median_speed)
+            )
+            yield f"{ahead} is {percent(ratio - 1, 1)} faster than {behind} {where}; their ranges do not touch."
+        else:
+            yield f"{mine.framework} and {name} cannot be told apart {where}: their ranges overlap."
+
+
+def _precision(groups: Sequence[Group]) -> Iterable[str]:
+    """Lower precisions that are no faster per device than fp32 (or tf32), each at its fastest batch size."""
+    for framework in dict.fromkeys(name for group in groups for name in group.frameworks):
+        speeds: dict[str, Best] = {}
+        for best in measured(groups):
+            if best.row.framework == framework and str(best.row.topology) == ONE_DEVICE:
+                kept = speeds.get(best.group.precision)
+                speeds[best.group.precision] = best if kept is None or best.speed > kept.speed else kept
+        full = speeds.get("fp32") or speeds.get("tf32")
+        for precision in ("bf16", "fp16"):
+            half = speeds.get(precision)
+            if full is None or half is None:
+                continue
+            device = half.group.summary.device if half.group.summary else None
+            text = advice.gains_nothing(
+                half.speed, full.speed, precision, full.group.precision, device.fp16_native if device else None
+            )
+            yield (
+                f"{framework}: {text}."
+                if text
+                else (
+                    f"{framework}: {precision} is {half.speed / full.speed:.2f} times as fast as "
+                    f"{full.group.precision} on one device (batch {half.group.batch} against {full.group.batch})."
+                )
+            )
+
+
+def _more_devices(groups: Sequence[Group]) -> Iterable[str]:
+    for group in groups:
+        for framework in group.frameworks:
+            rows = group.series(framework)
+            for before, after in pairwise(rows):
+                a, b = before.cell, after.cell
+                grew = after.topology.world > before.topology.world
+                if grew and a and b and a.median_speed and b.median_speed and b.median_speed <= a.median_speed:
+                    yield (
+                        f"{framework}: {after.topology} is no faster than {before.topology} "
+                        f"({reading(b.median_speed)} against {reading(a.median_speed)} samples/s, {group.precision}, "
+                        f"batch {group.batch}): the additional devices gain nothing. Look at what the devices share: "
+                        "cores, memory bandwidth, the network; a larger batch per device exchanges less often."
+                    )
+
+
+def _loader(groups: Sequence[Group]) -> Iterable[str]:
+    for best in measured(groups):
+        share = best.cell.loader_stall_share
+        if share is not None and share > 0.05:
+            yield (
+                f"{best.row.framework} {best.row.topology} waits {percent(share)} of its time for data "
+                f"({best.settings}): the figure measures reading as well. Put the corpus on a faster disk, or compare with the extra "
+                "`synthetic`."
+            )
+
+
+def compared_with_origin(groups: Sequence[Group], origin: Sequence[Group], extra: str) -> str | None:
+    """What a derived benchmark (`bert__aa`, `bert__synthetic`) says about the one it is derived from."""
+    there = {(b.group.name, b.row.framework, b.row.topology): b.speed for b in measured(origin)}
+    ratios = [
+        best.speed / there[key]
+        for best in measured(groups)
+        if (key := (best.group.name, best.row.framework, best.row.topology)) in there
+    ]
+    if not ratios:
+        return None
+    name = origin[0].benchmark
+    if extra == "aa":
+        widest = max(abs(ratio - 1) for ratio in ratios)
+        return (
+            f"The same configurations as {name} once more: their medians differ by up to {percent(widest, 1)} "
+            f"({len(ratios)} compared). Differences below that are noise here."
+        )
+    if extra == "synthetic":
+        middle = statistics.median(ratios) or 1.0
+        return (
+            f"The configurations of {name} with tokens that are made up instead of read: {middle:.3f} times its "
+            f"throughput (median of {len(ratios)}). What is above 1 is the price of reading the corpus."
+        )
+    return None

@@ -1,0 +1,126 @@
+"""What was measured on what, for the report: environments side by side, corpus facts, and when it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline.records import Summary
+from throughline.report import advice
+from throughline.report.markup import MIB
+
+NAMES = {
+    "device.name": "device",
+    "device.count": "devices on the machine",
+    "device.fp16_native": "device has fp16 units",
+    "cpu": "CPU",
+    "cpu_cores": "CPU cores for the run",
+    "memory_bytes": "memory",
+    "os": "operating system",
+    "kernel": "kernel",
+    "python": "Python",
+    "commit": "commit of Throughline",
+    "tree_clean": "no uncommitted changes",
+}
+
+
+def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Columns (who ran in it) and rows (what it was) of every different environment."""
+    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for summary in summaries:
+        device = {"device": summary.device.model_dump()} if summary.device else {}
+        for framework, environment in summary.environment.items():
+            inner = environment if isinstance(environment, Mapping) else {}
+            facts = advice.flat({**device, **inner})
+            key = json.dumps(facts, sort_keys=True, default=str)
+            names = found.setdefault(key, (facts, []))[1]
+            label = f"{summary.benchmark}: {framework}"
+            if label not in names:
+                names.append(label)
+    columns = [", ".join(names) for _, names in found.values()]
+    keys = list(dict.fromkeys(key for facts, _ in found.values() for key in facts))
+    keys.sort(key=lambda key: list(NAMES).index(key) if key in NAMES else len(NAMES))
+    rows = [
+        (_name(key), [_value(key, facts.get(key)) for facts, _ in found.values()])
+        for key in keys
+        if key != "device.kind" and any(facts.get(key) is not None for facts, _ in found.values())
+    ]
+    return columns, rows
+
+
+def _name(key: str) -> str:
+    return NAMES.get(key) or key.removeprefix("framework.").removeprefix("variables.")
+
+
+def _value(key: str, value: Any) -> str:
+    if value is None:
+        return "n/a"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key.endswith("memory_bytes") and isinstance(value, int):
+        return f"{value / 2**30:.1f} GiB"
+    if key == "commit":
+        return str(value)[:12]
+    return str(value)
+
+
+def corpora(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
+    """What the manifests say about the data; one that cannot be read says so."""
+    return [_corpus(path) for path in paths]
+
+
+def _corpus(path: Path) -> list[tuple[str, str]]:
+    where = ("manifest", "/".join(path.parts[-3:]))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        shards: list[Mapping[str, Any]] = content["shards"]
+        training = [shard for shard in shards if shard.get("split") == "training"]
+        facts = [
+            where,
+            ("corpus", _first(content, "corpus", "name") or path.parts[-3]),
+            ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} predictions"),
+            ("training rows", f"{sum(shard['rows'] for shard in training):,} in {len(training)} shards"),
+        ]
+        held = [shard for shard in shards if shard.get("split") != "training"]
+        if held:
+            facts.append(("test rows", f"{sum(shard['rows'] for shard in held):,} in {len(held)} shards"))
+        size = sum(shard.get("bytes", 0) for shard in shards)
+        if size:
+            facts.append(("size", f"{size / MIB:.1f} MiB"))
+        for label, keys in {
+            "digest of the parameters": ("digest", "parameters_digest"),
+            "digest of the content": ("content_digest", "content_sha256"),
+        }.items():
+            value = _first(content, *keys)
+            if value:
+                facts.append((label, value))
+        return facts
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return [where, ("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
+
+
+def _first(content: Mapping[str, Any], *keys: str) -> str | None:
+    for key in keys:
+        value = content.get(key)
+        if isinstance(value, Mapping):
+            value = value.get("name")
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def span(logs: Sequence[Path]) -> tuple[str, str] | None:
+    """First start and last end (UTC) in the records beside `logs`; None where no record is readable."""
+    starts, ends = [], []
+    for log in logs:
+        try:
+            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
+            start, end = record["started"], record["ended"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(start, str) and isinstance(end, str):
+            starts.append(start)
+            ends.append(end)
+    return (min(starts), max(ends)) if starts else None
