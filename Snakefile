@@ -29,12 +29,14 @@ try:
         workflow.config_settings.configfiles or ["config.yaml"],
         workflow.config_settings.config,
         frameworks=frameworks.TABLE,
-        models=models.NAMES,
+        models=models.MODELS,
     )
 except UserError as error:
     raise WorkflowError(str(error))
 
 SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
+SUMMARIES = list(dict.fromkeys(spec.summary for spec in SPECS.values()))
+BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 
 include: "rules/corpus.smk"
@@ -48,6 +50,8 @@ wildcard_constraints:
     sequence=r"[1-9]\d*",
     split="training|test",
     number=r"\d{4}",
+    part=r"\d{4}",
+    dump=r"[a-z0-9_-]+",
     benchmark="[a-z][a-z0-9_]*",
     batch=r"[1-9]\d*",
     precision="fp32|tf32|bf16|fp16",
@@ -68,7 +72,8 @@ rule all:
 
 
 onstart:
-    print(plan.describe(list(SPECS.values())), file=sys.stderr)
+    pending = {str(output) for job in workflow.dag.needrun_jobs() for output in job.output}
+    print(plan.describe(list(SPECS.values()), pending), file=sys.stderr)
 
 
 onsuccess:

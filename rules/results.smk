@@ -1,44 +1,80 @@
 # Results: the repeats of one batch size and precision -> a summary; a benchmark's summaries -> tables and plots.
 #   in:  run records (the summary groups by what they say, never by their file names)
 #   out: results/<benchmark>/bz<b>_<precision>.json, results/<benchmark>/tables/, results/<benchmark>/plots/
-# These rules are cheap, so the modules they run are inputs: a change in the analysis makes them again.
+# These rules are cheap, so the modules that they run are inputs: a change in the analysis makes them again.
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
-ANALYSIS = [
-    str(BASE / "src" / "throughline" / name) for name in ("records.py", "statistics.py", "report/summary.py")
-]
+
+
+def modules(*names):
+    """Files of the library, as inputs."""
+    return [os.path.relpath(f"{SOURCES}/throughline/{name}.py") for name in names]
 
 
 def records_of(wildcards):
-    """The records that one summary is made of."""
+    """The records that one summary is made of; WorkflowError with the summaries there are instead."""
     summary = CELL.format(**dict(wildcards.items()))
     records = [record for record, spec in SPECS.items() if spec.summary == summary]
     if not records:
-        raise WorkflowError(
-            f"{summary} is not in the configuration. It holds:\n  "
-            + "\n  ".join(sorted({spec.summary for spec in SPECS.values()}))
-        )
+        raise WorkflowError(f"{summary} is not in the configuration. It holds:\n  " + "\n  ".join(sorted(SUMMARIES)))
     return records
 
 
 def summaries_of(wildcards):
-    """The summaries of one benchmark."""
-    names = sorted({spec.benchmark for spec in SPECS.values()})
-    if wildcards.benchmark not in names:
-        raise WorkflowError(f"benchmark {wildcards.benchmark} is not in the configuration; there are: {', '.join(names)}")
-    return sorted({spec.summary for spec in SPECS.values() if spec.benchmark == wildcards.benchmark})
+    """The summaries of one benchmark; WorkflowError with the benchmarks there are instead."""
+    summaries = [summary for summary in SUMMARIES if summary.startswith(f"results/{wildcards.benchmark}/")]
+    if not summaries:
+        raise WorkflowError(
+            f"benchmark {wildcards.benchmark} is not in the configuration. It holds: {', '.join(BENCHMARKS)}"
+        )
+    return summaries
+
+
+def summary_options(wildcards):
+    """What a summary has to know beside its records."""
+    block = runs.benchmark_block(CONFIG, wildcards.benchmark)
+    remarks = [f"--remarks={block.remarks}"] if block.remarks else []
+    return ["--asked", str(block.repeats), *remarks, *(["--strict"] if block.strict else [])]
 
 
 rule summary:
     input:
         records=records_of,
-        code=ANALYSIS,
+        code=modules("records", "statistics", "report/summary", "report/advice"),
     output:
         summary=CELL,
     log:
-        "logs/{benchmark}/summary_bz{batch}_{precision}.log",
+        "logs/summary/{benchmark}/bz{batch}_{precision}.log",
     params:
-        options=lambda wildcards: plan.summary_options(CONFIG, wildcards.benchmark),
+        options=summary_options,
     conda:
         "../envs/main.yaml"
     shell:
-        "python {SCRIPTS:q}/summarize.py {input.records:q} {params.options:q} --output {output.summary:q} 2> {log:q}"
+        "python {SCRIPTS:q}/summarize.py {input.records:q} {params.options:q} --output {output.summary:q} 2>&1 | tee {log:q}"
+
+
+rule tables:
+    input:
+        summaries=summaries_of,
+        code=modules("report/tables", "report/cells", "report/markup"),
+    output:
+        tables=directory("results/{benchmark}/tables"),
+    log:
+        "logs/tables/{benchmark}.log",
+    conda:
+        "../envs/main.yaml"
+    shell:
+        "python {SCRIPTS:q}/tables.py {input.summaries:q} --output-dir {output.tables:q} 2>&1 | tee {log:q}"
+
+
+rule plots:
+    input:
+        summaries=summaries_of,
+        code=modules("report/plots", "report/cells"),
+    output:
+        plots=directory("results/{benchmark}/plots"),
+    log:
+        "logs/plots/{benchmark}.log",
+    conda:
+        "../envs/main.yaml"
+    shell:
+        "python {SCRIPTS:q}/plots.py {input.summaries:q} --output-dir {output.plots:q} 2>&1 | tee {log:q}"

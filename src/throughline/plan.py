@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -15,37 +15,31 @@ START_S = 8.0
 """Seconds a run takes before its first step where nothing was measured yet: starting processes, loading a model."""
 
 
-def describe(specs: Sequence[RunSpec], root: Path = Path()) -> str:
-    """The plan as text: a line per configuration with what is there already, then the time it will take."""
-    lines = ["The plan:"]
-    by_cell: dict[str, list[RunSpec]] = {}
+def describe(specs: Sequence[RunSpec], pending: Collection[str], root: Path = Path()) -> str:
+    """The plan as text: a line per configuration with runs to make, then the time they will take.
+
+    `pending` holds the records that are about to be made; every other record counts as there already.
+    """
+    runs = [spec for spec in specs if spec.record in pending]
+    if not runs:
+        return "The plan: no training run is to be made."
+    by_summary: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        by_cell.setdefault(spec.summary, []).append(spec)
-    remaining: list[float | None] = []
-    for summary, runs in by_cell.items():
-        missing = [spec for spec in runs if not (root / spec.record).exists()]
-        durations = [estimate_s(spec, runs, root) for spec in missing]
-        remaining += durations
-        spec = runs[0]
-        frameworks = ", ".join(dict.fromkeys(run.framework for run in runs))
-        topologies = ", ".join(dict.fromkeys(run.topology for run in runs))
-        lines.append(
-            f"  {summary}: {spec.model}, {frameworks}, {topologies}, {len(runs)} runs, "
-            f"{len(runs) - len(missing)} there already{_time(durations)}"
-        )
-    if not specs:
-        return "The plan: no benchmark is configured, only the corpus is made"
-    if not remaining:
-        return "\n".join([*lines, "  every run is there already; nothing trains unless it is forced"])
-    unknown = sum(duration is None for duration in remaining)
-    total = sum(duration for duration in remaining if duration is not None)
-    known = f"about {_span(total)}" if unknown < len(remaining) else "not known before the first repeat"
-    rest = (
-        f" (and {unknown} runs whose time is not known before their first repeat)"
-        if 0 < unknown < len(remaining)
-        else ""
+        by_summary.setdefault(spec.summary, []).append(spec)
+    lines = ["The plan:"]
+    for summary, siblings in by_summary.items():
+        missing = [spec for spec in siblings if spec.record in pending]
+        if missing:
+            durations = [estimate_s(spec, siblings, root) for spec in missing]
+            frameworks = ", ".join(dict.fromkeys(spec.framework for spec in siblings))
+            topologies = ", ".join(dict.fromkeys(spec.topology for spec in siblings))
+            lines.append(
+                f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_count(missing)} to make, "
+                f"{len(siblings) - len(missing)} there already, {_time(durations)}"
+            )
+    return "\n".join(
+        [*lines, f"  training in all, one run at a time: {_time([estimate_s(s, specs, root) for s in runs])}"]
     )
-    return "\n".join([*lines, f"  training time on one machine: {known}{rest}"])
 
 
 def estimate_s(spec: RunSpec, siblings: Sequence[RunSpec], root: Path = Path()) -> float | None:
@@ -53,7 +47,7 @@ def estimate_s(spec: RunSpec, siblings: Sequence[RunSpec], root: Path = Path()) 
     finished = [
         seconds
         for other in siblings
-        if (other.framework, other.topology) == (spec.framework, spec.topology)
+        if (other.summary, other.framework, other.topology) == (spec.summary, spec.framework, spec.topology)
         and (seconds := _duration_s(root / other.record)) is not None
     ]
     if finished:
@@ -92,7 +86,10 @@ def _instant(text: str) -> datetime:
 
 def _time(durations: Sequence[float | None]) -> str:
     known = [duration for duration in durations if duration is not None]
-    return f", {_span(sum(known))} to go" if known and len(known) == len(durations) else ""
+    if not known:
+        return "time not known before the first repeat"
+    rest = len(durations) - len(known)
+    return f"about {_span(sum(known))}" + (f" and {rest} runs whose time is not known yet" if rest else "")
 
 
 def _span(seconds: float) -> str:
@@ -100,3 +97,7 @@ def _span(seconds: float) -> str:
     if minutes < 2:
         return f"{seconds:.0f} s"
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _count(runs: Sequence[RunSpec]) -> str:
+    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"

@@ -116,26 +116,27 @@ def canonical(value: Any) -> str:
 
 
 def shard_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
-    """All that decides a length's shards, but for the dump's content and the vocabulary's.
+    """How a length's examples are made of a shard's text."""
+    return {"sequence": sequence, "predictions": corpus.sequences[sequence], **corpus.masking.model_dump()}
 
-    `parts` is left out: into how many pieces the work is cut changes no byte of the result.
-    """
-    return {
-        "sequence": sequence,
-        "predictions": corpus.sequences[sequence],
-        "shards": corpus.shards.model_dump(),
-        "masking": corpus.masking.model_dump(),
-        "protocol": DATA_PROTOCOL,
-    }
+
+def is_dump_name(dump: str) -> bool:
+    """Whether `dump` is a published dump's name and date, such as enwiki-20261101, and not a path."""
+    return re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
 
 
 def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:
-    """Name and digest of the parameters; a dump's files count by their names, not by where they lie."""
+    """Name and digest of all that decides a length's shards, as far as it is known before any is made.
+
+    A dump's files count by their names, not by where they lie. `parts` is left out: into how many pieces the work is
+    cut changes no byte of the result.
+    """
     dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
-    vocabulary = corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256
     parameters = shard_parameters(corpus, sequence) | {
         "dump": [Path(name).name for name in dump],
-        "vocabulary": vocabulary,
+        "vocabulary": corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256,
+        "shards": corpus.shards.model_dump(),
+        "protocol": DATA_PROTOCOL,
     }
     return CorpusIdentity(name=corpus.name, digest=hashlib.sha256(canonical(parameters).encode()).hexdigest()[:12])
 

@@ -1,0 +1,27 @@
+# The report: every summary of the configuration, and what else lies finished under results/ -> one offline page.
+#   in:  summaries, manifests
+#   out: results/report.html
+
+
+def manifests():
+    """The manifests that the configured runs read."""
+    read = {(spec.corpus.name, spec.sequence) for spec in SPECS.values() if spec.corpus}
+    return [ancient(f"data/{corpus}/seq{sequence}/manifest.json") for corpus, sequence in sorted(read)]
+
+
+rule report:
+    input:
+        summaries=SUMMARIES,
+        manifests=manifests(),
+        tables=expand("results/{benchmark}/tables", benchmark=BENCHMARKS),
+        plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),
+        code=modules("records", "report/page", "report/cells", "report/tables", "report/plots", "report/advice"),
+    output:
+        report="results/report.html",
+    log:
+        "logs/report.log",
+    conda:
+        "../envs/main.yaml"
+    shell:
+        "python {SCRIPTS:q}/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
+        " --output {output.report:q} 2>&1 | tee {log:q}"

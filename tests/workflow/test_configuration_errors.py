@@ -1,0 +1,64 @@
+"""Mistakes are answered before anything starts, and nothing from the configuration reaches a shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import ROOT, SMALL, Clone, job_counts
+
+
+def test_every_mistake_is_named_before_anything_starts(clone: Callable[[str], Clone]) -> None:
+    wrong = clone(SMALL.replace("repeats: 2", "repeats: many").replace("parts: 2", "partz: 2"))
+    failed = wrong.snakemake()
+    assert failed.returncode != 0
+    assert "runs.repeats = 'many': a whole number is needed" in failed.stdout
+    assert "corpus.partz: unknown key" in failed.stdout
+    assert "Traceback" not in failed.stdout
+    assert not wrong.files("data/*/*")
+
+
+@pytest.mark.parametrize(
+    ("target", "instead"),
+    [
+        ("results/quick/bz5_fp32.json", "results/quick/bz4_fp32.json"),
+        ("results/nothing/plots", "It holds: quick, other"),
+        ("results/quick/bz4_fp32/torch/1n8g/run1.json", "results/quick/bz4_fp32/torch/1n2g"),
+        ("results/quick/bz4_fp32/torch/1n2g/run9.json", "run1 to run2"),
+        ("data/little/seq48/training_0000.hdf5", "32, 64"),
+        ("data/little/seq32/training_0009.hdf5", "training_0000 to training_0001"),
+        ("data/big/seq32/manifest.json", "little"),
+    ],
+)
+def test_a_target_that_is_not_configured_is_answered_with_those_there_are(
+    finished: tuple[Clone, str], target: str, instead: str
+) -> None:
+    failed = finished[0].snakemake("--dry-run", target)
+    assert failed.returncode != 0
+    assert instead in failed.stdout
+
+
+def test_hostile_text_is_inert(clone: Callable[[str], Clone]) -> None:
+    evil = "'; touch pwned; $(touch pwned) `touch pwned` <script>alert(1)</script> \\\\input{x}"
+    hostile = clone(SMALL.replace("repeats: 1}", f'repeats: 1, remarks: "{evil}"}}'))
+    hostile.made("results/report.html", "results/other/tables")
+    assert not list(hostile.path.parent.rglob("pwned"))
+    assert "<script>alert(1)" not in (hostile.path / "results/report.html").read_text(encoding="utf-8")
+
+
+def test_a_dump_by_a_hostile_name_is_only_a_missing_file(clone: Callable[[str], Clone]) -> None:
+    hostile = clone(SMALL.replace("name: little", 'name: little\n  dump: "$(touch pwned)/x.xml"'))
+    failed = hostile.snakemake("corpus")
+    assert failed.returncode != 0
+    assert not list(hostile.path.parent.rglob("pwned"))
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_presets_pass_a_dry_run(preset, clone: Callable[[], Clone]) -> None:
+    command = [sys.executable, "-m", "snakemake", "--dry-run", "--configfile", f"presets/{preset.name}"]
+    done = subprocess.run(command, cwd=clone().path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert job_counts(done.stdout + done.stderr)["run"] >= 100

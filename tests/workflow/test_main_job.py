@@ -1,0 +1,143 @@
+"""The whole job on real text, and what is made again when something is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from throughline.records import read_run, read_summary
+
+from .conftest import SMALL, Clone, job_counts
+
+RECORDS = {
+    f"results/{cell}/torch/{topology}/run{repeat}.json"
+    for cell, topology, repeats in (
+        ("quick/bz4_fp32", "1n1g", 2),
+        ("quick/bz4_fp32", "1n2g", 2),
+        ("other/bz4_bf16", "1n1g", 1),
+    )
+    for repeat in range(1, repeats + 1)
+}
+
+
+def test_everything_is_made(finished: tuple[Clone, str]) -> None:
+    clone, printed = finished
+    assert clone.files("results/*/bz*/*/*/run*.json") == RECORDS
+    for name in RECORDS:
+        assert read_run(clone.path / name).status == "ok"
+    shards = clone.files("data/little/seq*/*.hdf5")
+    assert len(shards) == 2 * 3
+    summary = read_summary(clone.path / "results/quick/bz4_fp32.json")
+    cells = summary.frameworks["torch"]
+    assert list(cells) == ["1n1g", "1n2g"]
+    assert cells["1n1g"].speedup == 1.0
+    assert cells["1n2g"].n_ok == 2
+    assert "The plan:" in printed
+    assert "results/report.html" in printed.splitlines()[-1]
+    report = (clone.path / "results/report.html").read_text(encoding="utf-8")
+    assert "quick" in report
+    assert "other" in report
+
+
+def test_the_log_of_a_run_begins_with_how_to_repeat_it_and_ends_with_its_outcome(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    lines = (clone.path / "results/quick/bz4_fp32/torch/1n2g/run1.log").read_text().splitlines()
+    assert "snakemake" in lines[0]
+    assert "results/quick/bz4_fp32/torch/1n2g/run1.json" in lines[0]
+    assert any("samples/s" in line for line in lines[-3:])
+
+
+def test_outputs_name_no_place_on_this_machine(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    for name in clone.files("results/**/*.json", "results/**/*.log", "results/**/*.html", "data/*/seq*/**/*.json"):
+        assert str(clone.path.parent) not in (clone.path / name).read_text(encoding="utf-8"), name
+
+
+def test_nothing_is_done_twice(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    assert "Nothing to be done" in clone.made().stdout
+
+
+def test_a_missing_shard_and_a_missing_run_are_made_again_alone(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    shard, record = "data/little/seq32/training_0001.hdf5", "results/quick/bz4_fp32/torch/1n2g/run2.json"
+    content = (clone.path / shard).read_bytes()
+    before = clone.times("results/*/bz*/*/*/run*.json", "data/little/seq*/*.hdf5")
+    for name in (shard, record):
+        (clone.path / name).unlink()
+    counts = job_counts(clone.made().stdout)
+    after = clone.times("results/*/bz*/*/*/run*.json", "data/little/seq*/*.hdf5")
+    assert {name for name in after if after[name] != before.get(name)} == {shard, record}
+    assert set(before) == set(after)
+    assert counts["run"] == 1
+    assert counts["shard"] == 1
+    assert counts["manifest"] == 1
+    assert counts["summary"] == 1
+    assert not set(counts) & {"dump", "cut", "extract", "tokenize"}
+    assert (clone.path / shard).read_bytes() == content
+
+
+def test_a_missing_shard_alone_trains_nothing(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    (clone.path / "data/little/seq32/training_0000.hdf5").unlink()
+    assert "run" not in job_counts(clone.made().stdout)
+
+
+def test_a_changed_setting_makes_only_its_runs_again(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    changed = SMALL.replace("batch: {bf16: [4]}", "batch: {bf16: [4]}, seed: 7")
+    try:
+        (clone.path / "small.yaml").write_text(changed)
+        assert job_counts(clone.made("--dry-run").stdout)["run"] == 1
+    finally:
+        (clone.path / "small.yaml").write_text(SMALL)
+
+
+def test_one_summary_makes_only_what_it_needs(clone: Callable[[], Clone], finished: tuple[Clone, str]) -> None:
+    fresh = clone()
+    fresh.made("results/other/bz4_bf16.json")
+    assert fresh.files("results/*/bz*/*/*/run*.json") == {"results/other/bz4_bf16/torch/1n1g/run1.json"}
+    assert not fresh.files("results/report.html", "data/little/seq64/*", "results/quick/**")
+    assert hashes(fresh) == {name: digest for name, digest in hashes(finished[0]).items() if "/seq32/" in name}
+
+
+def test_any_one_file_is_a_target(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    for name in (
+        "data/little/articles/part_0001.jsonl",
+        "data/little/seq64/test_0000.hdf5",
+        "results/other/bz4_bf16/torch/1n1g/run1.json",
+    ):
+        counts = job_counts(clone.made("--dry-run", "--force", name).stdout)
+        assert sum(counts.values()) == 1, (name, counts)
+
+
+def test_the_bytes_do_not_depend_on_cores_parts_or_place(
+    clone: Callable[[str], Clone], finished: tuple[Clone, str]
+) -> None:
+    other = clone(SMALL.replace("parts: 2", "parts: 5"))
+    other.made("--cores", "1", "corpus")
+    assert hashes(other) == hashes(finished[0])
+
+
+def hashes(clone: Clone) -> dict[str, str]:
+    return {
+        name: hashlib.sha256((clone.path / name).read_bytes()).hexdigest()
+        for name in sorted(clone.files("data/little/seq*/*.hdf5"))
+    }
+
+
+def test_a_record_that_was_edited_by_hand_enters_no_median(clone: Callable[[], Clone], finished: tuple[Clone, str]) -> None:
+    edited = clone()
+    shutil.copytree(finished[0].path / "results", edited.path / "results", dirs_exist_ok=True)
+    path: Path = edited.path / "results/other/bz4_bf16/torch/1n1g/run1.json"
+    record = json.loads(path.read_text())
+    record["samples_per_s"] *= 2
+    path.write_text(json.dumps(record))
+    failed = edited.snakemake("--touch", "results/other/bz4_bf16.json")
+    failed = edited.snakemake("--force", "results/other/bz4_bf16.json")
+    assert failed.returncode != 0
+    assert "does not follow from the window" in failed.stdout
