@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from throughline.config import Precision, Section
 from throughline.files import UserError
 from throughline.records import Cell, Summary
-from throughline.runs import Topology
+from throughline.runs import RunSpec, Topology, canonical
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
@@ -54,6 +55,28 @@ def read_asked(text: str) -> list[Asked]:
             next_step='write [{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], '
             '"topologies": ["1n1g", "1n2g"], "repeats": 5}]',
         ) from None
+
+
+def asked_for(specs: Iterable[RunSpec]) -> str:
+    """What `read_asked` reads: the cells of `specs`, as JSON."""
+    found: dict[str, dict[str, Any]] = {}
+    for spec in specs:
+        cell = found.setdefault(
+            spec.cell,
+            {
+                "benchmark": spec.benchmark,
+                "batch": spec.batch_per_device,
+                "precision": spec.precision,
+                "frameworks": [],
+                "topologies": [],
+                "repeats": 0,
+            },
+        )
+        for key, value in (("frameworks", spec.framework), ("topologies", spec.topology)):
+            if value not in cell[key]:
+                cell[key].append(value)
+        cell["repeats"] = max(cell["repeats"], spec.repeat)
+    return canonical(list(found.values()))
 
 
 @dataclass(frozen=True)

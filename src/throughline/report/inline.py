@@ -31,6 +31,7 @@ PAGE = plots.Theme(
     grid="#010103",
     surface="#010104",
     series=tuple(f"#01020{index}" for index in range(6)),
+    size=(5.3, 3.5),
     fonts="none",
 )
 

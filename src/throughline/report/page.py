@@ -123,17 +123,25 @@ class _View:
             "settings": _settings(summaries[0]) if summaries else [],
             "remarks": list(dict.fromkeys(s.remarks for s in summaries if s.remarks)),
             "groups": [self._group(group, f"{identity}-{group.name}") for group in parts],
-            "precisions": self._precisions(parts, identity) if comparable else None,
+            "precisions": self._precisions(parts, identity) if comparable else [],
         }
 
-    def _precisions(self, parts: list[Group], identity: str) -> Markup:
-        drawn = plots.precisions(parts, inline.PAGE)
-        words = " ".join(
-            f"{best.row.framework} {best.row.topology} {best.group.precision} batch {best.group.batch}: "
-            f"{markup.reading(best.speed / best.row.topology.world)}."
-            for best in sentences.measured(parts)
-        )
-        return inline.figure(drawn, f"{identity}-precisions", "Throughput per device by precision, samples/s", words)
+    def _precisions(self, parts: list[Group], identity: str) -> list[Markup]:
+        measured = sentences.measured(parts)
+        return [
+            inline.figure(
+                plots.precisions(parts, inline.PAGE, only=framework),
+                f"{identity}-precisions-{index}",
+                f"{framework}: throughput per device by precision",
+                " ".join(
+                    f"{best.row.topology} {best.group.precision} batch {best.group.batch}: "
+                    f"{markup.reading(best.speed / best.row.topology.world)} samples/s."
+                    for best in measured
+                    if best.row.framework == framework
+                ),
+            )
+            for index, framework in enumerate(dict.fromkeys(best.row.framework for best in measured))
+        ]
 
     def _group(self, group: Group, identity: str) -> dict[str, Any]:
         place = self.places.get((group.benchmark, group.name))
@@ -147,7 +155,11 @@ class _View:
             "id": identity,
             "title": f"{group.precision}, batch {group.batch} per device",
             "subtitle": switches(group.summary) if group.summary else "",
-            "rows": [self._row(row, place) for row in group.rows],
+            "rows": [
+                {**self._row(row, place), "series": group.frameworks.index(row.framework) % len(inline.PAGE.series),
+                 "first": row == next(r for r in group.rows if r.framework == row.framework)}
+                for row in group.rows
+            ],
             "plots": [
                 inline.figure(
                     draw(group, inline.PAGE), f"{identity}-{what}", f"{group.benchmark}: {what}, {group.precision}, "
@@ -238,7 +250,6 @@ def _settings(summary: Summary) -> list[tuple[str, str]]:
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
         ("optimizer", f"{optimizer.name}, learning rate {optimizer.learning_rate:g}, "
                       f"weight decay {optimizer.weight_decay:g}"),
-        ("switches", switches(summary)),
         ("dropout", f"{options.dropout:g}"),
         ("data", data),
     ]  # fmt: skip

@@ -22,7 +22,8 @@ from throughline.report.cells import PRECISIONS, Group, Row
 from throughline.runs import Topology
 
 WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
-SIZE = (6.4, 4.0)  # inches
+MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
+Label = tuple[float, float, str, str, str]  # where a line ends (devices, value), its name, figure and colour
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -36,6 +37,7 @@ class Theme:
     surface: str = "#ffffff"
     # After Okabe and Ito, darker: told apart with every common kind of colour blindness, and readable as text.
     series: tuple[str, ...] = ("#0072b2", "#c4540a", "#00805d", "#9c4a82", "#2b83b8", "#946300")
+    size: tuple[float, float] = (6.4, 4.0)  # inches
     fonts: str = "path"  # text as outlines: looks the same everywhere; "none": text stays text
 
     def colour(self, index: int) -> str:
@@ -117,53 +119,46 @@ def speedup(group: Group, theme: Theme) -> Figure:
     return _or_nothing(figure, axes, bool(shown), theme)
 
 
-def precisions(groups: Sequence[Group], theme: Theme) -> Figure:
-    """Samples/s per device over devices, a panel per framework, a line per precision and batch size."""
-    frameworks = [f for f in dict.fromkeys(f for g in groups for f in g.frameworks) if any(g.series(f) for g in groups)]
-    benchmark = groups[0].benchmark if groups else ""
-    panels = max(1, len(frameworks))
-    figure = Figure(figsize=(SIZE[0], SIZE[1] * (1 if panels == 1 else 0.82 * panels)))
-    top = 0.0
-    every: list[Axes] = []
-    for index in range(panels):
-        axes = figure.add_subplot(panels, 1, index + 1)
-        every.append(axes)
-        framework = frameworks[index] if frameworks else ""
-        heading = f"{benchmark}: throughput per device, {framework}" if framework else benchmark
-        _style(axes, theme, heading, "samples/s per device")
-        labels = []
-        rows = [row for group in groups for name in frameworks for row in group.series(name)]
-        seen: dict[str, int] = {}
-        for group in groups:
-            series = group.series(framework) if framework else []
-            if not series:
-                continue
-            order = seen[group.precision] = seen.get(group.precision, -1) + 1
-            colour = theme.colour(PRECISIONS.index(group.precision))
-            worlds = [row.topology.world for row in series]
-            values = [_median(row) / row.topology.world for row in series]
-            axes.plot(
-                worlds, values, "-", marker=MARKERS[order % len(MARKERS)], color=colour, lw=1.6, ms=6,
-                mec=theme.surface, mew=1.0, zorder=3,
-            )  # fmt: skip
-            for row in series:
-                if row.cell and row.cell.min and row.cell.max:
-                    low, high = row.cell.min / row.topology.world, row.cell.max / row.topology.world
-                    axes.vlines(row.topology.world, low, high, color=colour, lw=1.2, zorder=2)
-                    top = max(top, high)
-            labels.append((worlds[-1], values[-1], f"{group.precision}, batch {group.batch}",
-                           markup.reading(values[-1]), colour))  # fmt: skip
-        _device_axis(axes, rows, theme, share_scale=False)
+def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -> Figure:
+    """Samples/s per device over devices, a panel per framework (or `only` one), a line per precision and batch size.
+
+    All panels have the same axes, also those that are drawn one by one.
+    """
+    measured = [row for group in groups for name in group.frameworks for row in group.series(name)]
+    frameworks = [only] if only else list(dict.fromkeys(row.framework for row in measured)) or [""]
+    top = max((row.cell.max / row.topology.world for row in measured if row.cell and row.cell.max), default=1.0)
+    size = (theme.size[0], theme.size[1] * (1 if len(frameworks) == 1 else 0.82 * len(frameworks)))
+    figure = Figure(figsize=size)
+    for index, framework in enumerate(frameworks):
+        axes = figure.add_axes(_inside(size, index, len(frameworks)))
+        heading = f"{groups[0].benchmark if groups else ''}: throughput per device, {framework}"
+        _style(axes, theme, heading.removesuffix(", "), "samples/s per device")
+        _device_axis(axes, measured, theme, share_scale=False)
+        axes.set_ylim(0, top * 1.12)
+        labels = [
+            _precision(axes, group, group.series(framework), order, theme)
+            for order, group in enumerate(groups)
+            if group.series(framework)
+        ]
         _legend(axes, theme, "a flat line scales without loss; whiskers: range of the repeats")
         _direct_labels(axes, labels, theme)
-        _or_nothing(figure, axes, bool(rows), theme)
-    height = figure.get_size_inches()[1]
-    figure.subplots_adjust(
-        left=0.115, right=0.78, top=1 - 0.55 / height, bottom=0.72 / height, hspace=0.62 if panels > 1 else 0.0
-    )
-    for axes in every:
-        axes.set_ylim(0, (top or 1.0) * 1.12)
+        _or_nothing(figure, axes, bool(labels), theme)
     return figure
+
+
+def _precision(axes: Axes, group: Group, rows: Sequence[Row], order: int, theme: Theme) -> Label:
+    """One line of `precisions`: colour by precision, marker by the group's place."""
+    colour = theme.colour(PRECISIONS.index(group.precision))
+    worlds = [row.topology.world for row in rows]
+    values = [_median(row) / row.topology.world for row in rows]
+    axes.plot(
+        worlds, values, "-", marker=MARKERS[order % len(MARKERS)], color=colour, lw=1.6, ms=6, mec=theme.surface,
+        mew=1.0, zorder=3,
+    )  # fmt: skip
+    for row, world in zip(rows, worlds, strict=True):
+        if row.cell and row.cell.min and row.cell.max:
+            axes.vlines(world, row.cell.min / world, row.cell.max / world, color=colour, lw=1.2, zorder=2)
+    return worlds[-1], values[-1], f"{group.precision}, batch {group.batch}", markup.reading(values[-1]), colour
 
 
 def _settings(group: Group) -> str:
@@ -171,10 +166,22 @@ def _settings(group: Group) -> str:
 
 
 def _figure(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=SIZE)
-    axes = figure.add_axes((0.115, 0.17, 0.665, 0.685))
+    figure = Figure(figsize=theme.size)
+    axes = figure.add_axes(_inside(theme.size, 0, 1))
     _style(axes, theme, heading, unit)
     return figure, axes
+
+
+def _inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of a panel's axes as shares of a figure of `size` inches, the first on top."""
+    (width, height), (left, right, bottom, top) = size, MARGINS
+    share = height / panels
+    return (
+        left / width,
+        ((panels - 1 - index) * share + bottom) / height,
+        (width - left - right) / width,
+        (share - bottom - top) / height,
+    )
 
 
 def _style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
@@ -236,9 +243,6 @@ def _repeats(axes: Axes, row: Row, colour: str, theme: Theme, marker: str) -> No
 def _shift(axes: Axes, points: float) -> matplotlib.transforms.Transform:
     figure = axes.figure
     return matplotlib.transforms.ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
-
-
-Label = tuple[float, float, str, str, str]  # where the line ends (devices, value), name, figure, colour
 
 
 def _direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float = 27.0) -> None:

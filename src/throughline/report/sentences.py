@@ -166,8 +166,8 @@ def _loader(groups: Sequence[Group]) -> Iterable[str]:
         if share is not None and share > 0.05:
             yield (
                 f"{best.row.framework} {best.row.topology} waits {percent(share)} of its time for data "
-                f"({best.settings}): the figure measures reading as well. Put the corpus on a faster disk, or compare with the extra "
-                "`synthetic`."
+                f"({best.settings}): the figure measures reading as well. Put the corpus on a faster disk, "
+                "or compare with the extra `synthetic`."
             )
 
 

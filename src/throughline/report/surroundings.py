@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,16 +112,20 @@ def _first(content: Mapping[str, Any], *keys: str) -> str | None:
     return None
 
 
-def span(logs: Sequence[Path]) -> tuple[str, str] | None:
-    """First start and last end (UTC) in the records beside `logs`; None where no record is readable."""
-    starts, ends = [], []
+def span(logs: Sequence[Path]) -> str | None:
+    """First start to last end (UTC) in the records beside `logs`; None where no record is readable."""
+    starts: list[datetime] = []
+    ends: list[datetime] = []
     for log in logs:
         try:
             record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
-            start, end = record["started"], record["ended"]
+            start, end = (datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended"))
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if isinstance(start, str) and isinstance(end, str):
-            starts.append(start)
-            ends.append(end)
-    return (min(starts), max(ends)) if starts else None
+        starts.append(start)
+        ends.append(end)
+    if not starts:
+        return None
+    first, last = min(starts), max(ends)
+    form = "%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M"
+    return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
