@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
     parser.add_argument("--repair", help="command to name where a shard is missing or changed")
+    parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
     arguments = parser.parse_args()
     try:
         spec = RunSpec.model_validate_json(arguments.spec)
@@ -37,7 +38,8 @@ def main() -> int:
             manifest=arguments.manifest,
             python=arguments.python,
             repair=arguments.repair,
-            command=shlex.join(["python", *(_relative(word) for word in sys.argv)]),
+            hang_after_s=arguments.hang_after,
+            command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )
     )
     return 0

@@ -120,6 +120,7 @@ def _interruptible() -> Iterator[Parent]:
     try:
         yield parent
     finally:
+        die_with_parent(os.getppid(), 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 

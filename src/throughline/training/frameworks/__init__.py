@@ -22,7 +22,7 @@ class Framework(Protocol):
     """One rank's side of a framework. A *mark* is a point on the device's time line, read only after the window."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        """`kind` is `cpu` or `cuda`; only attributes are set here."""
+        """`kind` is `cpu` or `cuda`. Imports the libraries, and sets attributes; no memory limit holds yet."""
 
     def join(self) -> None:
         """Meet the other ranks."""

@@ -18,7 +18,7 @@ from throughline.training.environment import nvidia_driver, peak_resident_bytes
 from throughline.training.frameworks import Spec, Unsupported
 from throughline.training.frameworks.torch_optimizers import CLIP, build
 
-ALLOCATOR = ("can't allocate memory", "bad_alloc", "bad allocation", "out of memory", "Cannot allocate memory")
+REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -26,6 +26,7 @@ class TorchDDP:
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
+        self.library = models.of(spec["model"], "torch")
         self.at = torch.device(kind, local_rank) if kind == "cuda" else torch.device("cpu")
 
     def join(self) -> None:
@@ -50,7 +51,7 @@ class TorchDDP:
         torch.manual_seed(self.spec["seed"])
 
     def model(self, vocabulary: int) -> None:
-        network = models.of(self.spec["model"], "torch").build(self.spec, vocabulary).to(self.at)
+        network = self.library.build(self.spec, vocabulary).to(self.at)
         self.parameters = list(network.parameters())
         self.parallel: Any = network
         if self.world > 1:
@@ -153,7 +154,7 @@ class TorchDDP:
     def is_out_of_memory(self, error: BaseException) -> bool:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return True
-        return isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATOR)
+        return isinstance(error, (RuntimeError, OSError)) and any(text in str(error) for text in REFUSALS)
 
     def close(self) -> None:
         if dist.is_initialized():

@@ -1,0 +1,269 @@
+"""What goes wrong in a run, with real processes: what is a result, what is a failure, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import training_fixtures
+from throughline import files, records
+from throughline.training import heartbeat
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
+LONG = {"warmup": 2, "timed": 100_000}
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    return training_fixtures.corpus(tmp_path / "data" / "sample" / "seq32")
+
+
+class Launched:
+    """run_training.py in a process of its own, in a folder of its own."""
+
+    def __init__(self, folder: Path, manifest: Path, *options: str, **changes: Any) -> None:
+        self.spec = training_fixtures.spec(**changes)
+        self.record, self.log = folder / self.spec.record, folder / self.spec.log
+        command = [sys.executable, str(SCRIPT), "--spec", self.spec.canonical, "--record", str(self.record)]
+        command += ["--manifest", str(manifest.relative_to(folder)), "--log", str(self.log), *options]
+        variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(folder / "locks")}
+        self.process = subprocess.Popen(command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True)
+
+    def end(self, status: int) -> str:
+        """Wait for the launcher; its stderr."""
+        _, errors = self.process.communicate(timeout=120)
+        assert self.process.returncode == status, errors
+        return errors
+
+    def workers(self) -> dict[int, int]:
+        """rank -> process id."""
+        return {int(variable(pid, "RANK")): pid for pid in children(self.process.pid)}
+
+    def beat(self, rank: int) -> heartbeat.Beat:
+        words = Path(f"/proc/{self.workers()[rank]}/cmdline").read_bytes().split(b"\0")
+        job = next(word for word in words if word.endswith(b"job.json"))
+        return heartbeat.read(Path(os.fsdecode(job)).with_name(f"rank_{rank}.beat"))
+
+    def trains(self) -> bool:
+        workers = self.workers()
+        return bool(workers) and all(self.beat(rank).phase == "training" for rank in workers)
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{parent}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in task.read_text().split()]
+    return [pid for pid in found if b"throughline.training.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def variable(pid: int, name: str) -> str:
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next(entry.decode().partition("=")[2] for entry in entries if entry.startswith(f"{name}=".encode()))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def until(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def launched(tmp_path: Path, manifest: Path) -> Iterator[Callable[..., Launched]]:
+    runs: list[Launched] = []
+
+    def start(*options: str, **changes: Any) -> Launched:
+        runs.append(Launched(tmp_path, manifest, *options, **changes))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.process.kill()
+        run.process.communicate()
+
+
+def test_out_of_memory_is_a_result(launched: Callable[..., Launched]) -> None:
+    run = launched(batch_per_device=2048, options={"memory_limit_mb": 1024})
+    run.end(0)
+    record = records.read_run(run.record)
+    assert (record.status, record.samples_per_s) == ("oom", None)
+    assert record.reason is not None and record.reason.startswith("rank 0: ")
+    assert "outcome: oom" in run.log.read_text()
+
+
+def test_one_rank_out_of_memory_makes_the_run_out_of_memory(launched: Callable[..., Launched]) -> None:
+    run = launched(topology="1n2g", steps=LONG)
+    until(lambda: len(run.workers()) == 2)
+    first, second = run.workers()[0], run.workers()[1]
+    os.kill(first, signal.SIGSTOP)  # so that rank 1 waits for it, with all libraries loaded
+    until(lambda: run.beat(1).phase == "join")
+    status = Path(f"/proc/{second}/status").read_text()
+    held = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData"))
+    limit = held + (8 << 20)
+    resource.prlimit(second, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+    os.kill(first, signal.SIGCONT)
+    run.end(0)
+    record = records.read_run(run.record)
+    assert record.status == "oom" and record.reason is not None and record.reason.startswith("rank 1: ")
+    assert not alive(first) and not alive(second)
+
+
+def test_a_rank_that_raises_is_a_failure(launched: Callable[..., Launched], manifest: Path) -> None:
+    content = json.loads(manifest.read_text())
+    for shard in content["shards"]:
+        path = manifest.parent / shard["file"]
+        with h5py.File(path, "a") as file:
+            del file["masked_lm_ids"]
+        shard["sha256"] = files.sha256(path)
+    manifest.write_text(json.dumps(content))
+    run = launched(topology="1n2g")
+    errors = run.end(1)
+    assert "has no array masked_lm_ids" in errors and "Traceback" not in errors and str(run.log) in errors
+    assert not run.record.exists()
+    log = run.log.read_text()
+    assert "Traceback" in log and "outcome: failed; no record" in log and "run snakemake again" in log
+
+
+def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launched]) -> None:
+    run = launched(topology="1n2g", steps=LONG)
+    until(run.trains)
+    workers = run.workers()
+    os.kill(workers[1], signal.SIGKILL)
+    errors = run.end(1)
+    assert "rank 1 in training, step " in errors and "signal 9" in errors
+    assert not run.record.exists() and run.log.exists()
+    assert not any(alive(pid) for pid in workers.values())
+
+
+def test_a_hang_is_found_and_its_stacks_are_in_the_log(launched: Callable[..., Launched]) -> None:
+    run = launched("--hang-after", "3", topology="1n2g", steps=LONG)
+    until(run.trains)
+    workers = run.workers()
+    os.kill(workers[1], signal.SIGSTOP)
+    errors = run.end(1)
+    assert "no progress for 3 s: rank " in errors and " in training, step " in errors
+    assert "most recent call first" in run.log.read_text()
+    assert not run.record.exists() and not any(alive(pid) for pid in workers.values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_die_with_their_launcher(launched: Callable[..., Launched], number: signal.Signals) -> None:
+    run = launched(topology="1n2g", steps=LONG)
+    until(run.trains)
+    workers = run.workers()
+    run.process.send_signal(number)
+    run.end(-9 if number == signal.SIGKILL else 1)
+    until(lambda: not any(alive(pid) for pid in workers.values()), 10)
+    assert not run.record.exists()
+    if number == signal.SIGTERM:
+        assert "stopped from outside" in run.log.read_text()
+
+
+def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path) -> None:
+    spec = training_fixtures.spec(steps=LONG)
+    command = [sys.executable, str(SCRIPT), "--spec", spec.canonical, "--manifest", str(manifest)]
+    command += ["--record", str(tmp_path / "r.json"), "--log", str(tmp_path / "r.log")]
+    start = f"import subprocess, time; print(subprocess.Popen({command!r}).pid, flush=True); time.sleep(600)"
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(tmp_path)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", start], env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert parent.stdout is not None
+    launcher = int(parent.stdout.readline())
+    until(lambda: bool(children(launcher)))
+    processes = [launcher, *children(launcher)]
+    parent.kill()
+    parent.communicate()
+    until(lambda: not any(alive(pid) for pid in processes), 20)
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_wrong_shard_is_named_with_its_repair(launched: Callable[..., Launched], manifest: Path, damage: str) -> None:
+    shard = manifest.parent / "training_0001.hdf5"
+    if damage == "missing":
+        shard.unlink()
+    else:
+        raw = bytearray(shard.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        shard.write_bytes(raw)
+    run = launched(batch_per_device=40)
+    errors = run.end(1)
+    assert errors.startswith(
+        "error: data/sample/seq32/training_0001.hdf5 " + ("is missing" if damage == "missing" else "was")
+    )
+    assert "snakemake --force data/sample/seq32/training_0001.hdf5" in errors
+    assert not run.record.exists()
+
+
+def test_a_repair_command_can_be_given(launched: Callable[..., Launched], manifest: Path) -> None:
+    manifest.unlink()
+    errors = launched("--repair", "snakemake corpus").end(1)
+    assert "manifest.json does not exist" in errors and "snakemake corpus" in errors
+
+
+def test_other_lengths_than_the_shards_are_an_error(launched: Callable[..., Launched]) -> None:
+    errors = launched(sequence=128, predictions=20).end(1)
+    assert "holds sequences of 32 tokens with 5 predictions" in errors
+
+
+def test_topologies_that_do_not_fit(launched: Callable[..., Launched]) -> None:
+    assert "needs 2 nodes" in launched(topology="2n1g").end(1)
+    if not Path("/dev/nvidiactl").exists():
+        assert "sees no GPU here" in launched(device="cuda").end(1)
+    cores = len(os.sched_getaffinity(0))
+    run = launched(threads=cores + 1)
+    run.end(0)
+    assert any("share cores" in warning for warning in records.read_run(run.record).warnings)
+
+
+def test_a_second_run_waits_and_says_for_whom(launched: Callable[..., Launched]) -> None:
+    first = launched(steps=LONG)
+    until(first.trains)
+    second = launched(repeat=2, batch_per_device=2)
+    assert second.process.stderr is not None
+    line = second.process.stderr.readline()
+    assert f"waiting for the devices: process {first.process.pid} measures {first.spec.record} since 2" in line
+    first.process.terminate()
+    first.end(1)
+    second.end(0)
+    assert records.read_run(second.record).status == "ok"
+
+
+def test_shards_of_another_make_are_read(launched: Callable[..., Launched], manifest: Path) -> None:
+    """Uncompressed, wider integers, more arrays than the six."""
+    content = json.loads(manifest.read_text())
+    for shard in content["shards"]:
+        path = manifest.parent / shard["file"]
+        with h5py.File(path, "r") as file:
+            arrays = {name: file[name][:].astype(np.int64) for name in file}
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+            file["more"] = [1, 2, 3]
+        shard["sha256"] = files.sha256(path)
+    manifest.write_text(json.dumps(content))
+    run = launched(topology="1n2g")
+    run.end(0)
+    assert records.read_run(run.record).status == "ok"

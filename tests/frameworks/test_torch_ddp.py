@@ -1,0 +1,139 @@
+"""The framework `torch`: the same mathematics on several ranks as on one, and every option with real workers."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import training_fixtures
+from throughline import records
+from throughline.training import launch
+
+HELPER = Path(__file__).with_name("torch_gradients.py")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return training_fixtures.corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunRecord:
+    """Run through the launcher, and read the record as everybody does."""
+    spec = training_fixtures.spec(**changes)
+    record = folder / spec.record
+    launch.run(launch.Job(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))
+    return records.read_run(record)
+
+
+def gradients(folder: Path, world: int) -> list[np.ndarray]:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+    common = os.environ | {"PYTHONPATH": path, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch._free_port())}
+    outputs = [folder / f"{world}_{rank}.npz" for rank in range(world)]
+    started = [
+        subprocess.Popen([sys.executable, str(HELPER), str(rank), str(world), str(output)], env=common)
+        for rank, output in enumerate(outputs)
+    ]
+    assert [process.wait(120) for process in started] == [0] * world
+    loaded = [np.load(output) for output in outputs]
+    for name in loaded[0].files:
+        assert all(np.array_equal(loaded[0][name], other[name]) for other in loaded), "ranks differ"
+    return [loaded[0][name] for name in loaded[0].files]
+
+
+def test_gradients_of_two_ranks_are_the_mean_of_per_rank_means(tmp_path: Path) -> None:
+    one, two = gradients(tmp_path, 1), gradients(tmp_path, 2)
+    assert len(one) == len(two) > 40
+    for alone, together in zip(one, two, strict=True):
+        np.testing.assert_allclose(together, alone, rtol=1e-4, atol=2e-6)
+
+
+def test_one_rank(tmp_path: Path, manifest: Path) -> None:
+    record = measure(tmp_path, manifest)
+    assert record.status == "ok"
+    assert (record.steps_asked, record.steps_timed, record.warmup_steps) == (4, 4, 2)
+    assert len(record.step_seconds) == len(record.loss) == 4
+    assert record.window_s is not None and sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2)
+    assert all(loss is not None and 5 < loss < 15 for loss in record.loss)
+    assert record.device is not None and record.device.kind == "cpu"
+    assert record.data is not None and record.data.rows == 120
+    assert record.peak_memory_bytes is not None and record.peak_memory_bytes > 100e6
+    assert record.environment["framework"]["torch"]
+    assert record.environment["variables"]["OMP_NUM_THREADS"] == "1"
+    log = (tmp_path / record.spec.log).read_text().splitlines()
+    assert log[0] == f"# again: snakemake --force {record.spec.record}"
+    assert "outcome: " in log[-2] and "samples/s" in log[-2]
+    assert log[-1].startswith("next: snakemake results/bert/bz4_fp32.json")
+
+
+def test_two_ranks_with_accumulation(tmp_path: Path, manifest: Path) -> None:
+    record = measure(tmp_path, manifest, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"})
+    assert record.status == "ok" and record.window_s is not None
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert min(rank.window_start_s for rank in record.ranks) == 0
+    assert record.window_s == max(rank.window_end_s for rank in record.ranks)
+    assert record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"precision": "bf16", "options": {"clip": "value"}},
+    {"precision": "fp16", "options": {"clip": "norm", "accumulate": 2}},
+    {"optimizer": {"name": "lamb"}, "options": {"checkpointing": True}},
+    {"optimizer": {"name": "adam"}, "options": {"data": "synthetic", "dropout": 0.0}},
+]
+
+
+@pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: "-".join(map(str, changes)))
+def test_every_option_trains(tmp_path: Path, manifest: Path, changes: dict[str, Any]) -> None:
+    record = measure(tmp_path, manifest, **changes)
+    assert record.status == "ok", record.reason
+    assert record.scaler_skipped_steps == 0
+    assert (record.data is None) == (record.spec.options.data == "synthetic")
+    emulated = any("fp16" in warning for warning in record.warnings)
+    assert record.device is not None
+    assert emulated == (record.spec.precision == "fp16" and record.device.fp16_native is False)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
+def test_compiled(tmp_path: Path, manifest: Path) -> None:
+    record = measure(tmp_path, manifest, options={"compile": True}, steps={"warmup": 2, "timed": 2})
+    assert record.status == "ok"
+    assert max(record.step_seconds) < 2, "compiled within the window"
+
+
+def test_tf32_on_a_cpu_is_unsupported(tmp_path: Path, manifest: Path) -> None:
+    record = measure(tmp_path, manifest, precision="tf32")
+    assert (record.status, record.samples_per_s) == ("unsupported", None)
+    assert record.reason == "tf32 exists on GPUs only"
+
+
+def test_a_loss_that_is_not_finite_is_invalid(tmp_path: Path, manifest: Path) -> None:
+    record = measure(tmp_path, manifest, optimizer={"learning_rate": 1e30}, steps={"warmup": 1, "timed": 2})
+    assert record.status == "invalid" and record.samples_per_s is None
+    assert record.reason is not None and "not finite" in record.reason
+    assert None in record.loss
+
+
+def test_nothing_learned_in_a_long_window_is_invalid(tmp_path: Path, manifest: Path) -> None:
+    still = measure(tmp_path, manifest, steps={"timed": 100}, optimizer={"learning_rate": 1e-12})
+    assert still.status == "invalid" and still.reason is not None and "does not fall" in still.reason
+    moving = measure(tmp_path, manifest, steps={"timed": 100}, optimizer={"learning_rate": 1e-3})
+    assert moving.status == "ok"
+
+
+def test_a_cap_on_time_makes_fewer_steps_with_a_warning(tmp_path: Path, manifest: Path) -> None:
+    steps = {"warmup": 50, "timed": 10_000, "at_most_s": 3.0}
+    record = measure(tmp_path, manifest, topology="1n2g", steps=steps)
+    assert record.status == "ok" and record.window_s is not None
+    assert 3 <= record.steps_timed < 10_000 and record.warmup_steps >= 2
+    assert record.window_s < 4.5
+    assert any("at_most_s 3" in warning for warning in record.warnings)
+    assert not any(math.isnan(loss or math.nan) for loss in record.loss)

@@ -1,0 +1,41 @@
+"""Helper process: gradients of one step on fixed batches, as `torch` computes them. Arguments: rank, world, output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+import training_fixtures
+from throughline.training.frameworks.torch_ddp import TorchDDP
+from throughline.training.models import bert
+
+
+def batch(rank: int) -> dict[str, Any]:
+    """Different mask counts on each rank: there the mean of means differs from one mean over everything."""
+    made = bert.synthetic(4, 32, 5, 100 + rank)
+    made["weights"][: 7 * rank] = 0
+    made["mask"] = np.arange(32)[None, None, None, :] < np.array([32, 20, 32, 30]).reshape(-1, 1, 1, 1)
+    return made
+
+
+def main() -> None:
+    rank, world, output = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    spec = json.loads(training_fixtures.spec(options={"dropout": 0.0}).model_dump_json())
+    framework = TorchDDP(spec, rank, rank, world, "cpu")
+    framework.join()
+    framework.device()
+    framework.model(bert.VOCABULARY)
+    framework.optimizer()
+    mine = [rank] if world > 1 else [0, 1]  # one process: the mean of the two ranks' means
+    for index in mine:
+        loss = framework.network(**framework.data(batch(index))) / len(mine)
+        loss.backward()
+    np.savez(output, *[parameter.grad.numpy() for parameter in framework.parameters])
+    framework.close()
+
+
+if __name__ == "__main__":
+    main()

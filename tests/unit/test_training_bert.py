@@ -1,0 +1,125 @@
+"""BERT's shapes, FLOPs, batches, and its head on the masked positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from throughline.files import UserError
+from throughline.training import models
+from throughline.training.models import bert
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    ("size", "sequence", "predictions", "published"),
+    [("base", 128, 20, 69.93e9), ("large", 128, 20, 240.6e9), ("base", 128, 128, 85.50e9)],
+)
+def test_flops_agree_with_the_known_figures(size: str, sequence: int, predictions: int, published: float) -> None:
+    flops = bert.flops_per_sample(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
+    assert flops == pytest.approx(published, rel=1e-3)
+
+
+@pytest.mark.parametrize(("size", "sequence", "predictions"), [("tiny", 32, 5), ("mini", 128, 20)])
+def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: int, predictions: int) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from throughline.training.models.bert_torch import BertForPretraining
+
+    count = 3
+    with torch.device("meta"):
+        network = BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
+    network.bert.set_attn_implementation("eager")  # the counter does not see into every fused attention
+    batch = {
+        name: None if array is None else torch.from_numpy(array).to("meta")
+        for name, array in bert.synthetic(count, sequence, predictions, 1).items()
+    }
+    with FlopCounterMode(display=False) as counter:
+        network(**batch).backward()
+    expected = count * bert.flops_per_sample(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-5)
+
+
+def network(**changes: Any) -> Any:
+    from throughline.training.models.bert_torch import BertForPretraining
+
+    torch.manual_seed(0)
+    return BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=False, **changes)
+
+
+def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def rows(count: int = 3, sequence: int = 16, predictions: int = 4) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(3)
+    mask = np.ones((count, sequence), "i1")
+    mask[1, 10:] = 0
+    positions = np.array([[1, 5, 9, 0], [2, 0, 0, 0], [3, 4, 14, 15]], "i4")
+    return {
+        "input_ids": draw.integers(5, 1000, (count, sequence)).astype("i4") * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(sequence) > 7).astype("i1") * mask,
+        "masked_lm_positions": positions,
+        "masked_lm_ids": (draw.integers(5, 1000, (count, predictions)) * (positions > 0)).astype("i4"),
+        "next_sentence_labels": np.array([0, 1, 1], "i1"),
+    }
+
+
+def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
+    model, given = network(), rows()
+    batch = tensors(bert.batch(given))
+    labels = torch.full((3, 16), -100)
+    for row, (positions, ids) in enumerate(zip(given["masked_lm_positions"], given["masked_lm_ids"], strict=True)):
+        for position, token in zip(positions, ids, strict=True):
+            if position:
+                labels[row, position] = int(token)
+    out = model.bert(input_ids=batch["input_ids"], token_type_ids=batch["segments"], attention_mask=batch["mask"])
+    everywhere = model.vocabulary_scores(out.last_hidden_state, torch.arange(3 * 16))
+    full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
+    full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"])
+    torch.testing.assert_close(model(**batch), full, rtol=1e-5, atol=1e-6)
+
+
+def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
+    model, given = network().eval(), rows()
+    batch = tensors(bert.batch(given))
+    ours = model.bert(batch["input_ids"], attention_mask=batch["mask"]).last_hidden_state
+    theirs = model.bert(batch["input_ids"], attention_mask=torch.from_numpy(given["input_mask"])).last_hidden_state
+    torch.testing.assert_close(ours[0], theirs[0])
+    torch.testing.assert_close(ours[1, :10], theirs[1, :10])
+    changed = batch["input_ids"].clone()
+    changed[1, 12] = 7  # padding must not matter
+    again = model.bert(changed, attention_mask=batch["mask"]).last_hidden_state
+    torch.testing.assert_close(again[1, :10], ours[1, :10])
+
+
+def test_unused_predictions_weigh_nothing() -> None:
+    batch = bert.batch(rows())
+    assert batch["weights"].reshape(3, 4).sum(axis=1).tolist() == [3, 1, 4]
+    assert batch["positions"].reshape(3, 4)[2].tolist() == [35, 36, 46, 47]
+
+
+def test_the_vocabulary_is_padded_and_tied() -> None:
+    model = network()
+    assert bert.padded(30522) == 30528 and bert.padded(64) == 64
+    table = model.bert.get_input_embeddings().weight
+    assert table.shape == (1024, 128)
+    names = [name for name, _ in model.named_parameters()]
+    assert sum("word_embeddings" in name for name in names) == 1 and "bias" in names
+
+
+def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
+    first, again, other = (bert.synthetic(4, 32, 5, seed) for seed in (1, 1, 2))
+    assert first["mask"] is None and (first["input_ids"] >= 1000).all() and first["weights"].all()
+    assert np.array_equal(first["input_ids"], again["input_ids"])
+    assert not np.array_equal(first["input_ids"], other["input_ids"])
+
+
+def test_an_unknown_model_is_named_with_those_there_are() -> None:
+    with pytest.raises(UserError, match="bert-tiny"):
+        models.of("bert-huge")
+    assert all(models.of(name).shape(name).heads >= 2 for name in models.MODELS)
