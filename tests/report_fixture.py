@@ -176,3 +176,20 @@ def write_study(root: Path) -> dict[str, list[Path]]:
             run = spec(topology=topology, repeat=repeat, **torch16)
             study["bz64_fp16"].append(write_record(root, record(run, 820.0 + repeat, status=status, reason=reason)))
     return study
+
+
+def write_summaries(root: Path, study: dict[str, list[Path]], asked: int = 7, **options: Any) -> list[Path]:
+    """Summarize every group of `study` into its place; returns the summaries' paths."""
+    from throughline.report import summary
+
+    places = []
+    for name, records in study.items():
+        place = root / records[0].relative_to(root).parts[0] / f"{name}.json"
+        summary.write(records, place, asked, **options)
+        places.append(place)
+    return places
+
+
+HOSTILE = (
+    "=cmd|'/c calc'!A0 <script>alert(1)</script> [x](javascript:alert(1)) **b** \\input{/etc/passwd} $x$ | a & b\n# h"
+)

@@ -10,7 +10,6 @@ from typing import Any
 
 from throughline.records import Summary
 from throughline.report import advice
-from throughline.report.markup import MIB
 
 NAMES = {
     "device.name": "device",
@@ -77,39 +76,25 @@ def _corpus(path: Path) -> list[tuple[str, str]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         shards: list[Mapping[str, Any]] = content["shards"]
-        training = [shard for shard in shards if shard.get("split") == "training"]
-        facts = [
+        training = [shard for shard in shards if shard["split"] == "training"]
+        held = [shard for shard in shards if shard["split"] != "training"]
+        words = content["vocabulary"]
+        return [
             where,
-            ("corpus", _first(content, "corpus", "name") or path.parts[-3]),
-            ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} predictions"),
-            ("training rows", f"{sum(shard['rows'] for shard in training):,} in {len(training)} shards"),
+            ("corpus", str(content["corpus"])),
+            ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"),
+            ("training rows", _rows(training)),
+            ("test rows", _rows(held)),
+            ("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"),
+            ("content digest", str(content["content_digest"])),
+            ("parameters", ", ".join(f"{key} {value}" for key, value in advice.flat(content["parameters"]).items())),
         ]
-        held = [shard for shard in shards if shard.get("split") != "training"]
-        if held:
-            facts.append(("test rows", f"{sum(shard['rows'] for shard in held):,} in {len(held)} shards"))
-        size = sum(shard.get("bytes", 0) for shard in shards)
-        if size:
-            facts.append(("size", f"{size / MIB:.1f} MiB"))
-        for label, keys in {
-            "digest of the parameters": ("digest", "parameters_digest"),
-            "digest of the content": ("content_digest", "content_sha256"),
-        }.items():
-            value = _first(content, *keys)
-            if value:
-                facts.append((label, value))
-        return facts
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return [where, ("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
 
 
-def _first(content: Mapping[str, Any], *keys: str) -> str | None:
-    for key in keys:
-        value = content.get(key)
-        if isinstance(value, Mapping):
-            value = value.get("name")
-        if isinstance(value, str) and value:
-            return value
-    return None
+def _rows(shards: Sequence[Mapping[str, Any]]) -> str:
+    return f"{sum(shard['rows'] for shard in shards):,} in {len(shards)} shard{'' if len(shards) == 1 else 's'}"
 
 
 def span(logs: Sequence[Path]) -> str | None:

@@ -49,7 +49,7 @@ def throughput_frame(groups: Sequence[Group]) -> pd.DataFrame:
         for group in groups
         for row in group.rows
     ]
-    return pd.DataFrame(rows).astype({"repeats_asked": "Int64"}) if rows else pd.DataFrame(rows)
+    return _whole(pd.DataFrame(rows), "repeats_asked", "global_batch_size", "sequence_tokens")
 
 
 def memory_frame(groups: Sequence[Group]) -> pd.DataFrame:
@@ -59,7 +59,12 @@ def memory_frame(groups: Sequence[Group]) -> pd.DataFrame:
         for group in groups
         for row in group.rows
     ]
-    return pd.DataFrame(rows).astype({"peak_memory_bytes": "Int64"}) if rows else pd.DataFrame(rows)
+    return _whole(pd.DataFrame(rows), "peak_memory_bytes", "global_batch_size", "sequence_tokens")
+
+
+def _whole(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """`frame` with `columns` as whole numbers that may be missing, instead of 32.0."""
+    return frame.astype(dict.fromkeys(columns, "Int64")) if len(frame) else frame
 
 
 def _identity(group: Group, row: Row) -> dict[str, object]:

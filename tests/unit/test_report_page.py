@@ -1,0 +1,200 @@
+"""The report: complete without a network, honest about what is missing, and inert whatever the records say."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from report_fixture import (
+    CPU,
+    HOSTILE,
+    jitter,
+    record,
+    spec,
+    write_record,
+    write_series,
+    write_study,
+    write_summaries,
+)
+from throughline.report import cells, page, summary
+
+EXPECTED = [
+    cells.Asked(
+        benchmark="bert", batch=32, precision="fp32", frameworks=["mxnet-horovod", "torch"],
+        topologies=["1n1g", "4n8g"], repeats=7,
+    ),
+    cells.Asked(benchmark="gpt2", batch=4, precision="fp16", frameworks=["torch"], topologies=["1n1g"], repeats=5),
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Visible text, links, ids, and every attribute that loads something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[tuple[str, str]] = []
+        self.ids: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if tag == "a" and name == "href":
+                self.links.append(value or "")
+            elif name in {"src", "srcset", "href", "data", "action", "poster"} and not (value or "").startswith("#"):
+                self.loads.append((tag, value or ""))
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data: str) -> None:
+        if not self.tags or self.tags[-1] not in {"style", "script"}:
+            self.text.append(data)
+
+
+def read(path: Path) -> tuple[str, Reader]:
+    html = path.read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(html)
+    return " ".join(" ".join(reader.text).split()), reader
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("study") / "results"
+    summaries = write_summaries(root, write_study(root), remarks="Shown under the tables.")
+    write_summaries(root, {"bz8_bf16": write_series(
+        root, {"1n1g": jitter(50.0)}, benchmark="old", precision="bf16", batch_per_device=8)}, asked=5)  # fmt: skip
+    (root / "broken").mkdir()
+    (root / "broken/bz1_fp32.json").write_text('{"schema": 1')
+    (root / "broken/bz2_fp32.json").write_text('{"schema": 99}')
+    manifest = root.parent / "data/sample/seq128/manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({
+        "schema": 1, "corpus": "sample", "sequence": 128, "predictions": 20, "content_digest": "c0ffee",
+        "vocabulary": {"size": 30522, "sha256": "07eced375cec"}, "parameters": {"copies": 5},
+        "shards": [{"split": s, "rows": n} for s, n in (("training", 1200), ("training", 1300), ("test", 70))],
+    }))  # fmt: skip
+    page.write(root, summaries, [manifest, root / "no/manifest.json"], EXPECTED, root / "report.html")
+    return root
+
+
+def test_it_is_one_file_that_loads_nothing(results: Path) -> None:
+    html = (results / "report.html").read_text(encoding="utf-8")
+    _, reader = read(results / "report.html")
+    assert reader.loads == [("link", "data:,")]
+    assert not re.findall(r"https?://|@import|url\((?!#)", html)
+    assert "default-src 'none'" in html
+    assert reader.tags.count("script") == 1
+
+
+def test_ids_are_unique_and_local_links_lead_somewhere(results: Path) -> None:
+    _, reader = read(results / "report.html")
+    assert len(reader.ids) == len(set(reader.ids))
+    for link in reader.links:
+        if link.startswith("#"):
+            assert link[1:] in reader.ids
+        else:
+            assert not link.startswith("/")
+            assert (results / link).exists(), link
+
+
+def test_the_answer_comes_first(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    assert "mxnet-horovod trains bert-base at 11,269 samples/s on 32 devices (4n8g)" in text
+    assert "23.79 times one device, 74 % of what 32 devices could ideally give" in text
+    assert "Median of 7 repeats, which lie between 11,224 and 11,323 samples/s." in text
+    assert "fp16 is 3.16 times as fast as fp32" in text
+
+
+def test_cells_without_a_figure_say_why(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    assert "bert, fp32, batch 96, mxnet-horovod, 1n1g OOM the device's memory (16160 MiB) did not hold batch 96" in text
+    assert "bert, fp16, batch 64, torch, 1n4g n/a torch has no fp16 all-reduce on this device" in text
+    assert "bert, fp32, batch 32, torch, 4n8g failed no record: the run failed or has not run yet" in text
+    assert "gpt2, fp16, batch 4, torch, 1n1g failed" in text
+    assert "Nothing could be measured yet." in text
+
+
+def test_what_is_not_in_the_configuration_is_listed_apart(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    at = text.index("Finished earlier, not in the present configuration")
+    assert "old torch trains bert-base at 50.00 samples/s" in text[at:]
+    assert "old torch trains" not in text[:at]
+    assert "broken/bz1_fp32.json" in text[at:]
+    assert "broken/bz2_fp32.json" in text[at:]
+
+
+def test_surroundings_data_and_remarks(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    assert "Tesla V100-SXM2-16GB" in text
+    assert "commit of Throughline 5f0c1e2d3b4a" in text
+    assert "OMP_NUM_THREADS 1" in text
+    assert "2,500 in 2 shards" in text
+    assert "70 in 1 shard " in text
+    assert "30,522 entries" in text
+    assert "not readable FileNotFoundError" in text
+    assert "Shown under the tables." in text
+    assert "2026-11-20 12:00 to 12:07 UTC" in text
+    assert "snakemake results/bert/bz32_fp32.json" in text
+
+
+def test_it_is_the_same_every_time(results: Path) -> None:
+    before = (results / "report.html").read_bytes()
+    manifests = [results.parent / "data/sample/seq128/manifest.json", results / "no/manifest.json"]
+    page.write(results, sorted((results / "bert").glob("*.json")), manifests, EXPECTED, results / "report.html")
+    first = (results / "report.html").read_bytes()
+    assert sorted(first.splitlines()) == sorted(before.splitlines())
+
+
+def test_hostile_text_is_inert(tmp_path: Path) -> None:
+    device = {**CPU, "name": "<img src=x onerror=alert(1)>"}
+    run = record(spec(), 100.0, warnings=[HOSTILE], device=device, framework={"torch": '"><svg onload=alert(1)>'})
+    bad = record(spec(repeat=2), None, status="invalid", reason=HOSTILE, device=device)
+    place = tmp_path / "bert/bz32_fp32.json"
+    summary.write([write_record(tmp_path, run), write_record(tmp_path, bad)], place, asked=2, remarks=HOSTILE)
+    page.write(tmp_path, [place], [], None, tmp_path / "report.html")
+    text, reader = read(tmp_path / "report.html")
+    assert reader.tags.count("script") == 1
+    assert "img" not in reader.tags
+    assert reader.handlers == []
+    assert not [link for link in reader.links if "javascript" in link]
+    assert "<script>alert(1)</script>" in text
+
+
+def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
+    study = {
+        "bz32_fp32": write_series(tmp_path, {"1n1g": jitter(40.0), "1n2g": jitter(39.0)}, device_found=CPU),
+        "bz64_fp16": write_series(
+            tmp_path, {"1n1g": jitter(5.0)}, device_found=CPU, precision="fp16", batch_per_device=64
+        ),
+    }
+    summaries = write_summaries(tmp_path, study, asked=5)
+    page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "torch: fp16 gains nothing here: 0.12 times fp32's throughput on one device" in text
+    assert "no fp16 units" in text
+    assert "1n2g is no faster than 1n1g" in text
+
+
+def test_the_same_again_shows_what_is_noise(tmp_path: Path) -> None:
+    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, asked=5)
+    again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
+    summaries += write_summaries(tmp_path, {"bz32_fp32": again}, asked=5)
+    page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "differ by up to 2.7 %" in text
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    page.write(tmp_path, [], [], [], tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "Nothing measured yet" in text

@@ -1,0 +1,83 @@
+"""Plots: there for every group, the same bytes every time, and drawn from hostile names without interpreting them."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
+from throughline.records import read_summary
+from throughline.report import cells, inline, plots, summary
+
+
+def groups_of(root: Path) -> list[cells.Group]:
+    return cells.groups([read_summary(path) for path in write_summaries(root, write_study(root))])
+
+
+def test_files_and_determinism(tmp_path: Path) -> None:
+    groups = groups_of(tmp_path)
+    plots.write(groups, tmp_path / "one")
+    plots.write(groups, tmp_path / "two")
+    names = {path.name for path in (tmp_path / "one").iterdir()}
+    assert names == {
+        f"{stem}.{suffix}"
+        for suffix in ("svg", "png")
+        for stem in (
+            "precisions",
+            *(f"{g}_{what}" for g in ("bz32_fp32", "bz96_fp32", "bz64_fp16") for what in ("throughput", "speedup")),
+        )
+    }
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+    svg = (tmp_path / "one/bz32_fp32_throughput.svg").read_text(encoding="utf-8")
+    assert "<dc:date>" not in svg
+    ET.fromstring(svg)
+
+
+def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
+    path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
+    (group,) = cells.groups([summary.summarize([path], asked=1)])
+    for figure in (plots.throughput(group, inline.PAGE), plots.speedup(group, inline.PAGE)):
+        assert "no measured value" in plots.svg(figure, inline.PAGE)
+    assert "no measured value" in plots.svg(plots.precisions([group], inline.PAGE), inline.PAGE)
+
+
+def test_every_repeat_is_a_point(tmp_path: Path) -> None:
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0, 5)}), asked=5)])
+    axes = plots.throughput(group, plots.LIGHT).axes[0]
+    dots = [line for line in axes.lines if line.get_marker() == "."]
+    assert sorted(float(line.get_ydata()[0]) for line in dots) == sorted(jitter(100.0, 5))
+
+
+def test_names_are_not_mathematics(tmp_path: Path) -> None:
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), asked=1)])
+    hostile = r"$\frac{1}{"
+    group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
+    for draw in (plots.throughput, plots.speedup):
+        assert hostile in plots.svg(draw(group, inline.PAGE), inline.PAGE)
+    plots.svg(plots.precisions([group], inline.PAGE), inline.PAGE)
+
+
+def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
+    (group,) = cells.groups([summary.summarize(paths, asked=5)])
+    text = plots.svg(plots.throughput(group, inline.PAGE), inline.PAGE)
+    assert "1n4g" in text
+    assert "2n2g" in text
+
+
+def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
+    group = groups_of(tmp_path)[0]
+    one, two = (
+        inline.figure(plots.throughput(group, inline.PAGE), name, "<title>", "& what it shows") for name in ("a", "b")
+    )
+    first, second = (ET.fromstring(text) for text in (one, two))
+    ids = [{element.get("id") for element in root.iter()} - {None} for root in (first, second)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    assert "http" not in one
+    assert "<style" not in one
+    assert "#0101" not in one
+    assert "var(--ink)" in one
+    assert "&lt;title&gt;" in one

@@ -1,0 +1,176 @@
+"""Records -> summary: what counts, what is refused, and what is said about doubtful figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
+from throughline.files import UserError
+from throughline.records import read_summary
+from throughline.report import summary
+
+
+def cell_of(root: Path, values: list[float], topology: str = "1n1g", **changes: Any) -> Any:
+    paths = write_series(root, {topology: values}, **changes)
+    return summary.summarize(paths, asked=len(values)).frameworks["torch"][topology]
+
+
+def test_a_published_study_comes_out_as_printed(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, DLPERF_BERT_BS32, {"2n8g": 2}, framework="mxnet-horovod")
+    place = tmp_path / "bert/bz32_fp32.json"
+    summary.write(paths, place, asked=7)
+    cells = read_summary(place).frameworks["mxnet-horovod"]
+    assert list(cells) == ["1n1g", "1n2g", "1n4g", "1n8g", "2n8g", "4n8g"]
+    printed = {t: (round(c.median_speed or 0, 2), round(c.speedup or 0, 2)) for t, c in cells.items()}
+    assert printed["4n8g"] == (3671.45, 24.46)
+    assert printed["2n8g"] == (1845.65, 12.30)
+    six = cells["2n8g"]
+    assert (six.n, six.n_ok, six.values[0]) == (7, 6, None)
+    assert any("6 of 7" in text for text in six.warnings)
+    assert cells["4n8g"].efficiency == pytest.approx(24.4584 / 32, rel=1e-4)
+    assert (cells["4n8g"].global_batch, cells["4n8g"].world_size) == (1024, 32)
+    assert cells["4n8g"].logs[0] == "mxnet-horovod/4n8g/run1.log"
+
+
+def test_figures_are_not_rounded(tmp_path: Path) -> None:
+    place = tmp_path / "bert/bz32_fp32.json"
+    summary.write(write_series(tmp_path, {"1n1g": [100 / 3, 200 / 3]}), place, asked=2)
+    cell = json.loads(place.read_text())["frameworks"]["torch"]["1n1g"]
+    assert cell["values"] == [100 / 3, 200 / 3]
+    assert cell["average_speed"] == 50.0
+
+
+def test_only_ok_repeats_enter_the_median(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": [100.0, 101.0, 102.0]})
+    for repeat, status in ((4, "invalid"), (5, "oom")):
+        paths.append(
+            write_record(tmp_path, record(spec(repeat=repeat), None, status=status, reason=f"because {status}"))
+        )
+    cell = summary.summarize(paths, asked=6).frameworks["torch"]["1n1g"]
+    assert cell.median_speed == pytest.approx(101)
+    assert (cell.n, cell.n_ok) == (6, 3)
+    assert cell.values[3:] == [None, None, None]
+    assert cell.statuses == {"ok": 3, "invalid": 1, "oom": 1}
+    assert cell.reasons == ["because invalid", "because oom"]
+
+
+def test_no_baseline_no_speedup(tmp_path: Path) -> None:
+    cell = cell_of(tmp_path, [200.0, 201.0], "1n2g")
+    assert cell.median_speed
+    assert cell.speedup is None
+    assert cell.efficiency is None
+
+
+def test_a_baseline_that_ran_out_of_memory_is_none(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n2g": [200.0]})
+    paths.append(write_record(tmp_path, record(spec(), None, status="oom", reason="too large")))
+    cells = summary.summarize(paths, asked=1).frameworks["torch"]
+    assert cells["1n2g"].speedup is None
+    assert cells["1n1g"].median_speed is None
+
+
+def test_each_framework_has_its_own_baseline(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    found = summary.summarize(study["bz32_fp32"], asked=7)
+    assert set(found.frameworks) == {"torch", "mxnet-horovod"}
+    assert found.frameworks["torch"]["1n1g"].speedup == 1.0
+    assert set(found.environment) == {"torch", "mxnet-horovod"}
+
+
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+    path = write_record(tmp_path, record(spec(), 100.0))
+    moved = tmp_path / "bert/bz64_fp32/torch/1n1g/run1.json"
+    moved.parent.mkdir(parents=True)
+    path.rename(moved)
+    with pytest.raises(UserError, match="another run"):
+        summary.summarize([moved], asked=1)
+
+
+def test_a_summary_under_another_name_is_refused(tmp_path: Path) -> None:
+    path = write_record(tmp_path, record(spec(), 100.0))
+    with pytest.raises(UserError, match="bz32_fp32"):
+        summary.write([path], tmp_path / "bert/bz64_fp32.json", asked=1)
+
+
+def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
+    path = write_record(tmp_path, record(spec(), 100.0))
+    with pytest.raises(UserError, match="two records"):
+        summary.summarize([path, path], asked=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"sequence": 64}, "sequence"), ({"options": {"clip": "norm"}}, "options.clip"), ({"seed": 7}, "seed")],
+)
+def test_another_configuration_is_refused(tmp_path: Path, changes: dict[str, Any], key: str) -> None:
+    paths = [
+        write_record(tmp_path, record(spec(), 100.0)),
+        write_record(tmp_path, record(spec(repeat=2, **changes), 100.0)),
+    ]
+    with pytest.raises(UserError, match=key):
+        summary.summarize(paths, asked=2)
+
+
+def test_nothing_to_summarize(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        summary.summarize([], asked=5)
+
+
+def test_wide_spread_is_said(tmp_path: Path) -> None:
+    assert any("apart" in text for text in cell_of(tmp_path, [100.0, 93.0, 107.0, 98.0]).warnings)
+
+
+def test_a_slow_first_repeat_is_told_from_noise(tmp_path: Path) -> None:
+    (warning,) = cell_of(tmp_path, [80.0, 100.0, 100.5, 99.8]).warnings
+    assert "first repeat" in warning
+    assert "warmup" in warning
+
+
+def test_steady_repeats_are_not_warned_about(tmp_path: Path) -> None:
+    assert cell_of(tmp_path, jitter(100.0, 5)).warnings == []
+
+
+def test_more_than_linear_is_flagged(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(230.0)})
+    cells = summary.summarize(paths, asked=5).frameworks["torch"]
+    assert any("2 devices can give" in text for text in cells["1n2g"].warnings)
+    assert not cells["1n1g"].warnings
+
+
+def test_fewer_steps_are_said(tmp_path: Path) -> None:
+    path = write_record(tmp_path, record(spec(), 100.0, steps_timed=40))
+    warnings = summary.summarize([path], asked=1).frameworks["torch"]["1n1g"].warnings
+    assert any("40 of 100 steps" in text for text in warnings)
+
+
+def test_mixed_surroundings_are_said_and_strict_refuses_them(tmp_path: Path) -> None:
+    paths = [
+        write_record(tmp_path, record(spec(repeat=1), 100.0)),
+        write_record(tmp_path, record(spec(repeat=2), 100.0, device={**V100, "name": "Tesla V100-PCIE"})),
+        write_record(tmp_path, record(spec(repeat=3), 100.0, framework={"torch": "2.12.0"})),
+    ]
+    warnings = " ".join(summary.summarize(paths, asked=3).frameworks["torch"]["1n1g"].warnings)
+    assert "device.name" in warnings
+    assert "environment.framework.torch" in warnings
+    place = tmp_path / "bert/bz32_fp32.json"
+    with pytest.raises(UserError, match="strict"):
+        summary.write(paths, place, asked=3, strict=True)
+    assert not place.exists()
+
+
+def test_a_baseline_from_elsewhere_is_said(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": [100.0]})
+    paths += write_series(tmp_path, {"1n2g": [190.0]}, framework_versions={"torch": "2.12.0"})
+    cells = summary.summarize(paths, asked=1).frameworks["torch"]
+    assert any("unlike" in text for text in cells["1n2g"].warnings)
+
+
+def test_no_device_is_no_error(tmp_path: Path) -> None:
+    value = record(spec(), None, status="unsupported", reason="no such device")
+    value["device"] = None
+    found = summary.summarize([write_record(tmp_path, value)], asked=1)
+    assert found.device is None

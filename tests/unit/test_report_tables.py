@@ -1,0 +1,138 @@
+"""Summaries -> tables: what is printed, what stays empty, and text that cannot do anything."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from report_fixture import HOSTILE, record, spec, write_record, write_series, write_study, write_summaries
+from throughline.files import UserError
+from throughline.records import read_summary
+from throughline.report import cells, markup, summary, tables
+
+EXPECTED = (
+    '[{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], "topologies": ["4n8g"], '
+    '"repeats": 7}]'
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    found = [read_summary(path) for path in write_summaries(root, write_study(root), remarks="A remark.")]
+    tables.write(cells.groups(found, cells.read_asked(EXPECTED)), root / "bert/tables")
+    return root / "bert/tables"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_table_in_every_form(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == {
+        f"{name}.{suffix}" for name in ("throughput", "memory") for suffix in ("csv", "md", "tex")
+    }
+
+
+def test_markdown_as_dlperf_prints_it(folder: Path) -> None:
+    text = (folder / "throughput.md").read_text(encoding="utf-8")
+    assert "**Batch size = 32, fp32, W/O compile & W/O clip & W/O checkpointing**" in text
+    assert "| framework | node_num | gpu_num | samples/s | speedup |" in text
+    assert "| mxnet-horovod | 4 | 32 | 3671.45 | 24.46 |" in text
+    assert "| mxnet-horovod | 2 | 16 | 1845.65 | 12.30 |" in text
+    assert "| 6/7 |" in text
+    assert "| mxnet-horovod | 1 | 1 | OOM |" in text
+    assert "| torch | 1 | 4 | n/a |" in text
+    assert "| torch | 4 | 32 | failed |" in text
+    assert "A remark." in text
+
+
+def test_tidy_csv(folder: Path) -> None:
+    found = rows(folder / "throughput.csv")
+    by_cell = {(r["precision"], r["batch_size_per_device"], r["framework"], r["topology"]): r for r in found}
+    assert len(by_cell) == len(found)
+    best = by_cell["fp32", "32", "mxnet-horovod", "4n8g"]
+    assert float(best["median_samples_per_s"]) == 3671.45
+    assert (best["nodes"], best["devices"], best["global_batch_size"]) == ("4", "32", "1024")
+    oom = by_cell["fp32", "96", "mxnet-horovod", "1n1g"]
+    assert (oom["status"], oom["median_samples_per_s"], oom["speedup"]) == ("oom", "", "")
+    failed = by_cell["fp32", "32", "torch", "4n8g"]
+    assert (failed["status"], failed["median_samples_per_s"], failed["repeats_asked"]) == ("failed", "", "")
+    no_baseline = by_cell["fp16", "64", "torch", "1n2g"]
+    assert (no_baseline["speedup"], no_baseline["efficiency"]) == ("", "")
+    memory = {(r["batch_size_per_device"], r["topology"]): r for r in rows(folder / "memory.csv")}
+    assert memory["96", "1n1g"]["peak_memory_bytes"] == ""
+
+
+def test_memory_table_shows_oom(folder: Path) -> None:
+    text = (folder / "memory.md").read_text(encoding="utf-8")
+    assert re.search(r"\| 96 \| fp32 \| mxnet-horovod \| OOM \|", text)
+    assert re.search(r"\| 32 \| fp32 \| mxnet-horovod \| 10316 \|", text)
+
+
+def test_latex_is_balanced(folder: Path) -> None:
+    text = (folder / "throughput.tex").read_text(encoding="utf-8")
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 3
+    for line in text.splitlines():
+        if line.endswith(r"\\") and "&" in line:
+            assert len(re.findall(r"(?<!\\)&", line)) == 8
+
+
+def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
+    cpu = {"kind": "cpu", "name": "some CPU", "count": 2, "fp16_native": False}
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}, device_found=cpu), asked=1)
+    header, _ = tables.throughput_table(cells.groups([found])[0])
+    assert "device_num" in header
+    assert "gpu_num" not in header
+
+
+def test_switches_are_in_the_title(tmp_path: Path) -> None:
+    options = {"clip": "global_norm", "compile": True, "accumulate": 4, "data": "synthetic"}
+    path = write_record(tmp_path, record(spec(options=options), 10.0))
+    group = cells.groups([summary.summarize([path], asked=1)])[0]
+    assert cells.title(group) == (
+        "Batch size = 32, fp32, W/ compile & W/ clip by global norm & W/O checkpointing & W/ accumulation of 4 & "
+        "W/ synthetic data"
+    )
+
+
+def test_hostile_text_is_inert(tmp_path: Path) -> None:
+    run = record(spec(), None, status="invalid", reason=HOSTILE)
+    found = summary.summarize([write_record(tmp_path, run)], asked=1, remarks=HOSTILE)
+    tables.write(cells.groups([found]), tmp_path / "tables")
+    (cell,) = rows(tmp_path / "tables/throughput.csv")
+    assert cell["reasons"].startswith("'=")
+    html = MarkdownIt("commonmark").enable("table").render((tmp_path / "tables/throughput.md").read_text())
+    assert "<script" not in html
+    assert "href" not in html
+    assert "<h1" not in html
+    assert "<strong>b" not in html
+    assert "&lt;script&gt;" in html
+    latex = (tmp_path / "tables/throughput.tex").read_text()
+    assert r"\input{/etc" not in latex
+    assert r"\textbackslash{}input\{/etc/passwd\}" in latex
+    assert r"\$x\$" in latex
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r\n=1"])
+def test_no_formula_in_a_spreadsheet(text: str) -> None:
+    assert markup.spreadsheet(text)[0] == "'"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0.12345, "0.1235"), (9.9999, "10.00"), (150.11, "150.1"), (999.96, "1,000"), (14822.31, "14,822")],
+)
+def test_reading(value: float | None, text: str) -> None:
+    assert markup.reading(value) == text
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"benchmark": "bert"}]', '[{"batch": "32"}]'])
+def test_what_is_not_a_list_of_cells(text: str) -> None:
+    with pytest.raises(UserError, match="--expected"):
+        cells.read_asked(text)
