@@ -26,7 +26,7 @@ from throughline.corpus import dumps, guard
 from throughline.corpus.progress import Progress
 from throughline.files import UserError
 
-PROGRAM = ("-m", "wikiextractor.WikiExtractor")
+PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
 OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
 _ID = re.compile(rb"<id>(\d+)</id>")
 _TITLE = re.compile(rb"<title>([^<]*)</title>")
@@ -148,7 +148,7 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
     moved = [time.monotonic()]
     with tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(
-            [sys.executable, guard.__file__, str(lifeline), *command],
+            [sys.executable, "-I", "-S", guard.__file__, str(lifeline), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import h5py
@@ -74,23 +75,24 @@ def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:
         return rows, sequence, stream["masked_lm_ids"].shape[1]
 
 
-def open_shard(path: str | os.PathLike[str]) -> h5py.File:
-    """The open file, after its datasets, types and shapes were checked; those of other makers are welcome."""
+@contextmanager
+def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+    """The open file, after its datasets, types and shapes were checked; those of other makers are welcome.
+
+    What cannot be read inside the `with` is a UserError as well: damaged data show only then.
+    """
     path = os.fspath(path)
     if not os.path.exists(path):
         raise UserError(f"the shard {path} does not exist", next_step=f"make it: snakemake {path}")
     try:
-        stream = h5py.File(path, "r")
+        # a finished shard never changes, and network file systems may have no locks
+        with h5py.File(path, "r", locking=False) as stream:
+            fault = _fault(stream)
+            if fault:
+                raise _broken(path, fault)
+            yield stream
     except OSError as error:
         raise _broken(path, str(error)) from None
-    try:
-        fault = _fault(stream)
-    except (OSError, AttributeError, KeyError) as error:
-        fault = str(error)
-    if fault:
-        stream.close()
-        raise _broken(path, fault)
-    return stream
 
 
 def is_ours(stream: h5py.File) -> bool:
@@ -112,7 +114,7 @@ def write(
     """
     from isal import isal_zlib
 
-    with files.atomic(path) as temporary, h5py.File(temporary, "w") as stream:
+    with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
         height = min(rows, ROWS_PER_CHUNK)
         for name, shape in shapes(rows, sequence, predictions).items():
             if rows == 0:
@@ -151,6 +153,8 @@ def _fault(stream: h5py.File) -> str | None:
         return f"it lacks {', '.join(missing)}"
     if is_ours(stream) and not stream.attrs.get("complete"):
         return "its writing was interrupted"
+    if not all(isinstance(stream[name], h5py.Dataset) for name in TYPES):
+        return "its six names are not datasets"
     if stream["input_ids"].ndim != 2 or stream["masked_lm_ids"].ndim != 2:
         return "input_ids and masked_lm_ids have to be tables"
     rows, sequence = stream["input_ids"].shape

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,10 @@ class Documents:
         sentence_counts = np.diff(self.documents)[order]
         sentences = _runs(self.documents[:-1][order], sentence_counts)
         token_counts = np.diff(self.sentences)[sentences]
-        tokens = _runs(self.sentences[:-1][sentences], token_counts)
-        return Documents(self.tokens[tokens], _offsets(token_counts), _offsets(sentence_counts), self.ids[order])
+        bounds = self.sentences[self.documents]  # where each document begins in `tokens`
+        pieces = [self.tokens[bounds[i] : bounds[i + 1]] for i in order.tolist()]
+        tokens = np.concatenate([self.tokens[:0], *pieces])
+        return Documents(tokens, _offsets(token_counts), _offsets(sentence_counts), self.ids[order])
 
 
 def concatenate(several: Sequence[Documents], kind: type[np.generic] | np.dtype[Any]) -> Documents:
@@ -119,7 +122,7 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path) -> None:
 
 def write(path: Path, documents: Documents, vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write a tokens file, whole or not at all."""
-    with files.atomic(path) as temporary, h5py.File(temporary, "w") as stream:
+    with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
         for name in ("tokens", "sentences", "documents", "ids"):
             data = getattr(documents, name)
             checked = {"chunks": (min(len(data), _BLOCK),), "fletcher32": True} if len(data) else {}
@@ -136,23 +139,23 @@ def read(path: Path) -> tuple[Documents, dict[str, Any]]:
         return _read_run(stream, 0, len(stream["ids"])), dict(stream.attrs)
 
 
-def _open(path: Path) -> h5py.File:
+@contextmanager
+def _open(path: Path) -> Iterator[h5py.File]:
+    """The open file; what cannot be read inside the `with` is a UserError as well."""
     try:
-        stream = h5py.File(path, "r")
+        # a finished file never changes, and network file systems may have no locks
+        with h5py.File(path, "r", locking=False) as stream:
+            if stream.attrs.get("schema") != SCHEMA or not stream.attrs.get("complete"):
+                raise UserError(
+                    f"{path} is no whole tokens file of schema {SCHEMA}",
+                    why="another version of Throughline wrote it, or its writing was interrupted",
+                    next_step=f"remove it and make it again: snakemake {path}",
+                )
+            yield stream
     except OSError as error:
         raise UserError(
-            f"{path} cannot be read",
-            why=str(error),
-            next_step=f"remove it and make it again: snakemake {path}",
+            f"{path} cannot be read", why=str(error), next_step=f"remove it and make it again: snakemake {path}"
         ) from None
-    if stream.attrs.get("schema") != SCHEMA or not stream.attrs.get("complete"):
-        stream.close()
-        raise UserError(
-            f"{path} is no whole tokens file of schema {SCHEMA}",
-            why="another version of Throughline wrote it, or its writing was interrupted",
-            next_step=f"remove it and make it again: snakemake {path}",
-        )
-    return stream
 
 
 def _read_run(stream: h5py.File, first: int, last: int) -> Documents:

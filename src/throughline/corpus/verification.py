@@ -26,6 +26,8 @@ from throughline.files import UserError
 SCHEMA = 1
 _SIGMAS = 5  # by chance one share in 1.7 million lies farther off
 _LOOK_UP_BYTES = 4 << 30  # search at most so much text for second segments
+_TOO_COMMON = 1000
+Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -175,7 +177,9 @@ def check_promises(
 
 
 def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], documents: tokens.Documents) -> int:
-    """Look examples up in the documents they were made from; returns how many (all, or evenly spaced ones).
+    """Look examples up in the documents they were made from: all, or evenly spaced ones of a large shard.
+
+    Returns how many were judged; a segment so short that it stands in a thousand places proves nothing.
 
     UserError where a segment is in no document, where a second segment labelled as continuation does not follow
     the first within reach, and where one labelled as random can only come from the same document.
@@ -189,35 +193,33 @@ def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], docume
     many = max(64, _LOOK_UP_BYTES // (2 * len(haystack) + 1))
     rows = np.unique(np.linspace(0, len(originals) - 1, min(many, len(originals))).astype(np.int64))
 
-    def places(row: int, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Where the tokens [begin, end) of a row stand: token, sentence of the first, sentence of the last."""
+    def places(row: int, begin: int, end: int) -> tuple[Index, Index, Index] | None:
+        """Where the tokens [begin, end) of a row stand in a document: first token, its sentence, the last's."""
         needle = originals[row, begin:end].astype(text.dtype).tobytes()
-        found, at = [], haystack.find(needle)
+        found: list[int] = []
+        at = haystack.find(needle)
         while at >= 0:
             if at % width == 0:
                 found.append(at // width)
+            if len(found) > _TOO_COMMON:
+                return None
             at = haystack.find(needle, at + 1)
         first = np.array(found, dtype=np.int64)
-        last = first + (end - begin) - 1
-        sentence = np.searchsorted(documents.sentences, first, side="right") - 1
-        return first, sentence, np.searchsorted(documents.sentences, last, side="right") - 1
+        begins = np.searchsorted(documents.sentences, first, side="right") - 1
+        ends = np.searchsorted(documents.sentences, first + (end - begin) - 1, side="right") - 1
+        inside = of_sentence[begins] == of_sentence[ends]  # what runs over a document's end is a coincidence
+        return first[inside], begins[inside], ends[inside]
 
+    decided = 0
     for row in rows.tolist():
         middle = int(length[row] - second[row])
-        a, a_from, a_to = places(row, 1, middle - 1)
-        b, b_from, b_to = places(row, middle, int(length[row]) - 1)
-        # occurrences that run over a document's end are coincidences
-        a_fine, b_fine = of_sentence[a_from] == of_sentence[a_to], of_sentence[b_from] == of_sentence[b_to]
-        a, a_from, a_to, b, b_from, b_to = (
-            a[a_fine],
-            a_from[a_fine],
-            a_to[a_fine],
-            b[b_fine],
-            b_from[b_fine],
-            b_to[b_fine],
-        )
+        in_a, in_b = places(row, 1, middle - 1), places(row, middle, int(length[row]) - 1)
+        if in_a is None or in_b is None:
+            continue
+        (a, a_from, a_to), (b, b_from, b_to) = in_a, in_b
         if not len(a) or not len(b):
             raise _fault(path, row, "a segment that is in no document")
+        decided += 1
         if arrays["next_sentence_labels"][row]:
             homes = {*of_sentence[a_from].tolist(), *of_sentence[b_from].tolist()}
             if len(homes) == 1:
@@ -229,7 +231,7 @@ def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], docume
         adjacent = b_from == (a_to + 1)[:, None]
         if not (same & after & (within | adjacent)).any():
             raise _fault(path, row, "a second segment labelled as continuation that does not follow the first")
-    return len(rows)
+    return decided
 
 
 def _by_chance(share: float, expected: float, count: int) -> bool:

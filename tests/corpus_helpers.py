@@ -1,0 +1,62 @@
+"""What the corpus's tests share: small dumps in every packing, small vocabularies, small documents."""
+
+from __future__ import annotations
+
+import bz2
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from throughline.corpus import vocabulary
+from throughline.corpus.tokens import Documents
+from throughline.corpus.vocabulary import SPECIALS, Vocabulary
+
+HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <dbname>enwiki</dbname>
+    <base>https://en.wikipedia.org/wiki/Main_Page</base>
+    <namespaces>
+      <namespace key="0" case="first-letter" />
+      <namespace key="1" case="first-letter">Talk</namespace>
+      <namespace key="10" case="first-letter">Template</namespace>
+    </namespaces>
+  </siteinfo>
+"""
+CLOSING = "</mediawiki>\n"
+
+
+def page(number: int, text: str, *, title: str | None = None, namespace: int = 0, redirect: bool = False) -> str:
+    """One page as it stands in a dump."""
+    return (
+        f"  <page>\n    <title>{title or f'Page {number}'}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n"
+        + ('    <redirect title="Elsewhere" />\n' if redirect else "")
+        + f"    <revision>\n      <id>{number + 1000}</id>\n"
+        f'      <text xml:space="preserve">{text}</text>\n    </revision>\n  </page>\n'
+    )
+
+
+def streams(*texts: str | bytes) -> bytes:
+    """A bz2 file with one stream for each text."""
+    return b"".join(bz2.compress(text.encode() if isinstance(text, str) else text) for text in texts)
+
+
+def tiny_vocabulary(folder: Path, words: int = 40) -> Vocabulary:
+    """The five specials at their usual places in small, two unused entries, and some words."""
+    path = folder / "tiny.txt"
+    entries = ["[PAD]", "[unused0]", *SPECIALS[1:], "[unused1]", *(f"word{i}" for i in range(words))]
+    path.write_text("".join(f"{entry}\n" for entry in entries))
+    return vocabulary.read(path)
+
+
+def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Sequence[int] | None = None) -> Documents:
+    """Documents of sentences of the given lengths. Their tokens count upwards, so that neighbours can be told."""
+    sentences = [length for document in lengths for length in document]
+    tokens = words.words[np.arange(sum(sentences)) % len(words.words)]
+    return Documents(
+        tokens.astype(np.uint16),
+        np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
+        np.concatenate([[0], np.cumsum([len(document) for document in lengths])]).astype(np.int64),
+        np.array(range(len(lengths)) if ids is None else ids, dtype=np.int64),
+    )

@@ -1,0 +1,114 @@
+"""The whole corpus through its command lines, as the workflow calls them: the same bytes however it is cut."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import os
+import random
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from throughline.corpus import dumps
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "workflow" / "scripts"
+PARAMETERS = {"sequence": 32, "predictions": 5, "probability": 0.15, "short_sequences": 0.1, "copies": 2, "seed": 12345}
+SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object) -> None:
+    """Run a command line in this process (a start of Python each would take most of the time)."""
+    monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(SCRIPTS / script), run_name="__main__")
+    assert left.value.code == 0
+
+
+def chain(monkeypatch: pytest.MonkeyPatch, data: Path, dump: Path, parts: int, *, shuffled: bool) -> Path:
+    order = list(range(parts))
+    if shuffled:
+        random.Random(1).shuffle(order)
+    words = data / "vocabulary.txt"
+    call(monkeypatch, "corpus_vocabulary.py", "--name", "bert-base-uncased", "--output", words)
+    cut = data / "dump" / "parts.json"
+    call(monkeypatch, "corpus_cut.py", "--dump", dump, "--parts", parts, "--output", cut)
+    tokens = [data / "tokens" / f"part_{part:04d}.hdf5" for part in range(parts)]
+    for part in order:
+        articles, counts = (data / "articles" / f"part_{part:04d}{end}" for end in (".jsonl", ".counts.json"))
+        call(monkeypatch, "corpus_extract.py", "--cut", cut, "--part", part, "--output", articles, "--counts", counts)
+        call(monkeypatch, "corpus_tokens.py", "--articles", articles, "--vocabulary", words, "--output", tokens[part])
+    sequence = data / "seq32"
+    parameters = json.dumps(PARAMETERS)
+    for split, number in SHARDS[::-1] if shuffled else SHARDS:
+        name = f"{split}_{number:04d}"
+        call(
+            monkeypatch,
+            "corpus_gather.py",
+            *("--parts", *tokens, "--split", split, "--shard", number, "--training", 3, "--test", 1),
+            *("--output", data / "tokens" / f"{name}.hdf5"),
+        )
+        call(
+            monkeypatch,
+            "corpus_shard.py",
+            *("--tokens", data / "tokens" / f"{name}.hdf5", "--vocabulary", words, "--split", split),
+            *("--shard", number, "--parameters", parameters, "--output", sequence / f"{name}.hdf5"),
+        )
+        call(
+            monkeypatch,
+            "corpus_verify.py",
+            *("--shard", sequence / f"{name}.hdf5", "--vocabulary", words, "--parameters", parameters),
+            *("--tokens", data / "tokens" / f"{name}.hdf5", "--output", sequence / "verified" / f"{name}.json"),
+        )
+    verified = [sequence / "verified" / f"{split}_{number:04d}.json" for split, number in SHARDS]
+    call(
+        monkeypatch,
+        "corpus_manifest.py",
+        *("--corpus", "sample", "--verified", *verified, "--vocabulary", words, "--parameters", parameters),
+        *("--output", sequence / "manifest.json"),
+    )
+    return sequence
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_same_bytes_from_any_parts_in_any_order_and_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sample = tmp_path / "sample.xml.bz2"
+    call(monkeypatch, "corpus_dump.py", "--output", sample)
+    assert sample.read_bytes() == dumps.find_sample().read_bytes()
+    plain = tmp_path / "plain.xml"
+    plain.write_bytes(bz2.decompress(sample.read_bytes()))
+    one = contents(chain(monkeypatch, tmp_path / "one", sample, 1, shuffled=False))
+    other = contents(chain(monkeypatch, tmp_path / "other" / "place", plain, 3, shuffled=True))
+    assert one == other
+    found = json.loads(one["manifest.json"])
+    assert len(found["shards"]) == 4 and found["rows"] > 20_000
+    assert all(str(tmp_path) not in text.decode(errors="replace") for text in one.values())
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("corpus_*.py")))
+def test_every_command_line_explains_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    call(monkeypatch, script, "--help")
+    assert "--output" in capsys.readouterr().out
+
+
+def test_a_user_error_has_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "dump.xml").write_text("<html>")
+    run = subprocess.run(
+        [sys.executable, SCRIPTS / "corpus_cut.py", "--dump", "dump.xml", "--parts", "2", "--output", "parts.json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("error: dump.xml is an HTML page") and "next:" in run.stderr
+    assert not (tmp_path / "parts.json").exists()

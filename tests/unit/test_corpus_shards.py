@@ -1,0 +1,152 @@
+"""Shard files: whole or absent, readable everywhere, the same bytes for the same content."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from corpus_helpers import documents, tiny_vocabulary
+from throughline.corpus import instances, shards
+from throughline.corpus.instances import Parameters
+from throughline.files import UserError
+
+
+def blocks_of(arrays: dict[str, np.ndarray], rows: int = shards.ROWS_PER_CHUNK) -> list[dict[str, np.ndarray]]:
+    return [
+        {name: array[begin : begin + rows] for name, array in arrays.items()}
+        for begin in range(0, len(arrays["input_ids"]), rows)
+    ]
+
+
+def arrays_of(rows: int, sequence: int = 16, predictions: int = 3) -> dict[str, np.ndarray]:
+    chance = np.random.default_rng(rows)
+    return {
+        name: chance.integers(0, 2 if shards.TYPES[name] == "i1" else 30522, size=shape).astype(shards.TYPES[name])
+        for name, shape in shards.shapes(rows, sequence, predictions).items()
+    }
+
+
+def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    rows, sequence = arrays["input_ids"].shape
+    shards.write(path, blocks_of(arrays), rows, sequence, arrays["masked_lm_ids"].shape[1], "{}")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2047, 2048, 2049, 5000])
+def test_what_is_written_is_read(tmp_path: Path, rows: int) -> None:
+    arrays = arrays_of(rows)
+    path = tmp_path / "training_0000.hdf5"
+    write(path, arrays)
+    found = shards.read(path)
+    assert list(found) == list(shards.TYPES)
+    for name, kind in shards.TYPES.items():
+        assert found[name].dtype == kind
+        assert np.array_equal(found[name], arrays[name])
+    assert shards.size(path) == (rows, 16, 3)
+    with h5py.File(path) as stream:
+        assert stream.attrs["complete"]
+        if rows:
+            assert stream["input_ids"].compression == "gzip" and stream["input_ids"].shuffle
+            assert stream["input_ids"].chunks == (min(rows, 2048), 16)
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
+    arrays = arrays_of(3000)
+    for name in ("one", "other"):
+        write(tmp_path / name / "shard.hdf5", arrays)
+    one, other = (tmp_path / name / "shard.hdf5" for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_content_digest_is_of_the_content(tmp_path: Path) -> None:
+    arrays = arrays_of(100)
+    write(tmp_path / "ours.hdf5", arrays)
+    with h5py.File(tmp_path / "theirs.hdf5", "w") as stream:
+        for name, array in arrays.items():
+            stream.create_dataset(name, data=array.astype("i8"))
+    digests = {shards.content_digest(shards.read(tmp_path / name)) for name in ("ours.hdf5", "theirs.hdf5")}
+    assert digests == {shards.content_digest(arrays)}
+    arrays["input_ids"][5, 5] += 1
+    assert shards.content_digest(arrays) not in digests
+
+
+def test_an_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
+    def failing() -> object:
+        yield from blocks_of(arrays_of(2048))
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError):
+        shards.write(tmp_path / "shard.hdf5", failing(), 4096, 16, 3, "{}")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="2048 rows were given"):
+        shards.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_that_are_not_whole(tmp_path: Path) -> None:
+    path = tmp_path / "shard.hdf5"
+    with pytest.raises(UserError, match="does not exist"):
+        shards.read(path)
+    write(path, arrays_of(100))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(UserError, match="no whole shard"):
+        shards.read(path)
+    path.write_bytes(data)
+    with h5py.File(path, "a") as stream:
+        del stream.attrs["complete"]
+    with pytest.raises(UserError, match="writing was interrupted"):
+        shards.read(path)
+    path.write_bytes(b"not hdf5")
+    with pytest.raises(UserError, match="no whole shard"):
+        shards.read(path)
+
+
+def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "shard.hdf5"
+    write(path, arrays_of(100))
+    data = bytearray(path.read_bytes())
+    with h5py.File(path) as stream:
+        place = stream["input_ids"].id.get_chunk_info(0)
+    data[place.byte_offset + place.size // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="no whole shard"):
+        shards.read(path)
+
+
+def test_other_shapes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shard.hdf5"
+    arrays = arrays_of(10)
+    with h5py.File(path, "w") as stream:
+        for name in list(arrays)[1:]:
+            stream.create_dataset(name, data=arrays[name])
+    with pytest.raises(UserError, match="lacks input_ids"):
+        shards.read(path)
+    with h5py.File(path, "a") as stream:
+        stream.create_dataset("input_ids", data=arrays["input_ids"][:9])
+    with pytest.raises(UserError, match="has the shape"):
+        shards.read(path)
+
+
+def test_the_reader_needs_numpy_and_h5py_only() -> None:
+    code = (
+        "import sys; from throughline.corpus import shards;"
+        "own = {name.split('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"
+        "print(sorted(name for name in own if not name.startswith('_')"
+        " and getattr(sys.modules.get(name), '__file__', None) and 'site-packages' in sys.modules[name].__file__))"
+    )
+    environment = {"PYTHONPATH": str(Path(shards.__file__).parents[2]), "PATH": ""}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert eval(run.stdout) == ["h5py", "numpy"]
+
+
+def test_a_shard_from_documents(tmp_path: Path) -> None:
+    words = tiny_vocabulary(tmp_path)
+    found, parameters = documents([[5, 6], [7, 30, 2]], words), Parameters(16, 2)
+    order = instances.examples(found, parameters, "training", 0)
+    blocks = instances.blocks(found, order, parameters, words, "training", 0, shards.ROWS_PER_CHUNK)
+    shards.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
+    assert len(shards.read(tmp_path / "shard.hdf5")["input_ids"]) == len(order) > 0

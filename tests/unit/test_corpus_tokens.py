@@ -1,0 +1,165 @@
+"""Tokens files: documents find their shard by their page id alone, and what is empty is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus_helpers import documents, tiny_vocabulary
+from throughline.corpus import tokens
+from throughline.corpus.vocabulary import Vocabulary
+from throughline.files import UserError
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    return tiny_vocabulary(tmp_path_factory.mktemp("vocabulary"))
+
+
+def write_articles(path: Path, articles: dict[int, str]) -> Path:
+    path.write_text("".join(json.dumps({"id": str(i), "text": text}) + "\n" for i, text in articles.items()))
+    return path
+
+
+def sentences_of(found: tokens.Documents, number: int) -> list[list[int]]:
+    first, last = found.documents[number : number + 2]
+    return [found.tokens[found.sentences[i] : found.sentences[i + 1]].tolist() for i in range(first, last)]
+
+
+def test_tokenized_articles(tmp_path: Path, words: Vocabulary) -> None:
+    articles = {
+        7: "word1 word2. word3\nword4",
+        8: "",
+        9: "\n \n\u200b\n",  # a paragraph that BERT makes nothing of
+        3: "[SEP] word5",
+    }
+    path = write_articles(tmp_path / "a.jsonl", articles)
+    vocabulary = tiny_vocabulary(tmp_path)
+    tokens.tokenize(path, tmp_path / "tiny.txt", tmp_path / "t.hdf5")
+    found, facts = tokens.read(tmp_path / "t.hdf5")
+    assert sorted(found.ids.tolist()) == [3, 7]
+    assert facts["vocabulary_sha256"] == vocabulary.sha256
+    by_id = {number: sentences_of(found, i) for i, number in enumerate(found.ids.tolist())}
+    assert by_id[7][-1] == [vocabulary.entries.index("word4")]
+    special = {vocabulary.pad, vocabulary.cls, vocabulary.sep, vocabulary.mask}
+    assert not special & {token for sentence in by_id[3] for token in sentence}
+
+
+def test_a_part_without_articles(tmp_path: Path) -> None:
+    vocabulary = tiny_vocabulary(tmp_path)
+    empty = write_articles(tmp_path / "empty.jsonl", {})
+    full = write_articles(tmp_path / "full.jsonl", {1: "word1 word2"})
+    for path in (empty, full):
+        tokens.tokenize(path, tmp_path / "tiny.txt", path.with_suffix(".hdf5"))
+    tokens.gather([empty.with_suffix(".hdf5"), full.with_suffix(".hdf5")], 0, 1, tmp_path / "shard.hdf5")
+    found, facts = tokens.read(tmp_path / "shard.hdf5")
+    assert found.ids.tolist() == [1]
+    assert facts["vocabulary_size"] == len(vocabulary)
+    tokens.gather([empty.with_suffix(".hdf5")], 0, 1, tmp_path / "nothing.hdf5")
+    assert len(tokens.read(tmp_path / "nothing.hdf5")[0]) == 0
+
+
+def in_hash_order(found: tokens.Documents) -> tokens.Documents:
+    return found.take(np.argsort(tokens.place(found.ids), kind="stable"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=4), min_size=0, max_size=12),
+    parts=st.integers(1, 4),
+    shards=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+)
+def test_shards_do_not_depend_on_parts(
+    tmp_path_factory: pytest.TempPathFactory,
+    words: Vocabulary,
+    lengths: list[list[int]],
+    parts: int,
+    shards: int,
+    seed: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("tokens")
+    chance = np.random.default_rng(seed)
+    ids = chance.choice(10**9, size=len(lengths), replace=False)
+    whole = documents(lengths, words, ids=ids.tolist())
+    of_part = chance.integers(parts, size=len(lengths))
+    paths = []
+    for part in range(parts):
+        paths.append(folder / f"part_{part}.hdf5")
+        mine = whole.take(np.flatnonzero(of_part == part))
+        tokens.write(paths[-1], in_hash_order(mine), words.sha256, len(words))
+    tokens.write(folder / "one.hdf5", in_hash_order(whole), words.sha256, len(words))
+    seen: dict[int, list[list[int]]] = {}
+    for shard in range(shards):
+        tokens.gather(paths, shard, shards, folder / "a.hdf5")
+        tokens.gather([folder / "one.hdf5"], shard, shards, folder / "b.hdf5")
+        assert (folder / "a.hdf5").read_bytes() == (folder / "b.hdf5").read_bytes()
+        found, _ = tokens.read(folder / "a.hdf5")
+        assert (np.diff(found.ids) > 0).all()
+        seen |= {number: sentences_of(found, i) for i, number in enumerate(found.ids.tolist())}
+    assert seen == {number: sentences_of(whole, i) for i, number in enumerate(ids.tolist())}
+
+
+def test_pages_spread_evenly_and_stay_where_they_are() -> None:
+    places = tokens.place(np.arange(100_000))
+    shares = np.histogram(places.astype(float), bins=16, range=(0, 2.0**64))[0]
+    assert shares.min() > 6000 and shares.max() < 6500
+    first_of_splitmix64 = 0xE220A8397B1DCDAF  # with the seed 0, as published
+    assert tokens.place(np.array([0, 12, 7_000_000])).tolist() == [
+        first_of_splitmix64,
+        10682531704454680323,
+        1900726960315935718,
+    ]
+
+
+def test_a_page_in_two_parts_is_taken_once_from_the_first(tmp_path: Path, words: Vocabulary) -> None:
+    first, second = documents([[2]], words, ids=[5]), documents([[3], [1]], words, ids=[5, 6])
+    for name, found in (("a", first), ("b", in_hash_order(second))):
+        tokens.write(tmp_path / f"{name}.hdf5", found, words.sha256, len(words))
+    tokens.gather([tmp_path / "a.hdf5", tmp_path / "b.hdf5"], 0, 1, tmp_path / "c.hdf5")
+    found, _ = tokens.read(tmp_path / "c.hdf5")
+    assert found.ids.tolist() == [5, 6]
+    assert [len(sentence) for sentence in sentences_of(found, 0)] == [2]
+
+
+def test_files_that_are_not_whole(tmp_path: Path, words: Vocabulary) -> None:
+    path = tmp_path / "t.hdf5"
+    tokens.write(path, documents([[2, 3]], words), words.sha256, len(words))
+    data = path.read_bytes()
+    path.write_bytes(data[:-100])
+    with pytest.raises(UserError, match="cannot be read"):
+        tokens.read(path)
+    path.write_bytes(data)
+    with h5py.File(path, "a") as stream:
+        del stream.attrs["complete"]
+    with pytest.raises(UserError, match="no whole tokens file"):
+        tokens.read(path)
+
+
+def test_a_flipped_byte_is_noticed(tmp_path: Path, words: Vocabulary) -> None:
+    path = tmp_path / "t.hdf5"
+    tokens.write(path, documents([[200, 300]], words), words.sha256, len(words))
+    data = bytearray(path.read_bytes())
+    with h5py.File(path) as stream:
+        data[stream["tokens"].id.get_chunk_info(0).byte_offset + 77] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="cannot be read"):
+        tokens.read(path)
+
+
+def test_parts_of_different_vocabularies(tmp_path: Path, words: Vocabulary) -> None:
+    for name, sha256 in (("a", "0" * 64), ("b", "1" * 64)):
+        tokens.write(tmp_path / f"{name}.hdf5", documents([[2]], words), sha256, len(words))
+    with pytest.raises(UserError, match="different vocabularies"):
+        tokens.gather([tmp_path / "a.hdf5", tmp_path / "b.hdf5"], 0, 1, tmp_path / "c.hdf5")
+
+
+def test_the_type_of_ids() -> None:
+    assert tokens.kind_for(65536) is np.uint16
+    assert tokens.kind_for(65537) is np.uint32

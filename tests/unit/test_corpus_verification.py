@@ -1,0 +1,259 @@
+"""Verification finds every kind of fault that is put into a good shard, and the manifest says what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus_helpers import documents, tiny_vocabulary
+from throughline import files
+from throughline.corpus import instances, making, manifest, shards, tokens, verification
+from throughline.corpus.instances import Parameters
+from throughline.corpus.tokens import Documents
+from throughline.corpus.vocabulary import Vocabulary
+from throughline.files import UserError
+
+PARAMETERS = Parameters(32, 5)
+Arrays = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("verification")
+
+
+@pytest.fixture(scope="module")
+def words(folder: Path) -> Vocabulary:
+    return tiny_vocabulary(folder, words=3000)
+
+
+@pytest.fixture(scope="module")
+def good(folder: Path, words: Vocabulary) -> Path:
+    chance = np.random.default_rng(1)
+    found = documents([chance.integers(1, 20, size=30).tolist() for _ in range(10)], words)
+    tokens.write(folder / "tokens.hdf5", found, words.sha256, len(words))
+    making.make(folder / "tokens.hdf5", folder / "tiny.txt", PARAMETERS, "training", 0, folder / "training_0000.hdf5")
+    return folder / "training_0000.hdf5"
+
+
+def test_a_good_shard(good: Path, words: Vocabulary, folder: Path) -> None:
+    result = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
+    assert result["rows"] == result["statistics"]["pairs_looked_up"] > 500
+    assert result["sha256"] == files.sha256(good)
+    assert result["file"] == "training_0000.hdf5"
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_other_parameters_than_asked_for(good: Path, words: Vocabulary) -> None:
+    for other in (Parameters(32, 5, seed=1), Parameters(32, 4), Parameters(64, 5)):
+        with pytest.raises(UserError, match="other parameters than asked for"):
+            verification.verify(good, words, other)
+
+
+def last_token(arrays: Arrays) -> np.ndarray:
+    return arrays["input_mask"].sum(axis=1) - 1
+
+
+def short_row(arrays: Arrays) -> int:
+    return int(np.argmin(last_token(arrays)))
+
+
+def set_id(row: int, column: int, value: int) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays["input_ids"][row, column] = value
+
+    return change
+
+
+def change_all(name: str, value: int) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name][:] = value
+
+    return change
+
+
+def no_padding_id(arrays: Arrays) -> None:
+    arrays["input_ids"][short_row(arrays), -1] = 9
+
+
+def hole_in_mask(arrays: Arrays) -> None:
+    arrays["input_mask"][3, 4] = 0
+
+
+def segments_swapped(arrays: Arrays) -> None:
+    arrays["segment_ids"][2] = 1 - arrays["segment_ids"][2]
+
+
+def empty_second(arrays: Arrays) -> None:
+    arrays["segment_ids"][2] = 0
+
+
+def unsorted(arrays: Arrays) -> None:
+    row = int(np.argmax((arrays["masked_lm_ids"] != 0).sum(axis=1)))
+    arrays["masked_lm_positions"][row, :2] = arrays["masked_lm_positions"][row, 1::-1]
+
+
+def gap(arrays: Arrays) -> None:
+    arrays["masked_lm_ids"][0, 0] = 0
+
+
+def one_position_less(arrays: Arrays) -> None:
+    arrays["masked_lm_positions"][0, 4] = 0
+
+
+def masked_cls(arrays: Arrays) -> None:
+    arrays["masked_lm_positions"][0, 0] = 0
+    arrays["masked_lm_ids"][0] = 0
+
+
+def masked_separator(arrays: Arrays) -> None:
+    place = int(np.argmax(arrays["segment_ids"][0])) - 1
+    arrays["masked_lm_positions"][0] = [place, 0, 0, 0, 0]
+    arrays["masked_lm_ids"][0] = [9, 0, 0, 0, 0]
+
+
+def fewer_masked(arrays: Arrays) -> None:
+    row = int(np.argmax((arrays["masked_lm_ids"] != 0).sum(axis=1)))
+    position = arrays["masked_lm_positions"][row, 4]
+    arrays["input_ids"][row, position] = arrays["masked_lm_ids"][row, 4]
+    arrays["masked_lm_positions"][row, 4] = arrays["masked_lm_ids"][row, 4] = 0
+
+
+def special_in_text(arrays: Arrays) -> None:
+    free = next(c for c in range(1, 32) if c not in arrays["masked_lm_positions"][0])
+    if arrays["input_ids"][0, free] == 4:  # [SEP]
+        free += 1
+    arrays["input_ids"][0, free] = 5  # [MASK], where nothing was masked
+
+
+def unused_as_random_word(arrays: Arrays) -> None:
+    arrays["input_ids"][0, arrays["masked_lm_positions"][0, 0]] = 1
+
+
+def too_few_masks(arrays: Arrays) -> None:
+    row, k = np.nonzero(arrays["masked_lm_ids"])
+    arrays["input_ids"][row, arrays["masked_lm_positions"][row, k]] = arrays["masked_lm_ids"][row, k]
+
+
+def wrong_pairs(label: int) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays["next_sentence_labels"][arrays["next_sentence_labels"] == label] = 1 - label
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (set_id(0, 1, 9999), "input_ids outside the vocabulary"),
+        (change_all("next_sentence_labels", 2), "neither 0 nor 1"),
+        (change_all("masked_lm_ids", -1), "masked_lm_ids outside the vocabulary"),
+        (no_padding_id, r"padding that is not \[PAD\]"),
+        (hole_in_mask, "not ones followed by zeros"),
+        (segments_swapped, "not A, then B"),
+        (empty_second, "a segment without tokens"),
+        (gap, "masked_lm_ids with a gap"),
+        (one_position_less, "of different number"),
+        (masked_cls, "of different number|without a masked token"),
+        (unsorted, "not ascending"),
+        (masked_separator, r"a masked \[SEP\]"),
+        (set_id(0, 0, 9), r"does not begin with \[CLS\]"),
+        (fewer_masked, "a wrong number of masked tokens"),
+        (special_in_text, "a special token inside the text"),
+        (unused_as_random_word, "a special or unused entry as a random word"),
+        (too_few_masks, r"far from 80 %"),
+        (wrong_pairs(1), "labelled as continuation that does not follow"),
+        (wrong_pairs(0), "labelled as random that is from the same document"),
+    ],
+)
+def test_every_fault_is_found(
+    good: Path, words: Vocabulary, folder: Path, tmp_path: Path, change: Callable[[Arrays], None], message: str
+) -> None:
+    arrays = shards.read(good)
+    change(arrays)
+    path = tmp_path / "training_0000.hdf5"
+    described = json.dumps(verification.recorded(PARAMETERS, words))
+    blocks = [{k: v[i : i + 2048] for k, v in arrays.items()} for i in range(0, len(arrays["input_ids"]), 2048)]
+    shards.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
+    with pytest.raises(UserError, match=message):
+        verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
+
+
+def test_a_shard_without_rows_is_legal(folder: Path, words: Vocabulary, tmp_path: Path) -> None:
+    tokens.write(tmp_path / "none.hdf5", documents([], words), words.sha256, len(words))
+    making.make(tmp_path / "none.hdf5", folder / "tiny.txt", PARAMETERS, "test", 0, tmp_path / "test_0000.hdf5")
+    result = verification.verify(tmp_path / "test_0000.hdf5", words, PARAMETERS, tmp_path / "none.hdf5")
+    assert result["rows"] == 0 and result["statistics"] == {}
+
+
+def test_tokens_of_another_vocabulary_make_no_shard(folder: Path, words: Vocabulary, tmp_path: Path) -> None:
+    tokens.write(tmp_path / "t.hdf5", documents([[2, 2]], words), "0" * 64, len(words))
+    with pytest.raises(UserError, match="another vocabulary"):
+        making.make(tmp_path / "t.hdf5", folder / "tiny.txt", PARAMETERS, "test", 0, tmp_path / "s.hdf5")
+    assert not (tmp_path / "s.hdf5").exists()
+
+
+def verified(tmp_path: Path, words: Vocabulary, **rows: int) -> list[Path]:
+    paths = []
+    for name, count in rows.items():
+        path = tmp_path / f"{name}.json"
+        result = {"file": f"{name}.hdf5", "rows": count, "sequence": 32, "predictions": 5, "sha256": "a"}
+        files.write_json(path, {**result, "content_digest": name, "vocabulary_sha256": words.sha256})
+        paths.append(path)
+    return paths
+
+
+def test_the_manifest(tmp_path: Path, words: Vocabulary) -> None:
+    paths = verified(tmp_path, words, test_0000=3, training_0001=0, training_0000=7)
+    values = asdict(PARAMETERS)
+    manifest.merge("sample", paths, words, values, tmp_path / "a.json")
+    manifest.merge("sample", paths[::-1], words, values, tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert [(shard["file"], shard["split"], shard["rows"]) for shard in found["shards"]] == [
+        ("training_0000.hdf5", "training", 7),
+        ("training_0001.hdf5", "training", 0),
+        ("test_0000.hdf5", "test", 3),
+    ]
+    assert found["rows"] == 10 and found["sequence"] == 32 and found["vocabulary"]["mask"] == words.mask
+    manifest.merge("sample", paths, words, {**values, "seed": 1}, tmp_path / "c.json")
+    other = json.loads((tmp_path / "c.json").read_text())
+    assert other["parameters_digest"] != found["parameters_digest"]
+    assert other["content_digest"] == found["content_digest"]
+
+
+def test_manifests_that_make_no_sense(tmp_path: Path, words: Vocabulary) -> None:
+    with pytest.raises(UserError, match="no training example"):
+        paths = verified(tmp_path, words, test_0000=3, training_0000=0)
+        manifest.merge("sample", paths, words, {}, tmp_path / "m.json")
+    with pytest.raises(UserError, match="belongs to no split"):
+        manifest.merge("sample", verified(tmp_path, words, shard_0=3), words, {}, tmp_path / "m.json")
+    with pytest.raises(UserError, match="do not belong together"):
+        paths = verified(tmp_path, words, training_0000=3, training_0001=3)
+        files.write_json(paths[0], {**files.read_json(paths[0]), "sequence": 64})
+        manifest.merge("sample", paths, words, {}, tmp_path / "m.json")
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_a_gap_in_every_copy_is_seen_by_the_pair_search(words: Vocabulary) -> None:
+    found = documents([[3, 3, 3, 3], [4, 4, 4]], words)
+    order = instances.examples(found, PARAMETERS, "training", 0)
+    (arrays,) = instances.blocks(found, order, PARAMETERS, words, "training", 0, 4096)
+    originals = verification.check_layout(Path("shard"), arrays, words)
+    with pytest.raises(UserError, match="in no document"):
+        verification.check_pairs(Path("shard"), arrays, originals, documents([[2, 2], [4]], words))
+
+
+def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None:
+    found = documents([[1] * 2500, [1] * 2500], words)
+    everywhere = Documents(np.full_like(found.tokens, 9), found.sentences, found.documents, found.ids)
+    parameters = Parameters(16, 2, copies=1)
+    order = instances.examples(everywhere, parameters, "training", 0)
+    (arrays,) = instances.blocks(everywhere, order, parameters, words, "training", 0, 9999)
+    originals = verification.check_layout(Path("shard"), arrays, words)
+    assert verification.check_pairs(Path("shard"), arrays, originals, everywhere) == 0

@@ -1,0 +1,101 @@
+"""Shards go both ways: NVIDIA's training script can read ours, and we read what its data script writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from corpus_helpers import documents, tiny_vocabulary
+from throughline.corpus import making, shards, tokens, verification
+from throughline.corpus.instances import Parameters
+from throughline.corpus.vocabulary import Vocabulary
+
+NAMES = ["input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "next_sentence_labels"]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Vocabulary:
+    return tiny_vocabulary(tmp_path, words=500)
+
+
+@pytest.fixture
+def ours(tmp_path: Path, words: Vocabulary) -> Path:
+    chance = np.random.default_rng(3)
+    found = documents([chance.integers(1, 25, size=20).tolist() for _ in range(6)], words)
+    tokens.write(tmp_path / "tokens.hdf5", found, words.sha256, len(words))
+    path = tmp_path / "training_0000.hdf5"
+    making.make(tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(32, 5), "training", 0, path)
+    return path
+
+
+def loaded_as_in_training(path: Path, ignore: int = -1) -> list[tuple[np.ndarray, ...]]:
+    """What a model is given per example: five vectors, with a label at each place that has to be predicted."""
+    with h5py.File(path, "r") as stream:
+        columns = [np.asarray(stream[name][:]) for name in NAMES]
+    examples = []
+    for ids, mask, segments, positions, answers, label in zip(*(c.astype(np.int64) for c in columns), strict=True):
+        labels = np.full(len(ids), ignore)
+        ends = np.flatnonzero(positions == 0)
+        count = ends[0] if len(ends) else len(positions)
+        labels[positions[:count]] = answers[:count]
+        examples.append((ids, segments, mask, labels, label))
+    return examples
+
+
+def test_a_training_loop_reads_our_shards(ours: Path, words: Vocabulary) -> None:
+    examples = loaded_as_in_training(ours)
+    assert len(examples) == shards.size(ours)[0] > 100
+    for ids, segments, mask, labels, label in examples:
+        assert len(ids) == len(segments) == len(mask) == len(labels) == 32
+        wanted = labels != -1
+        assert 1 <= wanted.sum() <= 5 and label in (0, 1)
+        assert (labels[wanted] >= 0).all() and (mask[wanted] == 1).all()
+        assert not np.isin(labels[wanted], [words.pad, words.cls, words.sep, words.mask]).any()
+        restored = np.where(wanted, labels, ids)
+        assert restored[0] == words.cls and (restored == words.sep).sum() == 2
+
+
+def test_types_and_shapes_are_the_layouts(ours: Path) -> None:
+    with h5py.File(ours) as stream:
+        assert set(stream) == set(NAMES)
+        rows = len(stream["input_ids"])
+        assert [(stream[name].dtype.str, stream[name].shape) for name in NAMES] == [
+            ("<i4", (rows, 32)),
+            ("|i1", (rows, 32)),
+            ("|i1", (rows, 32)),
+            ("<i4", (rows, 5)),
+            ("<i4", (rows, 5)),
+            ("|i1", (rows,)),
+        ]
+
+
+def as_nvidia_writes(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with h5py.File(path, "w") as stream:
+        for name in NAMES:
+            kind = "i4" if name in ("input_ids", "masked_lm_positions", "masked_lm_ids") else "i1"
+            stream.create_dataset(name, data=arrays[name].astype("int32"), dtype=kind, compression="gzip")
+
+
+def test_we_read_what_nvidias_script_writes(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
+    path = tmp_path / "part_training_7.hdf5"
+    arrays = shards.read(ours)
+    as_nvidia_writes(path, arrays)
+    found = shards.read(path)
+    assert all(np.array_equal(found[name], arrays[name]) and found[name].dtype == arrays[name].dtype for name in NAMES)
+    result = verification.verify(path, words)
+    assert result["content_digest"] == shards.content_digest(arrays)
+    assert result["parameters"] is None
+
+
+def test_its_own_habits_are_no_faults(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
+    """Its random words may be specials, and a literal [SEP] in the text is one: both stay readable."""
+    path = tmp_path / "training.hdf5"
+    arrays = shards.read(ours)
+    arrays["input_ids"][0, arrays["masked_lm_positions"][0, 0]] = words.sep
+    free = next(c for c in range(1, 4) if c not in arrays["masked_lm_positions"][1])
+    arrays["input_ids"][1, free] = words.sep
+    as_nvidia_writes(path, arrays)
+    assert verification.verify(path, words)["rows"] == len(arrays["input_ids"])
