@@ -19,6 +19,7 @@ FLOORS = [
 ]
 FRAMEWORK_LIBRARIES = {
     "torch_ddp": {"torch"},
+    "torch_optimizers": {"torch"},
     "bert_torch": {"torch", "transformers"},
 }
 WORKER_SIDE = ["training/worker.py", "training/data.py", "training/frameworks", "training/models", "corpus/shards.py"]

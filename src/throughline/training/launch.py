@@ -64,16 +64,17 @@ class Job:
 
 
 class Log:
-    """The run's log: written at once, every line scrubbed."""
+    """The run's log: written at once; every line scrubbed, paths relative to the working directory."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("w", encoding="utf-8", buffering=1)
         self._guard = threading.Lock()
+        self._here = f"{Path.cwd()}{os.sep}"
 
     def write(self, text: str) -> None:
         with self._guard:
-            self._file.write(files.scrub(text) + "\n")
+            self._file.write(files.scrub(text.replace(self._here, "")) + "\n")
 
     def close(self) -> None:
         self._file.close()
@@ -215,6 +216,10 @@ def _supervise(
     if hang:
         raise _failed(job, hang, "the stacks of all threads are in the log")
     reports = _reports(work, world)
+    for worker in workers:
+        refused = outcome.out_of_memory(worker.rank, worker.last_words) if ended.get(worker.rank) else None
+        if refused and worker.rank not in reports:
+            reports[worker.rank] = refused
     if found := outcome.failure(reports, ended, world):
         rank, what = found
         raise _failed(job, f"{place(rank, beats[rank])}: {what}", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import os
@@ -31,6 +32,7 @@ class Worker:
         self, rank: int, command: list[str], environment: dict[str, str], write: Callable[[str], None]
     ) -> None:
         self.rank = rank
+        self.last_words: collections.deque[str] = collections.deque(maxlen=20)
         self._process = subprocess.Popen(
             command,
             env=environment,
@@ -66,7 +68,9 @@ class Worker:
         stream = self._process.stdout
         assert stream is not None
         for line in stream:
-            write(f"[rank {self.rank}] {line.decode('utf-8', 'replace').rstrip()}")
+            text = line.decode("utf-8", "replace").rstrip()
+            self.last_words.append(text)
+            write(f"[rank {self.rank}] {text}")
 
 
 class Parent:

@@ -1,0 +1,133 @@
+"""Schedule, heartbeat, watchdog, progress, lock and environment of a run."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import training_fixtures
+from throughline.training import environment, heartbeat, lock, machine, progress, schedule
+from throughline.training.heartbeat import Beat
+from throughline.training.watchdog import Watchdog
+
+
+@pytest.mark.parametrize(
+    ("cap", "step", "warmup", "timed"),
+    [(100.0, 0.1, 20, 100), (20.0, 2.4, 2, 5), (4.0, 2.4, 2, 3), (60.0, 1.0, 19, 38)],
+)
+def test_steps_under_a_cap(cap: float, step: float, warmup: int, timed: int) -> None:
+    first = 2 * step
+    warm = schedule.warmup_steps(20, 100, cap, first, step)
+    assert warm == warmup
+    assert schedule.timed_steps(100, cap, first + (warm - 2) * step, step) == timed
+
+
+@pytest.mark.parametrize("asked", [1, 3, 100])
+def test_never_more_steps_than_asked(asked: int) -> None:
+    assert schedule.timed_steps(asked, 1000.0, 1.0, 0.001) == asked
+    assert schedule.warmup_steps(asked, 10, 1000.0, 0.1, 0.001) == max(2, asked)
+
+
+def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:
+    path = tmp_path / "rank_0.beat"
+    assert heartbeat.read(path) == Beat("start", 0, 0)
+    heart = heartbeat.Heart(path)
+    heart.phase("training", 100)
+    heart.step(41)
+    assert heartbeat.read(path) == Beat("training", 41, 100)
+    heart.phase("end")
+    assert heartbeat.read(path) == Beat("end", 0, 0)
+    assert list(heart.durations()) == ["start", "training"]
+
+
+def test_the_watchdog_names_who_is_behind() -> None:
+    dog = Watchdog(10.0, 0.0)
+    assert dog.look([Beat("training", 4, 9), Beat("training", 3, 9)], 5.0) is None
+    assert dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 14.0) is None, "it moved"
+    assert dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 23.9) is None
+    words = dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 24.1)
+    assert words == "no progress for 10 s: rank 1 in training, step 4 of 9"
+
+
+def test_progress_is_one_line() -> None:
+    stream = io.StringIO()
+    spec = json.loads(training_fixtures.spec(topology="1n2g").model_dump_json())
+    line = progress.Progress(spec, 8, stream)
+    line.show([Beat("training", 1, 9)])
+    assert stream.getvalue() == "", "not on every look where there is no terminal"
+    line.say("812.0 samples/s")
+    assert stream.getvalue() == "bert fp32 bz4 torch 1n2g run 1: 812.0 samples/s\n"
+    assert line._line(Beat("join", 0, 0), 1.0) == "join"
+    line._began = ("training", 10.0, 0)
+    assert line._line(Beat("training", 4, 8), 12.0) == "step 4/8, 16 samples/s, 2 s left"
+
+
+def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    said: list[str] = []
+    stop = threading.Event()
+    hold = "import sys; from throughline.training import lock\nwith lock.device('results/a.json', print):\n"
+    hold += "  print('held', flush=True); sys.stdin.read()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    assert other.stdout is not None and other.stdout.readline() == "held\n"
+
+    def say(text: str) -> None:
+        said.append(text)
+        stop.set()
+
+    with pytest.raises(InterruptedError), lock.device("results/b.json", say, stop.is_set):
+        pass
+    assert f"process {other.pid} measures results/a.json since " in said[0]
+    other.kill()  # the lock ends with its holder, whatever ended that
+    other.communicate()
+    with lock.device("results/b.json", said.append):
+        assert len(said) == 1
+
+
+def test_the_environment_names_no_machine_and_no_path() -> None:
+    text = json.dumps(environment.describe())
+    for private in (socket.gethostname(), str(Path.home()) + "/", str(Path(__file__).parent)):
+        assert private not in text
+    if len(getpass.getuser()) > 4:
+        assert getpass.getuser() not in text
+    described = environment.describe()
+    assert described["cpu_cores"] >= 1 and described["memory_bytes"] > 2**28
+    assert described["commit"] is None or len(described["commit"]) >= 40
+
+
+def test_only_variables_that_change_the_speed_are_kept() -> None:
+    given = {"OMP_NUM_THREADS": "1", "HOME": "/home/x", "NCCL_ALGO": "Ring", "NCCL_HOSTID": "n1", "HF_TOKEN": "x"}
+    given |= {"NCCL_SOCKET_IFNAME": "eth0", "CUDA_VISIBLE_DEVICES": "0,1", "AWS_SECRET_ACCESS_KEY": "y"}
+    kept = environment.variables(given)
+    assert list(kept) == ["CUDA_VISIBLE_DEVICES", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS"]
+
+
+def test_processors_without_half_precision_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = {"flags": "fpu avx512f avx512_bf16", "Features": None}
+    monkeypatch.setattr(environment, "_cpuinfo", flags.get)
+    assert environment.cpu_has_fp16() is False
+    flags["flags"] = "fpu avx512_fp16"
+    assert environment.cpu_has_fp16() is True
+    flags.update(flags=None, Features="fp asimd fphp asimdhp")
+    assert environment.cpu_has_fp16() is True
+    flags.update(Features=None)
+    assert environment.cpu_has_fp16() is None
+
+
+def test_workers_get_the_threads_of_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    monkeypatch.setenv("RANK", "7")
+    variables = machine.worker_variables({"threads": 3}, Path("src"))
+    assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
+    assert "RANK" not in variables
