@@ -36,7 +36,7 @@ def test_everything_is_made(finished: tuple[Clone, str]) -> None:
     assert cells["1n1g"].speedup == 1.0
     assert cells["1n2g"].n_ok == 2
     assert "The plan:" in printed
-    assert "results/report.html" in printed.splitlines()[-1]
+    assert "The report: results/report.html" in printed
     report = (clone.path / "results/report.html").read_text(encoding="utf-8")
     assert "quick" in report
     assert "other" in report
