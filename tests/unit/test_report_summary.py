@@ -144,7 +144,7 @@ def test_more_than_linear_is_flagged(tmp_path: Path) -> None:
 def test_fewer_steps_are_said(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), 100.0, steps_timed=40))
     warnings = summary.summarize([path], asked=1).frameworks["torch"]["1n1g"].warnings
-    assert any("40 of 100 steps" in text for text in warnings)
+    assert warnings == [text for text in warnings if "40 of 100 steps" in text]
 
 
 def test_mixed_surroundings_are_said_and_strict_refuses_them(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from throughline.records import Cell, RunRecord
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
+STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
@@ -18,7 +19,9 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
     ok = [run for run in runs if run.status == "ok"]
     notes: list[str] = []
     if 0 < cell.n_ok < cell.n:
-        notes.append(f"the median is over {cell.n_ok} of {cell.n} repeats; the logs of the others say what happened")
+        notes.append(
+            f"the median is over {cell.n_ok} of {cell.n} repeats: the others gave no valid figure; see their logs"
+        )
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     if cell.speedup is not None and cell.speedup > cell.world_size > 1:
         notes.append(
@@ -26,7 +29,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
             "probably slowed down by something else; run it again on an idle machine"
         )
     notes += _fewer_steps(ok)
-    notes += list(dict.fromkeys(text for run in ok for text in run.warnings))
+    notes += list(dict.fromkeys(text for run in ok for text in run.warnings if STEP_CAP not in text))
     notes += [f"the repeats ran in different surroundings, {text}: run the older ones again" for text in mixture(runs)]
     return notes
 
@@ -49,12 +52,15 @@ def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
 
 
 def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
-    short = [run for run in ok if run.steps_timed < run.steps_asked]
-    if not short or any("at_most_s" in text for run in short for text in run.warnings):
+    """One note instead of each run's own, which differ in their numbers."""
+    counts = [run.steps_timed for run in ok if run.steps_timed < run.steps_asked]
+    if not counts:
         return []
+    fewest, most = min(counts), max(counts)
+    span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return [
-        f"only {min(run.steps_timed for run in short)} of {short[0].steps_asked} steps were timed, as "
-        "runs.steps.at_most_s allows: for a steadier figure raise it"
+        f"{span} of {ok[0].steps_asked} steps were timed, as many as runs.steps.at_most_s allows: raise it for a "
+        "steadier figure"
     ]
 
 
@@ -93,13 +99,13 @@ def gains_nothing(half: float, full: float, precision: str, reference: str, nati
     if half > full:
         return None
     cause = (
-        f"this device has no {precision} units and emulates them"
+        f"The device has no {precision} units and emulates them"
         if native is False and precision == "fp16"
-        else f"the device has no units for {precision}, or matrix products are too small a part of the step"
+        else f"Either the device has no units for {precision}, or matrix products are too small a part of the step"
     )
     return (
-        f"{precision} gains nothing here: {half / full:.2f} times {reference}'s throughput on one device. "
-        f"Probably {cause}. Use {reference}, or a larger batch if memory was the reason"
+        f"{precision} gains nothing here: {half / full:.2f} times {reference}'s throughput on one device. {cause}. "
+        f"Use {reference}; {precision} pays on devices that multiply in it, or where memory is what lacks"
     )
 
 

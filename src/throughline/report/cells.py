@@ -173,3 +173,31 @@ def title(group: Group) -> str:
     """A table's title as DLPerf writes it."""
     start = f"Batch size = {group.batch}, {group.precision}"
     return f"{start}, {switches(group.summary)}" if group.summary else start
+
+
+@dataclass(frozen=True)
+class Note:
+    """A reason or a warning, and the rows it is about."""
+
+    where: str
+    text: str
+    kind: str
+
+
+def notes(group: Group) -> list[Note]:
+    """Reasons and warnings of all cells; what several cells share is said once."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in group.rows:
+        if row.cell:
+            for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
+                for text in texts:
+                    found.setdefault((kind, text), []).append(row)
+    return [Note(_where(rows), text, kind) for (kind, text), rows in found.items()]
+
+
+def _where(rows: Sequence[Row]) -> str:
+    """`torch 1n1g, 1n2g; mxnet-horovod 1n1g`."""
+    by_framework: dict[str, list[str]] = {}
+    for row in rows:
+        by_framework.setdefault(row.framework, []).append(str(row.topology))
+    return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())

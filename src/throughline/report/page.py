@@ -22,7 +22,7 @@ from markupsafe import Markup
 from throughline import statistics
 from throughline.files import UserError, write_text
 from throughline.records import Summary, read_summary
-from throughline.report import inline, markup, plots, sentences, surroundings
+from throughline.report import cells, inline, markup, plots, sentences, surroundings
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 
 HERE = Path(__file__).parent
@@ -167,11 +167,7 @@ class _View:
                 )
                 for what, draw in drawings.items() if shown
             ],
-            "notes": [
-                {"where": f"{row.framework} {row.topology}", "text": text, "kind": kind}
-                for row in group.rows if row.cell
-                for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)) for text in texts
-            ],
+            "notes": cells.notes(group),
             "command": f"snakemake results/{group.benchmark}/{group.name}.json",
             "summary": self._link(place) if place else None,
         }  # fmt: skip
@@ -238,8 +234,7 @@ def _settings(summary: Summary) -> list[tuple[str, str]]:
     """How one benchmark was set up, in words."""
     optimizer, options, steps = summary.optimizer, summary.options, summary.steps
     cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
-    cells = [cell for series in summary.frameworks.values() for cell in series.values()]
-    repeats = max((cell.n for cell in cells), default=0)
+    repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
     data = f"{summary.data.rows:,} rows" if summary.data else "made-up tokens, nothing is read"
     coverage = statistics.range_coverage(repeats)
     sure = f"; their range holds the true median with {markup.percent(coverage, 1)} probability" if coverage else ""

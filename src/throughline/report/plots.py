@@ -216,9 +216,6 @@ def _device_axis(axes: Axes, rows: Sequence[Row], theme: Theme, share_scale: boo
     else:
         margin = 0.18 * (worlds[-1] - worlds[0]) or 0.6
         axes.set_xlim(worlds[0] - margin, worlds[-1] + margin)
-        if share_scale:
-            axes.set_ylim(0, None)
-            axes.margins(y=0.1)
     axes.xaxis.set_major_locator(FixedLocator([float(world) for world in worlds]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(worlds, [f"{w}\n" + "\n".join(map(str, sorted(names[w]))) for w in worlds])
@@ -246,9 +243,14 @@ def _shift(axes: Axes, points: float) -> matplotlib.transforms.Transform:
 
 
 def _direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float = 27.0) -> None:
-    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another."""
+    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another.
+
+    Comes last, when everything is drawn: places depend on the axes' limits.
+    """
     if not labels:
         return
+    if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
+        axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
     axes.autoscale_view()
     placed: list[tuple[float, Label]] = []
     for label in sorted(labels, key=lambda item: item[1]):

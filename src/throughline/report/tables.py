@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from throughline.files import write_text
-from throughline.report import markup
+from throughline.report import cells, markup
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row, title
 
 Escape = Callable[[str], str]
@@ -119,8 +119,8 @@ def memory_table(groups: Sequence[Group]) -> Table:
     for group in groups:
         for framework in group.frameworks:
             found = (group.row(framework, topology) for topology in topologies)
-            cells = ["" if row is None else _memory(row) for row in found]
-            body.append([str(group.batch), group.precision, framework, *cells])
+            texts = ["" if row is None else _memory(row) for row in found]
+            body.append([str(group.batch), group.precision, framework, *texts])
     return header, body
 
 
@@ -135,11 +135,7 @@ def notes(group: Group) -> list[str]:
     seen = dict.fromkeys(row.status for row in group.rows if row.status != "ok")
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    for row in group.rows:
-        where = f"{row.framework} {row.topology}"
-        if row.cell:
-            lines += [f"{where}: {text}" for text in [*row.cell.reasons, *row.cell.warnings]]
-    return lines
+    return lines + [f"{note.where}: {note.text}" for note in cells.notes(group)]
 
 
 def _on_gpus(groups: Sequence[Group]) -> bool:
