@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throughline import statistics
 from report_fixture import DLPERF_BERT_BS32
+from throughline import statistics
 
 PRINTED = {
     "1n1g": (150.11, 1.00),
