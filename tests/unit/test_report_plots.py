@@ -81,3 +81,9 @@ def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
     assert "#0101" not in one
     assert "var(--ink)" in one
     assert "&lt;title&gt;" in one
+
+
+def test_labels_do_not_cover_each_other() -> None:
+    assert plots.spread_out([10.0, 11.0, 50.0], 5.0, 100.0) == [10.0, 15.0, 50.0]
+    assert plots.spread_out([90.0, 98.0, 99.0], 10.0, 100.0) == [80.0, 90.0, 100.0]
+    assert plots.spread_out([], 10.0, 100.0) == []

@@ -32,6 +32,7 @@ PAGE = plots.Theme(
     surface="#010104",
     series=tuple(f"#01020{index}" for index in range(6)),
     size=(5.3, 3.5),
+    background=False,
     fonts="none",
 )
 

@@ -21,10 +21,11 @@ from throughline.report import markup
 from throughline.report.cells import PRECISIONS, Group, Row
 from throughline.runs import Topology
 
+CROWDED = 8  # with more device counts than this, ticks do not name the topologies
 WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
 MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
 Label = tuple[float, float, str, str, str]  # where a line ends (devices, value), its name, figure and colour
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", "p")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Theme:
     # After Okabe and Ito, darker: told apart with every common kind of colour blindness, and readable as text.
     series: tuple[str, ...] = ("#0072b2", "#c4540a", "#00805d", "#9c4a82", "#2b83b8", "#946300")
     size: tuple[float, float] = (6.4, 4.0)  # inches
+    background: bool = True
     fonts: str = "path"  # text as outlines: looks the same everywhere; "none": text stays text
 
     def colour(self, index: int) -> str:
@@ -62,7 +64,12 @@ def svg(figure: Figure, theme: Theme) -> str:
     """The figure as SVG text, without date or program name."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": theme.fonts, "svg.hashsalt": "throughline"}):
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            stream,
+            format="svg",
+            facecolor=theme.surface if theme.background else "none",
+            metadata={"Date": None, "Creator": None},
+        )
     return stream.getvalue()
 
 
@@ -218,7 +225,8 @@ def _device_axis(axes: Axes, rows: Sequence[Row], theme: Theme, share_scale: boo
         axes.set_xlim(worlds[0] - margin, worlds[-1] + margin)
     axes.xaxis.set_major_locator(FixedLocator([float(world) for world in worlds]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(worlds, [f"{w}\n" + "\n".join(map(str, sorted(names[w]))) for w in worlds])
+    named = len(worlds) <= CROWDED
+    axes.set_xticks(worlds, ["\n".join([str(w), *(map(str, sorted(names[w])) if named else [])]) for w in worlds])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
@@ -252,13 +260,13 @@ def _direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float
     if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
         axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
     axes.autoscale_view()
-    placed: list[tuple[float, Label]] = []
-    for label in sorted(labels, key=lambda item: item[1]):
-        y = axes.transData.transform((label[0], label[1]))[1] * 72 / axes.figure.get_dpi()
-        placed.append((max(y, placed[-1][0] + gap) if placed else y, label))
-    for y, (x, value, name, text, colour) in placed:
-        own = axes.transData.transform((x, value))[1] * 72 / axes.figure.get_dpi()
-        right = axes.get_xlim()[1]
+    scale = 72 / axes.figure.get_dpi()
+    ordered = sorted(labels, key=lambda label: label[1])
+    own_places = [float(axes.transData.transform((x, value))[1]) * scale for x, value, *_ in ordered]
+    bottom, top = axes.bbox.y0 * scale, axes.bbox.y1 * scale
+    places = spread_out(own_places, min(gap, (top - bottom) / len(ordered)), top)
+    right = axes.get_xlim()[1]
+    for y, own, (_, value, name, text, colour) in zip(places, own_places, ordered, strict=True):
         axes.annotate(
             f"{name}\n", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=9,
             color=colour, fontweight="bold", annotation_clip=False, linespacing=1.25,
@@ -268,6 +276,18 @@ def _direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float
             f"\n{text}", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=8.5,
             color=theme.muted, annotation_clip=False, linespacing=1.25,
         )  # fmt: skip
+
+
+def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """`places` (rising) moved as little as needed to lie at least `gap` apart, none above `top`."""
+    result = list(places)
+    for index in range(1, len(result)):
+        result[index] = max(result[index], result[index - 1] + gap)
+    limit = top
+    for index in reversed(range(len(result))):
+        result[index] = min(result[index], limit)
+        limit = result[index] - gap
+    return result
 
 
 def _legend(axes: Axes, theme: Theme, text: str) -> None:

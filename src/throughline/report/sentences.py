@@ -13,6 +13,7 @@ from throughline.report.cells import Group, Row
 from throughline.report.markup import percent, reading
 
 ONE_DEVICE = "1n1g"
+ENOUGH = 3  # repeats below which two ranges that do not touch mean nothing
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ def _scaling(best: Best) -> str:
 
 
 def further(groups: Sequence[Group]) -> list[str]:
-    """Findings beside the headline: how frameworks compare, where nothing is gained, what limits."""
-    return [*_frameworks(groups), *_precision(groups), *_more_devices(groups), *_loader(groups)]
+    """Findings beside the headline: first where nothing is gained and what limits, then how things compare."""
+    losses, gains = _precision(groups)
+    return [*losses, *_more_devices(groups), *_loader(groups), *_frameworks(groups), *gains]
 
 
 def _frameworks(groups: Sequence[Group]) -> Iterable[str]:
@@ -105,6 +107,8 @@ def _frameworks(groups: Sequence[Group]) -> Iterable[str]:
         a, b = mine.cell, other.cell
         if not (a and b and a.median_speed and b.median_speed and a.min and a.max and b.min and b.max):
             continue
+        if min(a.n_ok, b.n_ok) < ENOUGH:
+            continue
         where = f"on {mine.topology} ({best.settings})"
         if a.min > b.max or b.min > a.max:
             ahead, behind, ratio = (
@@ -117,8 +121,10 @@ def _frameworks(groups: Sequence[Group]) -> Iterable[str]:
             yield f"{mine.framework} and {name} cannot be told apart {where}: their ranges overlap."
 
 
-def _precision(groups: Sequence[Group]) -> Iterable[str]:
-    """Lower precisions that are no faster per device than fp32 (or tf32), each at its fastest batch size."""
+def _precision(groups: Sequence[Group]) -> tuple[list[str], list[str]]:
+    """Precisions that are no faster than fp32 (else tf32) on one device, and those that are; at the fastest batch."""
+    losses: list[str] = []
+    gains: list[str] = []
     for framework in dict.fromkeys(name for group in groups for name in group.frameworks):
         speeds: dict[str, Best] = {}
         for best in measured(groups):
@@ -134,14 +140,14 @@ def _precision(groups: Sequence[Group]) -> Iterable[str]:
             text = advice.gains_nothing(
                 half.speed, full.speed, precision, full.group.precision, device.fp16_native if device else None
             )
-            yield (
-                f"{framework}: {text}."
-                if text
-                else (
+            if text:
+                losses.append(f"{framework}: {text}.")
+            else:
+                gains.append(
                     f"{framework}: {precision} is {half.speed / full.speed:.2f} times as fast as "
                     f"{full.group.precision} on one device (batch {half.group.batch} against {full.group.batch})."
                 )
-            )
+    return losses, gains
 
 
 def _more_devices(groups: Sequence[Group]) -> Iterable[str]:
