@@ -95,7 +95,8 @@ class Row:
             return "failed"
         if self.cell.n_ok:
             return "ok"
-        return max(self.cell.statuses, key=lambda status: self.cell.statuses[status])  # type: ignore[union-attr]
+        counts = self.cell.statuses
+        return max(counts, key=lambda status: counts[status])
 
     @property
     def label(self) -> str:
