@@ -1,9 +1,9 @@
 """Throughline: Wikipedia dump -> pre-training data -> repeated training runs -> medians, speedups, a report.
 
-    snakemake                                      everything that config.yaml asks for
-    snakemake corpus                               the data alone
-    snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
-    snakemake data/sample/seq32/training_0007.hdf5 one shard
+snakemake                                      everything that config.yaml asks for
+snakemake corpus                               the data alone
+snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
+snakemake data/sample/seq32/training_0007.hdf5 one shard
 """
 
 import os

@@ -65,10 +65,10 @@ rule vocabulary:
         "data/{corpus}/vocabulary.txt",
     log:
         "logs/{corpus}/vocabulary.log",
-    params:
-        source=vocabulary_source(),
     conda:
         "../envs/main.yaml"
+    params:
+        source=vocabulary_source(),
     shell:
         "python {SCRIPTS:q}/corpus_vocabulary.py {params.source:q} --output {output:q} 2>&1 | tee {log:q}"
 
@@ -91,10 +91,10 @@ rule cut:
         "data/{corpus}/dump/parts.json",
     log:
         "logs/{corpus}/cut.log",
-    params:
-        parts=CORPUS.parts,
     conda:
         "../envs/main.yaml"
+    params:
+        parts=CORPUS.parts,
     shell:
         "python {SCRIPTS:q}/corpus_cut.py --dump {input:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
 
@@ -119,7 +119,7 @@ rule tokenize:
         articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl"),
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
-        "data/{corpus}/tokens/part_{part}.npz",
+        "data/{corpus}/tokens/part_{part}.hdf5",
     log:
         "logs/{corpus}/tokenize_{part}.log",
     conda:
@@ -131,15 +131,15 @@ rule tokenize:
 
 rule gather:
     input:
-        of_corpus(expand("data/{{corpus}}/tokens/part_{part}.npz", part=PARTS)),
+        of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=PARTS)),
     output:
-        "data/{corpus}/tokens/{split}_{number}.npz",
+        "data/{corpus}/tokens/{split}_{number}.hdf5",
     log:
         "logs/{corpus}/gather_{split}_{number}.log",
-    params:
-        shards=CORPUS.shards.model_dump(),
     conda:
         "../envs/main.yaml"
+    params:
+        shards=CORPUS.shards.model_dump(),
     shell:
         "python {SCRIPTS:q}/corpus_gather.py --parts {input:q} --split {wildcards.split:q} --shard {wildcards.number:q}"
         " --training {params.shards[training]} --test {params.shards[test]} --output {output:q} 2>&1 | tee {log:q}"
@@ -147,17 +147,17 @@ rule gather:
 
 rule shard:
     input:
-        tokens=of_corpus("data/{corpus}/tokens/{split}_{number}.npz"),
+        tokens=of_corpus("data/{corpus}/tokens/{split}_{number}.hdf5"),
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
     log:
         "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+    conda:
+        "../envs/main.yaml"
     params:
         parameters=parameters_of,
         protocol=runs.DATA_PROTOCOL,
-    conda:
-        "../envs/main.yaml"
     shell:
         "python {SCRIPTS:q}/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
         " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
@@ -166,16 +166,16 @@ rule shard:
 rule verify:
     input:
         shard="data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
-        tokens="data/{corpus}/tokens/{split}_{number}.npz",
+        tokens="data/{corpus}/tokens/{split}_{number}.hdf5",
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence}/verified/{split}_{number}.json",
     log:
         "logs/{corpus}/seq{sequence}/verify_{split}_{number}.log",
-    params:
-        parameters=parameters_of,
     conda:
         "../envs/main.yaml"
+    params:
+        parameters=parameters_of,
     shell:
         "python {SCRIPTS:q}/corpus_verify.py --shard {input.shard:q} --tokens {input.tokens:q}"
         " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
@@ -189,10 +189,10 @@ rule manifest:
         "data/{corpus}/seq{sequence}/manifest.json",
     log:
         "logs/{corpus}/seq{sequence}/manifest.log",
-    params:
-        parameters=parameters_of,
     conda:
         "../envs/main.yaml"
+    params:
+        parameters=lambda wildcards: runs.canonical(runs.corpus_parameters(CORPUS, int(wildcards.sequence))),
     shell:
         "python {SCRIPTS:q}/corpus_manifest.py --corpus {wildcards.corpus:q} --verified {input.verified:q}"
         " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"

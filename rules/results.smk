@@ -44,10 +44,10 @@ rule summary:
         summary=CELL,
     log:
         "logs/summary/{benchmark}/bz{batch}_{precision}.log",
-    params:
-        options=summary_options,
     conda:
         "../envs/main.yaml"
+    params:
+        options=summary_options,
     shell:
         "python {SCRIPTS:q}/summarize.py {input.records:q} {params.options:q} --output {output.summary:q} 2>&1 | tee {log:q}"
 

@@ -29,17 +29,16 @@ rule run:
         record=f"{RUN}.json",
     log:
         f"{RUN}.log",
-    params:
-        spec=lambda wildcards: spec_of(wildcards).canonical,
-        manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
     priority: lambda wildcards: 1000 - int(wildcards.repeat)
+    conda:
+        "../envs/{framework}.yaml"
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: runs.Topology.parse(wildcards.topology).devices
-        * spec_of(wildcards).threads,
-    conda:
-        "../envs/{framework}.yaml"
+        cpus_per_task=lambda wildcards: runs.Topology.parse(wildcards.topology).devices * spec_of(wildcards).threads,
+    params:
+        spec=lambda wildcards: spec_of(wildcards).canonical,
+        manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
     shell:
         "python {SCRIPTS:q}/run_training.py --spec {params.spec:q} {params.manifest:q}"
         " --record {output.record:q} --log {log:q}"

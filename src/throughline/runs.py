@@ -125,20 +125,25 @@ def is_dump_name(dump: str) -> bool:
     return re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
 
 
-def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:
-    """Name and digest of all that decides a length's shards, as far as it is known before any is made.
+def corpus_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
+    """All that decides a length's shards, as far as it is known before any is made; the manifest keeps it.
 
     A dump's files count by their names, not by where they lie. `parts` is left out: into how many pieces the work is
     cut changes no byte of the result.
     """
     dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
-    parameters = shard_parameters(corpus, sequence) | {
+    return shard_parameters(corpus, sequence) | {
         "dump": [Path(name).name for name in dump],
         "vocabulary": corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256,
         "shards": corpus.shards.model_dump(),
         "protocol": DATA_PROTOCOL,
     }
-    return CorpusIdentity(name=corpus.name, digest=hashlib.sha256(canonical(parameters).encode()).hexdigest()[:12])
+
+
+def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:
+    """The corpus by its name and the beginning of its manifest's `parameters_digest`."""
+    digest = hashlib.sha256(canonical(corpus_parameters(corpus, sequence)).encode()).hexdigest()
+    return CorpusIdentity(name=corpus.name, digest=digest[:12])
 
 
 def expand(config: Config) -> list[RunSpec]:
