@@ -35,7 +35,6 @@ def test_records_to_report(tmp_path: Path) -> None:
         run("report.py", "--results", results, "--summaries", place, "--output", results / "report.html"),
     ):
         assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
     assert {path.name for path in (results / "bert/plots").iterdir()} >= {"bz32_fp32_speedup.svg", "precisions.png"}
     assert "- a remark" in (results / "report.html").read_text(encoding="utf-8")
 
