@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -181,14 +182,26 @@ def test_workers_die_with_their_launcher(launched: Callable[..., Launched], numb
         assert "stopped from outside" in run.log.read_text()
 
 
-def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path) -> None:
+@pytest.mark.parametrize("behind_a_shell", [False, True])
+def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path, behind_a_shell: bool) -> None:
+    """Also with a Snakemake whose shell stays: that one is not told of its parent's end."""
     spec = training_fixtures.spec(steps=LONG)
     command = [sys.executable, str(SCRIPT), "--spec", spec.canonical, "--manifest", str(manifest)]
     command += ["--record", str(tmp_path / "r.json"), "--log", str(tmp_path / "r.log")]
-    start = f"import subprocess, time; print(subprocess.Popen({command!r}).pid, flush=True); time.sleep(600)"
+    started = f"subprocess.Popen({command!r})"
+    if behind_a_shell:
+        script = shlex.join(command) + " & echo $!; wait $!; true"
+        started = f"subprocess.Popen(['bash', '-c', {script!r}])"
+    else:
+        started = f"print({started}.pid, flush=True)"
+    start = f"import subprocess, time; {started}; time.sleep(600)"
     variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(tmp_path)}
     parent = subprocess.Popen(
-        [sys.executable, "-c", start], env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", start, "snakemake"],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert parent.stdout is not None
     launcher = int(parent.stdout.readline())

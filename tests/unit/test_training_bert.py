@@ -43,11 +43,11 @@ def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: in
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-5)
 
 
-def network(**changes: Any) -> Any:
+def network(checkpointing: bool = False) -> Any:
     from throughline.training.models.bert_torch import BertForPretraining
 
     torch.manual_seed(0)
-    return BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=False, **changes)
+    return BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
 
 
 def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +95,22 @@ def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
     changed[1, 12] = 7  # padding must not matter
     again = model.bert(changed, attention_mask=batch["mask"]).last_hidden_state
     torch.testing.assert_close(again[1, :10], ours[1, :10])
+
+
+def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
+    gradients, calls = [], []
+    for checkpointing in (False, True):
+        model, batch = network(checkpointing), tensors(bert.batch(rows()))
+        calls.append(0)
+
+        def count(*_: Any) -> None:
+            calls[-1] += 1
+
+        model.bert.encoder.layer[0].intermediate.dense.register_forward_hook(count)
+        model(**batch).backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert calls == [1, 2]
+    torch.testing.assert_close(gradients[0], gradients[1])
 
 
 def test_unused_predictions_weigh_nothing() -> None:

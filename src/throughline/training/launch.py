@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -49,7 +49,6 @@ class Job:
     repair: str | None = None
     command: str = ""
     hang_after_s: float | None = None
-    warnings: list[str] = field(default_factory=list)
 
     @property
     def full(self) -> dict[str, Any]:

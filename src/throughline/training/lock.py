@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+
+from throughline.files import UserError
 
 SAY_EVERY_S = 60.0
 
@@ -32,8 +35,7 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
     """
     # A home folder may be shared between machines: each has a lock of its own.
     machine = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
-    path = folder() / f"devices-{machine}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _writable(folder()) / f"devices-{machine}.lock"
     holder = path.with_suffix(".json")
     lock = filelock.FileLock(path)
     said = 0.0
@@ -55,6 +57,21 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
     finally:
         holder.unlink(missing_ok=True)
         lock.release()
+
+
+def _writable(wanted: Path) -> Path:
+    """`wanted`, or where there is no home to write to, a folder of this user's among the temporary ones."""
+    for place in (wanted, Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")):
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK):
+            return place
+    raise UserError(
+        f"no folder for the lock on this machine's devices: {wanted} cannot be written",
+        next_step="set THROUGHLINE_LOCKS to a folder that can",
+    )
 
 
 def _who(holder: Path) -> str:

@@ -33,12 +33,13 @@ class BertForPretraining(nn.Module):
             max_position_embeddings=POSITIONS,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
+            use_cache=False,
         )
         config._attn_implementation = "sdpa"
         encoder: Any = BertModel(config)
         self.bert = encoder
         if checkpointing:
-            encoder.gradient_checkpointing_enable({"use_reentrant": False})
+            encoder.activation_checkpointing_enable({"use_reentrant": False})
         self.transform = nn.Linear(shape.hidden, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(padded(vocabulary)))

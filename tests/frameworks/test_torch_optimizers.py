@@ -1,0 +1,67 @@
+"""LAMB against its formula, the kinds of clipping, and the two groups of parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from throughline.training.frameworks import torch_optimizers  # noqa: E402
+
+SETTINGS = {"name": "lamb", "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-6}
+
+
+def parameters() -> list[Any]:
+    torch.manual_seed(1)
+    made = [torch.randn(3, 4), torch.randn(4), torch.zeros(2, 2)]
+    for tensor in made:
+        tensor.requires_grad_()
+    return made
+
+
+def test_lamb_is_its_formula() -> None:
+    ours, plain = parameters(), [tensor.detach().double() for tensor in parameters()]
+    means, squares = [torch.zeros_like(p) for p in plain], [torch.zeros_like(p) for p in plain]
+    optimizer = torch_optimizers.build(SETTINGS, ours)
+    for step in (1, 2, 3):
+        for index, weight in enumerate(ours):
+            gradient = torch.full_like(weight, 0.3) * (index + 1) + weight.detach() * step
+            weight.grad = gradient
+            gradient = torch.full_like(plain[index], 0.3) * (index + 1) + plain[index] * step
+            means[index] = 0.9 * means[index] + 0.1 * gradient
+            squares[index] = 0.999 * squares[index] + 0.001 * gradient**2
+            update = means[index] / (1 - 0.9**step) / ((squares[index] / (1 - 0.999**step)).sqrt() + 1e-6)
+            update += (0.1 if plain[index].ndim >= 2 else 0.0) * plain[index]
+            ratio = plain[index].norm() / update.norm() if plain[index].norm() > 0 else 1.0
+            plain[index] = plain[index] - 0.01 * ratio * update
+        optimizer.step()
+    for weight, expected in zip(ours, plain, strict=True):
+        torch.testing.assert_close(weight.detach(), expected.float(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "lamb"])
+def test_only_matrices_decay(name: str) -> None:
+    groups = torch_optimizers.build(SETTINGS | {"name": name}, parameters()).param_groups
+    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
+
+
+def clipped(kind: str) -> list[Any]:
+    made = parameters()
+    for tensor, gradient in zip(made, (3.0, -0.2, 0.5), strict=True):
+        tensor.grad = torch.full_like(tensor, gradient)
+    apply = torch_optimizers.CLIP[kind]
+    if apply is not None:
+        apply(made)
+    return [tensor.grad for tensor in made]
+
+
+def test_kinds_of_clipping() -> None:
+    none, value, norm, whole = (clipped(kind) for kind in ("none", "value", "norm", "global_norm"))
+    assert [float(g.max()) for g in value] == pytest.approx([1.0, -0.2, 0.5])
+    assert [float(g.norm()) for g in norm] == pytest.approx([1.0, 0.4, 1.0], rel=1e-4)
+    total = sum(float(g.norm()) ** 2 for g in none) ** 0.5
+    assert sum(float(g.norm()) ** 2 for g in whole) ** 0.5 == pytest.approx(1.0, rel=1e-4)
+    for clip, free in zip(whole, none, strict=True):
+        torch.testing.assert_close(clip, free / total, rtol=1e-4, atol=1e-6)
