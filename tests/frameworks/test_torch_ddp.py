@@ -26,6 +26,12 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return training_fixtures.corpus(tmp_path_factory.mktemp("corpus"))
 
 
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests measure nothing that matters: they wait for no real run."""
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+
+
 def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunRecord:
     """Run through the launcher, and read the record as everybody does."""
     spec = training_fixtures.spec(**changes)
