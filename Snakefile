@@ -22,6 +22,7 @@ from snakemake.exceptions import WorkflowError
 from throughline import plan, runs
 from throughline.config import load
 from throughline.files import UserError
+from throughline.report import cells
 from throughline.training import frameworks, models
 
 try:

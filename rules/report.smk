@@ -15,13 +15,21 @@ rule report:
         manifests=manifests(),
         tables=expand("results/{benchmark}/tables", benchmark=BENCHMARKS),
         plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),
-        code=modules("records", "report/page", "report/cells", "report/tables", "report/plots", "report/advice"),
+        code=modules(
+            "records",
+            "statistics",
+            *(f"report/{name}" for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences")),
+            *(f"report/{name}" for name in ("surroundings", "report.html.j2", "report.css", "report.js")),
+        ),
     output:
         report="results/report.html",
     log:
         "logs/report.log",
     conda:
         "../envs/main.yaml"
+    params:
+        expected=cells.asked_for(SPECS.values()),
     shell:
         "python {SCRIPTS:q}/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
+        " --expected {params.expected:q}"
         " --output {output.report:q} 2>&1 | tee {log:q}"

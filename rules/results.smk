@@ -7,7 +7,8 @@ CELL = "results/{benchmark}/bz{batch}_{precision}.json"
 
 def modules(*names):
     """Files of the library, as inputs."""
-    return [os.path.relpath(f"{SOURCES}/throughline/{name}.py") for name in names]
+    paths = (f"{SOURCES}/throughline/{name}" for name in names)
+    return [os.path.relpath(path if Path(path).suffix else f"{path}.py") for path in paths]
 
 
 def records_of(wildcards):
@@ -55,7 +56,7 @@ rule summary:
 rule tables:
     input:
         summaries=summaries_of,
-        code=modules("report/tables", "report/cells", "report/markup"),
+        code=modules("records", "report/tables", "report/cells", "report/markup"),
     output:
         tables=directory("results/{benchmark}/tables"),
     log:
@@ -69,7 +70,7 @@ rule tables:
 rule plots:
     input:
         summaries=summaries_of,
-        code=modules("report/plots", "report/cells"),
+        code=modules("records", "report/plots", "report/cells", "report/markup"),
     output:
         plots=directory("results/{benchmark}/plots"),
     log:
