@@ -10,12 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-BASE = Path(workflow.basedir)
-SCRIPTS = str(BASE / "workflow" / "scripts")
-SOURCES = str(BASE / "src")
-sys.path.insert(0, SOURCES)
-os.environ["PYTHONPATH"] = SOURCES
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+ROOT = Path(workflow.basedir)
+sys.path.insert(0, str(ROOT / "src"))
+# The commands of the rules run this Python, and find the library.
+os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 from snakemake.exceptions import WorkflowError
 
@@ -24,6 +22,9 @@ from throughline.config import load
 from throughline.files import UserError
 from throughline.report import cells
 from throughline.training import frameworks, models
+
+if Path.cwd() != ROOT:
+    raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
 
 try:
     CONFIG = load(
@@ -40,6 +41,7 @@ SUMMARIES = list(dict.fromkeys(spec.summary for spec in SPECS.values()))
 BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 
+include: "rules/common.smk"
 include: "rules/corpus.smk"
 include: "rules/training.smk"
 include: "rules/results.smk"

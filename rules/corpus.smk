@@ -2,56 +2,6 @@
 #   in:  corpus.dump (the sample, or files on disk) and corpus.vocabulary
 #   out: data/<corpus>/seq<S>/{training,test}_0000.hdf5 and data/<corpus>/seq<S>/manifest.json
 # A part is a piece of the dump; a shard is a piece of the result. How many parts there are changes no shard.
-CORPUS = CONFIG.corpus
-PARTS = [f"{part:04d}" for part in range(CORPUS.parts)]
-SHARDS = [
-    f"{split}_{number:04d}"
-    for split, count in (("training", CORPUS.shards.training), ("test", CORPUS.shards.test))
-    for number in range(count)
-]
-
-
-def of_corpus(path):
-    """An input function: `path` with its wildcards filled in, after asking whether the corpus has such a thing."""
-
-    def checked(wildcards):
-        asked = dict(wildcards.items())
-        if "split" in asked:
-            asked["shard"] = f"{asked['split']}_{asked['number']}"
-        have = {
-            "corpus": [CORPUS.name],
-            "sequence": [str(length) for length in CORPUS.sequences],
-            "part": PARTS,
-            "shard": SHARDS,
-        }
-        for name in asked.keys() & have.keys():
-            if asked[name] not in have[name]:
-                there = have[name] if len(have[name]) < 9 else [have[name][0], "...", have[name][-1]]
-                raise WorkflowError(f"{name} {asked[name]} is not in the configuration. It holds: {', '.join(there)}")
-        return expand(path, **asked, allow_missing=True)
-
-    return checked
-
-
-def dump_files(wildcards):
-    """The dump's files: the user's own, or the one that rule dump makes."""
-    if isinstance(CORPUS.dump, list):
-        return CORPUS.dump
-    if CORPUS.dump == "sample" or runs.is_dump_name(CORPUS.dump):
-        return f"data/{CORPUS.name}/dump/{CORPUS.dump}.xml.bz2"
-    return CORPUS.dump
-
-
-def vocabulary_source():
-    """The vocabulary as arguments of its command."""
-    if isinstance(CORPUS.vocabulary, str):
-        return ["--name", CORPUS.vocabulary]
-    return ["--path", CORPUS.vocabulary.path, "--sha256", CORPUS.vocabulary.sha256]
-
-
-def parameters_of(wildcards):
-    """What decides a shard beside text and vocabulary, as canonical JSON."""
-    return runs.canonical(runs.shard_parameters(CORPUS, int(wildcards.sequence)))
 
 
 rule corpus:
@@ -70,7 +20,7 @@ rule vocabulary:
     params:
         source=vocabulary_source(),
     shell:
-        "python {SCRIPTS:q}/corpus_vocabulary.py {params.source:q} --output {output:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/corpus_vocabulary.py {params.source:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule dump:
@@ -81,7 +31,7 @@ rule dump:
     conda:
         "../envs/main.yaml"
     shell:
-        "python {SCRIPTS:q}/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule cut:
@@ -96,7 +46,7 @@ rule cut:
     params:
         parts=CORPUS.parts,
     shell:
-        "python {SCRIPTS:q}/corpus_cut.py --dump {input:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/corpus_cut.py --dump {input:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule extract:
@@ -110,7 +60,7 @@ rule extract:
     conda:
         "../envs/main.yaml"
     shell:
-        "python {SCRIPTS:q}/corpus_extract.py --cut {input:q} --part {wildcards.part:q}"
+        "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q}"
         " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
 
 
@@ -125,7 +75,7 @@ rule tokenize:
     conda:
         "../envs/main.yaml"
     shell:
-        "python {SCRIPTS:q}/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q}"
+        "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -141,7 +91,7 @@ rule gather:
     params:
         shards=CORPUS.shards.model_dump(),
     shell:
-        "python {SCRIPTS:q}/corpus_gather.py --parts {input:q} --split {wildcards.split:q} --shard {wildcards.number:q}"
+        "python workflow/scripts/corpus_gather.py --parts {input:q} --split {wildcards.split:q} --shard {wildcards.number:q}"
         " --training {params.shards[training]} --test {params.shards[test]} --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -159,7 +109,7 @@ rule shard:
         parameters=parameters_of,
         protocol=runs.DATA_PROTOCOL,
     shell:
-        "python {SCRIPTS:q}/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
+        "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
         " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -177,7 +127,7 @@ rule verify:
     params:
         parameters=parameters_of,
     shell:
-        "python {SCRIPTS:q}/corpus_verify.py --shard {input.shard:q} --tokens {input.tokens:q}"
+        "python workflow/scripts/corpus_verify.py --shard {input.shard:q} --tokens {input.tokens:q}"
         " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -194,5 +144,5 @@ rule manifest:
     params:
         parameters=lambda wildcards: runs.canonical(runs.corpus_parameters(CORPUS, int(wildcards.sequence))),
     shell:
-        "python {SCRIPTS:q}/corpus_manifest.py --corpus {wildcards.corpus:q} --verified {input.verified:q}"
+        "python workflow/scripts/corpus_manifest.py --corpus {wildcards.corpus:q} --verified {input.verified:q}"
         " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"

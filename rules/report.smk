@@ -3,12 +3,6 @@
 #   out: results/report.html
 
 
-def manifests():
-    """The manifests that the configured runs read."""
-    read = {(spec.corpus.name, spec.sequence) for spec in SPECS.values() if spec.corpus}
-    return [ancient(f"data/{corpus}/seq{sequence}/manifest.json") for corpus, sequence in sorted(read)]
-
-
 rule report:
     input:
         summaries=SUMMARIES,
@@ -30,6 +24,6 @@ rule report:
     params:
         expected=cells.asked_for(SPECS.values()),
     shell:
-        "python {SCRIPTS:q}/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
+        "python workflow/scripts/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
         " --expected {params.expected:q}"
         " --output {output.report:q} 2>&1 | tee {log:q}"

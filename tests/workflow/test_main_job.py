@@ -130,7 +130,9 @@ def hashes(clone: Clone) -> dict[str, str]:
     }
 
 
-def test_a_record_that_was_edited_by_hand_enters_no_median(clone: Callable[[], Clone], finished: tuple[Clone, str]) -> None:
+def test_a_record_that_was_edited_by_hand_enters_no_median(
+    clone: Callable[[], Clone], finished: tuple[Clone, str]
+) -> None:
     edited = clone()
     shutil.copytree(finished[0].path / "results", edited.path / "results", dirs_exist_ok=True)
     path: Path = edited.path / "results/other/bz4_bf16/torch/1n1g/run1.json"

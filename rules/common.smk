@@ -1,0 +1,113 @@
+# Input functions of all rules: from wildcards to files, asking whether the configuration has such a thing.
+
+CORPUS = CONFIG.corpus
+PARTS = [f"{part:04d}" for part in range(CORPUS.parts)]
+SHARDS = [
+    f"{split}_{number:04d}"
+    for split, count in (("training", CORPUS.shards.training), ("test", CORPUS.shards.test))
+    for number in range(count)
+]
+
+
+def of_corpus(path):
+    """An input function: `path` with its wildcards filled in, after asking whether the corpus has such a thing."""
+
+    def checked(wildcards):
+        asked = dict(wildcards.items())
+        if "split" in asked:
+            asked["shard"] = f"{asked['split']}_{asked['number']}"
+        have = {
+            "corpus": [CORPUS.name],
+            "sequence": [str(length) for length in CORPUS.sequences],
+            "part": PARTS,
+            "shard": SHARDS,
+        }
+        for name in asked.keys() & have.keys():
+            if asked[name] not in have[name]:
+                there = have[name] if len(have[name]) < 9 else [have[name][0], "...", have[name][-1]]
+                raise WorkflowError(f"{name} {asked[name]} is not in the configuration. It holds: {', '.join(there)}")
+        return expand(path, **asked, allow_missing=True)
+
+    return checked
+
+
+def dump_files(wildcards):
+    """The dump's files: the user's own, or the one that rule dump makes."""
+    if isinstance(CORPUS.dump, list):
+        return CORPUS.dump
+    if CORPUS.dump == "sample" or runs.is_dump_name(CORPUS.dump):
+        return f"data/{CORPUS.name}/dump/{CORPUS.dump}.xml.bz2"
+    return CORPUS.dump
+
+
+def vocabulary_source():
+    """The vocabulary as arguments of its command."""
+    if isinstance(CORPUS.vocabulary, str):
+        return ["--name", CORPUS.vocabulary]
+    return ["--path", CORPUS.vocabulary.path, "--sha256", CORPUS.vocabulary.sha256]
+
+
+def parameters_of(wildcards):
+    """What decides a shard beside text and vocabulary, as canonical JSON."""
+    return runs.canonical(runs.shard_parameters(CORPUS, int(wildcards.sequence)))
+
+
+RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"
+
+
+def spec_of(wildcards):
+    """The specification behind a record's file name; WorkflowError with what there is instead."""
+    record = f"{RUN}.json".format(**dict(wildcards.items()))
+    if record in SPECS:
+        return SPECS[record]
+    cells = sorted({f"results/{spec.cell}/{spec.framework}/{spec.topology}" for spec in SPECS.values()})
+    repeats = max((spec.repeat for spec in SPECS.values()), default=0)
+    raise WorkflowError(
+        f"{record} is not in the configuration. It holds, with run1 to run{repeats}:\n  " + "\n  ".join(cells)
+    )
+
+
+def manifest_of(wildcards):
+    """The manifest that a run reads, whatever its age; none with synthetic data."""
+    spec = spec_of(wildcards)
+    return ancient(f"data/{spec.corpus.name}/seq{spec.sequence}/manifest.json") if spec.corpus else []
+
+
+CELL = "results/{benchmark}/bz{batch}_{precision}.json"
+
+
+def modules(*names):
+    """Files of the library, as inputs."""
+    return [f"src/throughline/{name}" + ("" if Path(name).suffix else ".py") for name in names]
+
+
+def records_of(wildcards):
+    """The records that one summary is made of; WorkflowError with the summaries there are instead."""
+    summary = CELL.format(**dict(wildcards.items()))
+    records = [record for record, spec in SPECS.items() if spec.summary == summary]
+    if not records:
+        raise WorkflowError(f"{summary} is not in the configuration. It holds:\n  " + "\n  ".join(sorted(SUMMARIES)))
+    return records
+
+
+def summaries_of(wildcards):
+    """The summaries of one benchmark; WorkflowError with the benchmarks there are instead."""
+    summaries = [summary for summary in SUMMARIES if summary.startswith(f"results/{wildcards.benchmark}/")]
+    if not summaries:
+        raise WorkflowError(
+            f"benchmark {wildcards.benchmark} is not in the configuration. It holds: {', '.join(BENCHMARKS)}"
+        )
+    return summaries
+
+
+def summary_options(wildcards):
+    """What a summary has to know beside its records."""
+    block = runs.benchmark_block(CONFIG, wildcards.benchmark)
+    remarks = [f"--remarks={block.remarks}"] if block.remarks else []
+    return ["--asked", str(block.repeats), *remarks, *(["--strict"] if block.strict else [])]
+
+
+def manifests():
+    """The manifests that the configured runs read."""
+    read = {(spec.corpus.name, spec.sequence) for spec in SPECS.values() if spec.corpus}
+    return [ancient(f"data/{corpus}/seq{sequence}/manifest.json") for corpus, sequence in sorted(read)]
