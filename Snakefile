@@ -81,8 +81,13 @@ onstart:
 
 
 onsuccess:
+    shell("rm -f results/report-incomplete.html")
     print(plan.outcome("results/report.html"), file=sys.stderr)
 
 
 onerror:
+    asked = cells.asked_for(SPECS.values())
+    shell(
+        "python workflow/scripts/report_incomplete.py --expected {asked:q} --output results/report-incomplete.html"
+    )
     print(plan.failures(list(SPECS.values())), file=sys.stderr)

@@ -169,7 +169,7 @@ class _View:
             ],
             "notes": cells.notes(group),
             "command": f"snakemake results/{group.benchmark}/{group.name}.json",
-            "summary": self._link(place) if place else None,
+            "summary": self._link(place) if place and place.exists() else None,
         }  # fmt: skip
 
     def _row(self, row: Row, place: Path | None) -> dict[str, Any]:

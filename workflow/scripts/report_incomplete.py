@@ -1,0 +1,23 @@
+"""What is measured so far -> results/report-incomplete.html, when a workflow did not finish."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.files import command_line
+from throughline.report import cells, incomplete
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
+    parser.add_argument("--expected", required=True, metavar="JSON", help="the cells that were asked for")
+    parser.add_argument("--output", type=Path, required=True, help="the page")
+    arguments = parser.parse_args()
+    if incomplete.write(arguments.results, cells.read_asked(arguments.expected), arguments.output):
+        print(f"What is measured so far: {arguments.output}")
+
+
+if __name__ == "__main__":
+    command_line(main)
