@@ -144,7 +144,9 @@ def _damaged_header() -> bytes:
         ("d.xml.bz2", bz2.compress(b"<html>"), "is an HTML page"),
         ("d.xml", b"\x1f\x8bxxxxxxxx", "is a gzip archive"),
         ("d.xml", b"some words", "is not a MediaWiki dump"),
-        ("d.xml", (HEADER.replace('key="10"', 'key="11"') + CLOSING).encode(), "template namespace"),
+        ("d.xml", b"<!DOCTYPE x [<!ENTITY a 'b'>]><mediawiki>" + CLOSING.encode(), "declares a document type"),
+        ("d.xml", b"<page></page><mediawiki>" + CLOSING.encode(), "is not a MediaWiki dump"),
+        ("d.xml", b"<mediawiki><page><id>1</id></page>" + CLOSING.encode(), "does not say which of its pages"),
         ("d.xml", XML[: len(XML) // 2].encode(), "is not a whole dump"),
         ("d.xml.bz2", bz2.compress(XML.encode())[:-40], "ends in the middle"),
         ("d.xml.bz2", bz2.compress(XML[: len(XML) // 2].encode()), "is not a whole dump"),
@@ -166,6 +168,30 @@ def test_a_damaged_stream_header_is_found_when_its_part_is_read(tmp_path: Path) 
     cut = dumps.cut([path], 3)
     with pytest.raises(UserError, match="is damaged at byte"):
         all_pages(cut)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 9, 60])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("number", "old", "new"),
+    [
+        (30, "<page>", "<pbge>"),
+        (0, "<page>", "<pbge>"),
+        (58, "<page>", "<pbge>"),
+        (30, "</page>", "</pbge>"),
+        (58, "</page>", "</pbge>"),
+        (30, "</page>", "</page>x"),
+    ],
+)
+def test_a_damaged_tag_loses_no_page_in_silence(
+    tmp_path: Path, parts: int, packed: bool, number: int, old: str, new: str
+) -> None:
+    damaged = [text.replace(old, new) if i == number else text for i, text in enumerate(PAGES)]
+    data = (HEADER + "".join(damaged) + CLOSING).encode()
+    path = tmp_path / "dump"
+    path.write_bytes(streams(*(data[i : i + 997] for i in range(0, len(data), 997))) if packed else data)
+    with pytest.raises(UserError, match=r"is damaged|ends inside a page"):
+        all_pages(dumps.cut([path], parts))
 
 
 def test_absent_files_folders_and_doubles(tmp_path: Path) -> None:

@@ -79,10 +79,9 @@ def test_counts(tmp_path: Path) -> None:
     extraction.extract(cut, 0, tmp_path / "a.jsonl", tmp_path / "a.json")
     counts = json.loads((tmp_path / "a.json").read_text())
     assert counts["pages"] == 6
-    assert counts["articles"] == 3
+    assert counts["articles"] == 4
     assert counts["redirects"] == 1
     assert counts["other_namespaces"] == 1
-    assert counts["template_titles_left_out"] == 1
 
 
 def test_a_part_without_pages_is_legal(tmp_path: Path) -> None:

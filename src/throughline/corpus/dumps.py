@@ -22,6 +22,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum, auto
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -62,7 +63,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """A dump cut into parts. `header` is the XML from `<mediawiki>` to `</siteinfo>`."""
+    """A dump cut into parts. `header` is the XML from `<mediawiki>` to `</siteinfo>`, where there is one."""
 
     header: str
     wiki: str
@@ -101,7 +102,7 @@ def cut(paths: Sequence[str | Path], parts: int) -> Cut:
     if len({Path(path).resolve() for path in paths}) < len(paths):
         raise UserError("the dump lists a file twice", next_step="name each file once in corpus.dump")
     headers = [_header(Path(path)) for path in paths]
-    wikis = [_tag(header, "dbname") or _tag(header, "sitename") or "" for header in headers]
+    wikis = [tag(header, "dbname") or tag(header, "base") or tag(header, "sitename") or "" for header in headers]
     if len(set(wikis)) > 1:
         raise UserError(
             f"the dump's files come from different wikis: {', '.join(sorted(set(wikis)))}",
@@ -180,10 +181,14 @@ def units(dump: Cut, part: int) -> int:
 
 
 def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Iterator[bytes]:
+    """The pages that begin in a piece. What stands between pages may only be blank: a damaged `<page>` would else
+    be a page lost in silence. Each gap is checked by the part that holds the page before it, the head by the first.
+    """
     buffer = bytearray()
     inside = 0  # so many bytes of the buffer lie before the piece's end
-    at = 0  # where the next `<page>` is looked for
+    at = 0  # what stands before was dealt with
     resume = 0  # where the search for `</page>` goes on after more was read
+    before = _Before.HEAD if piece.begin == 0 else _Before.UNKNOWN
     for position, text in _text(file, piece.begin):
         divisible = file.kind != "bz2-streams"
         share = min(max(piece.end - position, 0), len(text)) if divisible else len(text) * (position < piece.end)
@@ -191,23 +196,56 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
         buffer += text
         report(min(position, piece.end))
         while True:
-            page = buffer.find(b"<page>", at, inside + 5)
+            page = buffer.find(b"<page>", at)
+            at = _check_gap(file.path, before, buffer, at, page)
+            if page >= inside:
+                return
             if page < 0:
-                if len(buffer) >= inside + 5 and share < len(text):
+                if before is _Before.UNKNOWN and len(buffer) >= inside + 5 and share < len(text):
                     return
-                at = max(at, min(inside, len(buffer)) - 5, 0)
                 resume = at
                 break
             end = buffer.find(b"</page>", max(page, resume))
+            if buffer.find(b"<page>", page + 6, end if end >= 0 else None) >= 0:
+                raise _lost(file.path, "a page begins inside another one")
             if end < 0:
                 at, resume = page, max(page, len(buffer) - 6)
                 break
             at = resume = end + len(b"</page>")
+            before = _Before.PAGE
             yield bytes(buffer[page:at])
         del buffer[:at]
         inside, resume, at = max(inside - at, 0), resume - at, 0
     if buffer.startswith(b"<page>"):
         raise UserError(f"{file.path} ends inside a page", why="the file is not whole", next_step=_WHOLE_AGAIN)
+
+
+class _Before(Enum):
+    """What stands before the next `<page>`."""
+
+    HEAD = auto()
+    PAGE = auto()
+    UNKNOWN = auto()  # the end of a page that another part holds
+
+
+def _check_gap(path: str, before: _Before, buffer: bytearray, at: int, page: int) -> int:
+    """Check what stands from `at` up to a `<page>` (absent: -1), as far as it was read; returns how far it is settled.
+
+    UserError where it is neither blank nor the end of the dump.
+    """
+    stop = page if page >= 0 else len(buffer)
+    if before is _Before.PAGE:
+        rest = bytes(buffer[at:stop]).strip()
+        if rest and (page >= 0 or not any(fits.startswith(rest) for fits in (b"<page>", CLOSING))):
+            raise _lost(path, f"between two pages stands {rest[:60]!r}")
+        return stop if page >= 0 else stop - len(bytes(buffer[at:stop]).lstrip())
+    if before is _Before.HEAD and buffer.find(b"</page>", at, stop) >= 0:
+        raise _lost(path, "a page ends before the first one begins")
+    return stop if page >= 0 else max(at, stop - 6)
+
+
+def _lost(path: str, why: str) -> UserError:
+    return UserError(f"{path} is damaged", why=f"{why}: a page would be lost", next_step=_WHOLE_AGAIN)
 
 
 def _text(file: DumpFile, begin: int) -> Iterator[tuple[int, bytes]]:
@@ -349,7 +387,53 @@ def _check_closing(path: Path, tail: bytes) -> None:
 
 
 def _header(path: Path) -> bytes:
-    """The XML from `<mediawiki` to `</siteinfo>`; UserError where the file is no dump."""
+    """The XML from `<mediawiki` to `</siteinfo>` (of its opening tag alone where there is no <siteinfo>).
+
+    UserError where the file is no dump, or does not say which of its pages are articles.
+    """
+    text = _beginning(path)
+    if re.match(rb"\s*(<!doctype\s+html|<html)", text, re.IGNORECASE):
+        raise UserError(
+            f"{path} is an HTML page, not a dump",
+            why="a server answered the download with a page, as for a missing file or too many requests",
+            next_step="open the file in a text editor to read the answer, then download again",
+        )
+    begin = text.find(b"<mediawiki")
+    page = text.find(b"<page>")
+    prolog = text[: begin if begin >= 0 else page if page >= 0 else len(text)]
+    if re.search(rb"<!(doctype|entity)", prolog, re.IGNORECASE):
+        raise UserError(
+            f"{path} declares a document type",
+            why="entities declared there could stand for any amount of text, or for files of this machine; no"
+            " MediaWiki dump has one, and none is read",
+            next_step="use the dump as it was published",
+        )
+    if begin < 0 or 0 <= page < begin:
+        raise UserError(
+            f"{path} is not a MediaWiki dump",
+            why="it does not begin with <mediawiki>",
+            next_step="use a pages-articles dump (.xml or .xml.bz2, multistream or not)",
+        )
+    encoding = re.search(rb"""encoding=["']([^"']*)["']""", prolog)
+    if encoding and encoding[1].lower() not in (b"utf-8", b"us-ascii"):
+        raise UserError(
+            f"{path} says that it is written in {encoding[1].decode(errors='replace')}",
+            why="every MediaWiki dump is UTF-8",
+            next_step="convert it (iconv), and correct its first line",
+        )
+    end = text.find(b"</siteinfo>", begin, page if page >= 0 else len(text))
+    header = text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
+    if page >= 0 and b"<namespace " not in header and b"<ns>" not in text[page:]:
+        raise UserError(
+            f"{path} does not say which of its pages are articles",
+            why="it has no <siteinfo> with the names of the namespaces, and its pages have no <ns>",
+            next_step="use the dump as it was published; or put the <siteinfo> of a dump of the same wiki into it",
+        )
+    return header
+
+
+def _beginning(path: Path) -> bytes:
+    """Decompressed text from the file's beginning to the end of <siteinfo>, or into the first page."""
     try:
         with path.open("rb") as stream:
             text = stream.read(_READ)
@@ -369,38 +453,18 @@ def _header(path: Path) -> bytes:
                 why="a dump is read as .xml or .xml.bz2",
                 next_step="unpack it and name the .xml file in corpus.dump",
             )
-    if text.startswith(b"BZh"):
-        text = b""
-        for _, more in _decompressed(path, 0):
-            text += more
-            if b"</siteinfo>" in text or len(text) > _HEADER_AT_MOST:
-                break
-    else:
+    if not text.startswith(b"BZh"):
         with path.open("rb") as stream:
-            text = stream.read(_HEADER_AT_MOST)
-    if re.match(rb"\s*(<!doctype\s+html|<html)", text, re.IGNORECASE):
-        raise UserError(
-            f"{path} is an HTML page, not a dump",
-            why="a server answered the download with a page, as for a missing file or too many requests",
-            next_step="open the file in a text editor to read the answer, then download again",
-        )
-    begin, end = text.find(b"<mediawiki"), text.find(b"</siteinfo>")
-    if begin < 0 or end < begin or text.find(b"<page>", 0, end) >= 0:
-        raise UserError(
-            f"{path} is not a MediaWiki dump",
-            why="it does not begin with <mediawiki> and <siteinfo>, which name the wiki and its namespaces",
-            next_step="use a pages-articles dump (.xml or .xml.bz2, multistream or not)",
-        )
-    header = text[begin:end] + b"</siteinfo>"
-    if not re.search(rb'<namespace key="10"', header):
-        raise UserError(
-            f"{path} does not name its template namespace",
-            why="<siteinfo> has no namespace 10; text extraction would drop every article",
-            next_step="use the dump as it was published, with its <siteinfo>",
-        )
-    return header
+            return stream.read(_HEADER_AT_MOST)
+    text = b""
+    for _, more in _decompressed(path, 0):
+        text += more
+        if b"</siteinfo>" in text or b"<revision>" in text or len(text) > _HEADER_AT_MOST:
+            break
+    return text
 
 
-def _tag(header: bytes, name: str) -> str | None:
+def tag(header: bytes, name: str) -> str | None:
+    """What stands in the header's element `name`, or None."""
     match = re.search(rf"<{name}>([^<]*)</{name}>".encode(), header)
     return match[1].decode() if match else None

@@ -1,15 +1,15 @@
 """Plain text of the articles in one part of a dump, by wikiextractor, and proof that none is missing.
 
-wikiextractor is under the AGPL: it is run as a program, never imported. Its failures are silent (a damaged
-dump, a killed worker or a changed tag end in exit status 0 and fewer articles), so the pages are counted here
-as well, independently: what is in namespace 0 and no redirect has to come out.
+wikiextractor is under the AGPL: it is run as a program, never imported. Its failures are silent (a damaged dump, a
+killed worker or a tag it misses end in exit status 0 and fewer articles), and it reads XML line by line. So what a page
+is is decided here (`pages.py`), the program is given the articles alone, each in the one form that it reads for
+certain, and every article that went in has to come out.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import selectors
 import subprocess
 import sys
@@ -22,48 +22,30 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files
-from throughline.corpus import dumps, guard
+from throughline.corpus import dumps, guard, leftovers, pages
 from throughline.corpus.progress import Progress
 from throughline.files import UserError
 
 PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
 OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
-_ID = re.compile(rb"<id>(\d+)</id>")
-_TITLE = re.compile(rb"<title>([^<]*)</title>")
-_TEMPLATES = re.compile(r'<namespace key="10"[^>]*>([^<]*)</namespace>')
+# Its rule for templates is "the title begins with the name of namespace 10", which loses articles such as "Template
+# metaprogramming"; with no such name it loses all. No title begins with #.
+_HEADER = b'<mediawiki>\n<siteinfo>\n%s<namespace key="10">#</namespace>\n</siteinfo>\n'
+_PAGE = (
+    b"<page>\n<title>%s</title>\n<ns>0</ns>\n<id>%d</id>\n<revision>\n<id>%d</id>\n"
+    b'<text xml:space="preserve">%s</text>\n</revision>\n</page>\n'
+)
 
 
 @dataclass
 class Counts:
-    """What the pages of a part are. `expected` holds the ids of the articles in their order."""
+    """What the pages of a part are. `articles` holds the ids of those that were handed on, in their order."""
 
     pages: int = 0
     redirects: int = 0
     other_namespaces: int = 0
-    template_titles: int = 0
-    expected: list[int] = field(default_factory=list)
-
-    def see(self, page: bytes, templates: bytes) -> None:
-        """Count one page. `templates`: the template namespace's name, by which wikiextractor leaves articles out."""
-        self.pages += 1
-        head = page[: page.find(b"<text")]
-        if b"<ns>0</ns>" not in head:
-            self.other_namespaces += 1
-            return
-        if b"<redirect" in head:
-            self.redirects += 1
-            return
-        found, title = _ID.search(head), _TITLE.search(head)
-        if found is None or title is None:
-            raise UserError(
-                f"page {self.pages} of this part has no id or no title",
-                why="the dump is damaged, or of a format that is not known here",
-                next_step="use a pages-articles dump as it was published",
-            )
-        if templates and title[1].startswith(templates):
-            self.template_titles += 1
-        elif not self.expected or self.expected[-1] != int(found[1]):
-            self.expected.append(int(found[1]))
+    repeated: int = 0
+    articles: list[int] = field(default_factory=list)
 
 
 def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s: float = 900) -> None:
@@ -72,29 +54,19 @@ def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s
     Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
     seconds: wikiextractor waits for ever when a process of it was killed.
     """
-    match = _TEMPLATES.search(dump.header)
-    templates = match[1].encode() if match else b""
     seen = Counts()
-    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
-
-    def feed() -> Iterator[bytes]:
-        yield dump.header.encode() + b"\n"
-        for page in dumps.pages(dump, part, progress):
-            seen.see(page, templates)
-            yield b"  " + page + b"\n"
-        yield dumps.CLOSING + b"\n"
-
+    leftovers.remove(articles)
     with files.atomic(articles) as temporary:
         found: list[int] = []
         characters = 0
         if dump.parts[part]:
             with temporary.open("wb") as out:
-                for line in _run([sys.executable, *PROGRAM, *OPTIONS], feed(), stall_s):
+                for line in _run([sys.executable, *PROGRAM, *OPTIONS], _feed_of(dump, part, seen), stall_s):
                     article = _article(line)
                     found.append(int(article["id"]))
                     characters += len(article["text"])
                     out.write(line)
-        _check(found, seen.expected, part)
+        _check(found, seen.articles, part)
         files.write_json(
             counts,
             {
@@ -104,10 +76,30 @@ def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s
                 "articles": len(found),
                 "redirects": seen.redirects,
                 "other_namespaces": seen.other_namespaces,
-                "template_titles_left_out": seen.template_titles,
+                "repeated": seen.repeated,
                 "characters": characters,
             },
         )
+
+
+def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
+    """A dump of the part's articles alone; `seen` counts what its pages are."""
+    site = pages.Site.of(dump.header)
+    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
+    yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
+    for page in dumps.pages(dump, part, progress):
+        seen.pages += 1
+        found = pages.parse(page, site, f"page {seen.pages} of part {part}")
+        if found.kind == "other":
+            seen.other_namespaces += 1
+        elif found.kind == "redirect":
+            seen.redirects += 1
+        elif seen.articles and seen.articles[-1] == found.id:
+            seen.repeated += 1
+        else:
+            seen.articles.append(found.id)
+            yield _PAGE % (found.title, found.id, found.revision, found.text)
+    yield dumps.CLOSING + b"\n"
 
 
 def _article(line: bytes) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import h5py
 import numpy as np
 
 from throughline import files
+from throughline.corpus import leftovers
 from throughline.files import UserError
 
 SCHEMA = 1
@@ -114,6 +115,7 @@ def write(
     """
     from isal import isal_zlib
 
+    leftovers.remove(path)
     with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
         height = min(rows, ROWS_PER_CHUNK)
         for name, shape in shapes(rows, sequence, predictions).items():

@@ -1,0 +1,113 @@
+"""What a page is: namespaces, redirects, and the text, in the forms that dumps have had."""
+
+from __future__ import annotations
+
+import pytest
+
+from throughline.corpus import pages
+from throughline.corpus.pages import Site
+from throughline.files import UserError
+
+OLD = Site.of(
+    '<mediawiki version="0.3"><siteinfo><base>http://x/wiki/Y</base><namespace key="0" />'
+    '<namespace key="1">Talk &amp; more</namespace><namespace key="10">Template</namespace></siteinfo>'
+)
+NEW = Site.of('<mediawiki xmlns="x" version="0.10">')
+
+
+def page(title: str = "Title", text: str = "Text", extra: str = "", attributes: str = "") -> bytes:
+    return (
+        f"<page><title>{title}</title>{extra}<id>7</id><revision><id>8</id>"
+        f"<timestamp>2014-10-26T04:50:23Z</timestamp><text{attributes}>{text}</text></revision></page>"
+    ).encode()
+
+
+def kind(site: Site, *arguments: str) -> str:
+    return pages.parse(page(*arguments), site, "page 1").kind
+
+
+def test_the_header() -> None:
+    assert OLD.other_namespaces == {"Talk & more", "Template"}
+    assert (OLD.marks_redirects, OLD.base) == (False, "http://x/wiki/Y")
+    assert NEW.marks_redirects and not NEW.other_namespaces and NEW.base is None
+
+
+def test_namespaces_by_title() -> None:
+    assert kind(OLD, "Talk &amp; more:Title") == "other"
+    assert kind(OLD, "Talk:Title") == "article"  # no namespace of this wiki
+    assert kind(OLD, "Kill Bill: Volume 1") == "article"
+    assert kind(OLD, "Template", "Text") == "article"
+
+
+def test_what_the_page_says_wins_over_its_title() -> None:
+    assert kind(OLD, "Template:Title", "Text", "<ns>0</ns>") == "article"
+    assert kind(OLD, "Title", "Text", "<ns>10</ns>") == "other"
+    with pytest.raises(UserError, match="nothing says whether page 1"):
+        kind(NEW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#REDIRECT [[Elsewhere]]",
+        "#redirect[[Elsewhere#there|x]]\n\n[[Category:x]]",
+        "\n #REDIRECT: [[Elsewhere]]",
+        "#WEITERLEITUNG [[x]]",
+        "#перенаправление [[x]]",
+        "#अनुप्रेषित [[x]]",
+        "#تغییر_مسیر [[x]]",
+        "#重定向 [[x]]",
+        "#ail-cyfeirio [[x]]",
+    ],
+)
+def test_redirects_of_old_dumps_are_told_by_their_text(text: str) -> None:
+    assert kind(OLD, "Title", text) == "redirect"
+    assert kind(NEW, "Title", text, "<ns>0</ns>") == "article"
+    assert kind(NEW, "Title", text, '<ns>0</ns><redirect title="x" />') == "redirect"
+
+
+@pytest.mark.parametrize(
+    "text", ["# [[One]]\n# [[Two]]", "#[[One]]", "#REDIRECT nowhere", "A #REDIRECT [[x]]", "## [[x]]"]
+)
+def test_a_list_is_no_redirect(text: str) -> None:
+    assert kind(OLD, "Title", text) == "article"
+
+
+def test_text_stays_as_it_is() -> None:
+    text = "a &lt;b&gt; &amp;amp; &lol; [SEP]\n\u2028\u0085 \U0001f600"
+    found = pages.parse(page("T", text), OLD, "page 1")
+    assert found == pages.Page("article", 7, 8, b"T", text.encode())
+
+
+def test_the_day_of_the_run_is_in_no_text() -> None:
+    text = "{{CURRENTYEAR}} {{ currentmonth }} {{CurrentDay|x}} {{CURRENTTIME}} {{CURRENTHOUR}} "
+    text += "{{#expr:{{CURRENTYEAR}}-9}}"
+    found = pages.parse(page("T", text), OLD, "page 1")
+    assert found.text == b"2014 10 26 04:50:23 04 {{#expr:2014-9}}"
+    without = page("T", text).replace(b"timestamp", b"x")
+    assert pages.parse(without, OLD, "page 1").text == b"     {{#expr:-9}}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (page().replace(b"<id>7</id>", b"").replace(b"<id>8</id>", b""), "page 1 has no id or no title"),
+        (page().replace(b"<title>", b"<titel>"), "page 1 has no id or no title"),
+        (page().replace(b"<revision>", b"<revision><revision>"), r"page 1 \(id 7\) has several revisions"),
+        (page().replace(b">Text</text>", b' bytes="12" />'), "a text that is left out"),
+        (page("T", "a <b>c</b>"), "markup inside its text"),
+        (page("T", "<![CDATA[x]]>"), "markup inside its text"),
+        (page().replace(b"</text>", b""), "markup inside its text"),
+        (page().replace(b"Text", b"\xc3\x28"), "not UTF-8"),
+    ],
+)
+def test_pages_that_are_refused(changed: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        pages.parse(changed, OLD, "page 1")
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize("end", [b"<text />", b'<text bytes="0" />', b'<text bytes="9" deleted="deleted" />', b""])
+def test_pages_without_text(end: bytes) -> None:
+    changed = page().replace(b"<text>Text</text>", end)
+    assert pages.parse(changed, OLD, "page 1") == pages.Page("article", 7, 8, b"Title", b"")
