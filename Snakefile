@@ -37,7 +37,7 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
-SUMMARIES = list(dict.fromkeys(spec.summary for spec in SPECS.values()))
+SUMMARIES = runs.by_summary(SPECS.values())
 BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 

@@ -84,10 +84,9 @@ def modules(*names):
 def records_of(wildcards):
     """The records that one summary is made of; WorkflowError with the summaries there are instead."""
     summary = CELL.format(**dict(wildcards.items()))
-    records = [record for record, spec in SPECS.items() if spec.summary == summary]
-    if not records:
+    if summary not in SUMMARIES:
         raise WorkflowError(f"{summary} is not in the configuration. It holds:\n  " + "\n  ".join(sorted(SUMMARIES)))
-    return records
+    return SUMMARIES[summary]
 
 
 def summaries_of(wildcards):

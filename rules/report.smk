@@ -5,7 +5,7 @@
 
 rule report:
     input:
-        summaries=SUMMARIES,
+        summaries=list(SUMMARIES),
         manifests=manifests(),
         tables=expand("results/{benchmark}/tables", benchmark=BENCHMARKS),
         plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 
-from throughline import records
-from throughline.files import UserError
 from throughline.runs import RunSpec
 
 START_S = 8.0
@@ -20,39 +19,43 @@ def describe(specs: Sequence[RunSpec], pending: Collection[str], root: Path = Pa
 
     `pending` holds the records that are about to be made; every other record counts as there already.
     """
-    runs = [spec for spec in specs if spec.record in pending]
-    if not runs:
-        return "The plan: no training run is to be made."
     by_summary: dict[str, list[RunSpec]] = {}
     for spec in specs:
         by_summary.setdefault(spec.summary, []).append(spec)
     lines = ["The plan:"]
+    total: list[float | None] = []
     for summary, siblings in by_summary.items():
         missing = [spec for spec in siblings if spec.record in pending]
-        if missing:
-            durations = [estimate_s(spec, siblings, root) for spec in missing]
-            frameworks = ", ".join(dict.fromkeys(spec.framework for spec in siblings))
-            topologies = ", ".join(dict.fromkeys(spec.topology for spec in siblings))
-            lines.append(
-                f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_count(missing)} to make, "
-                f"{len(siblings) - len(missing)} there already, {_time(durations)}"
-            )
-    return "\n".join(
-        [*lines, f"  training in all, one run at a time: {_time([estimate_s(s, specs, root) for s in runs])}"]
-    )
+        if not missing:
+            continue
+        durations = estimates_s(missing, siblings, pending, root)
+        total += durations
+        frameworks = ", ".join(dict.fromkeys(spec.framework for spec in siblings))
+        topologies = ", ".join(dict.fromkeys(spec.topology for spec in siblings))
+        lines.append(
+            f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_count(missing)} to make, "
+            f"{len(siblings) - len(missing)} there already, {_time(durations)}"
+        )
+    if not total:
+        return "The plan: no training run is to be made."
+    return "\n".join([*lines, f"  training in all, one run at a time: {_time(total)}"])
 
 
-def estimate_s(spec: RunSpec, siblings: Sequence[RunSpec], root: Path = Path()) -> float | None:
-    """Seconds that `spec` will take: like its finished repeats, else at most its time cap; None where unknown."""
-    finished = [
-        seconds
-        for other in siblings
-        if (other.summary, other.framework, other.topology) == (spec.summary, spec.framework, spec.topology)
-        and (seconds := _duration_s(root / other.record)) is not None
+def estimates_s(
+    missing: Sequence[RunSpec], siblings: Sequence[RunSpec], pending: Collection[str], root: Path = Path()
+) -> list[float | None]:
+    """Seconds of each missing run: like its finished repeats, else at most its time cap; None where unknown."""
+    finished: dict[tuple[str, str], list[float]] = {}
+    for spec in siblings:
+        if spec.record not in pending and (seconds := _duration_s(root / spec.record)) is not None:
+            finished.setdefault((spec.framework, spec.topology), []).append(seconds)
+    return [
+        median(known) if (known := finished.get((spec.framework, spec.topology))) else _cap_s(spec) for spec in missing
     ]
-    if finished:
-        return median(finished)
-    return START_S + spec.steps.at_most_s if spec.steps.at_most_s is not None else None
+
+
+def _cap_s(spec: RunSpec) -> float | None:
+    return None if spec.steps.at_most_s is None else START_S + spec.steps.at_most_s
 
 
 def outcome(report: str) -> str:
@@ -71,17 +74,12 @@ def failures(specs: Sequence[RunSpec], root: Path = Path()) -> str:
 
 
 def _duration_s(path: Path) -> float | None:
-    if not path.exists():
-        return None
+    """Seconds between a record's start and end; None where there is no readable record."""
     try:
-        record = records.read_run(path)
-    except UserError:
+        record = json.loads(path.read_bytes())
+        return (datetime.fromisoformat(record["ended"]) - datetime.fromisoformat(record["started"])).total_seconds()
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return (_instant(record.ended) - _instant(record.started)).total_seconds()
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _time(durations: Sequence[float | None]) -> str:

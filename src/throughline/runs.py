@@ -162,7 +162,7 @@ def _with_extras(name: str, block: Benchmark) -> Iterable[tuple[str, Benchmark]]
 
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
-    real = block.options.data == "real"
+    corpus = corpus_identity(config.corpus, block.sequence) if block.options.data == "real" else None
     for precision, batches in block.batch.items():
         for batch in batches:
             for framework in block.frameworks:
@@ -184,9 +184,17 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
                             threads=block.threads,
                             optimizer=block.optimizer,
                             options=block.options,
-                            corpus=corpus_identity(config.corpus, block.sequence) if real else None,
+                            corpus=corpus,
                             protocol=PROTOCOL,
                         )
+
+
+def by_summary(specs: Iterable[RunSpec]) -> dict[str, list[str]]:
+    """Each summary's records, by their paths."""
+    records: dict[str, list[str]] = {}
+    for spec in specs:
+        records.setdefault(spec.summary, []).append(spec.record)
+    return records
 
 
 def benchmark_block(config: Config, name: str) -> Benchmark:
