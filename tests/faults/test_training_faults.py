@@ -21,7 +21,7 @@ import pytest
 
 import training_fixtures
 from throughline import files, records
-from throughline.training import heartbeat
+from throughline.training import heartbeat, processes
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
@@ -52,24 +52,23 @@ class Launched:
 
     def workers(self) -> dict[int, int]:
         """rank -> process id."""
-        return {int(variable(pid, "RANK")): pid for pid in children(self.process.pid)}
+        return {int(variable(pid, "RANK")): pid for pid in workers_below(self.process.pid)}
 
     def beat(self, rank: int) -> heartbeat.Beat:
-        words = Path(f"/proc/{self.workers()[rank]}/cmdline").read_bytes().split(b"\0")
-        job = next(word for word in words if word.endswith(b"job.json"))
-        return heartbeat.read(Path(os.fsdecode(job)).with_name(f"rank_{rank}.beat"))
+        return heartbeat.read(Path(variable(self.workers()[rank], "THROUGHLINE_NODE"), f"rank_{rank}.beat"))
 
     def trains(self) -> bool:
         workers = self.workers()
         return bool(workers) and all(self.beat(rank).phase == "training" for rank in workers)
 
 
-def children(parent: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{parent}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(pid) for pid in task.read_text().split()]
-    return [pid for pid in found if b"throughline.training.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+def workers_below(launcher: int) -> list[int]:
+    """The processes behind the launcher that are ranks; torchrun has the worker's name among its words as well."""
+    return [
+        pid
+        for pid in processes.descendants(launcher)
+        if b"throughline.training.worker" in processes.command_line(pid).split(b"\0")[2:4]
+    ]
 
 
 def variable(pid: int, name: str) -> str:
@@ -205,11 +204,11 @@ def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path, behin
     )
     assert parent.stdout is not None
     launcher = int(parent.stdout.readline())
-    until(lambda: bool(children(launcher)))
-    processes = [launcher, *children(launcher)]
+    until(lambda: bool(workers_below(launcher)))
+    started_by_it = [launcher, *processes.descendants(launcher)]
     parent.kill()
     parent.communicate()
-    until(lambda: not any(alive(pid) for pid in processes), 20)
+    until(lambda: not any(alive(pid) for pid in started_by_it), 20)
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])

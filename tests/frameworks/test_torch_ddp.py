@@ -15,7 +15,7 @@ import pytest
 
 import training_fixtures
 from throughline import records
-from throughline.training import launch
+from throughline.training import launch, launchers
 
 HELPER = Path(__file__).with_name("torch_gradients.py")
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunR
 
 def gradients(folder: Path, world: int) -> list[np.ndarray]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    common = os.environ | {"PYTHONPATH": path, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch._free_port())}
+    common = os.environ | {"PYTHONPATH": path, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launchers.free_port())}
     outputs = [folder / f"{world}_{rank}.npz" for rank in range(world)]
     started = [
         subprocess.Popen([sys.executable, str(HELPER), str(rank), str(world), str(output)], env=common)

@@ -7,12 +7,13 @@ file write, no lock) is added to a measured step.
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-LAYOUT = struct.Struct("<32sqq")
+LAYOUT = struct.Struct("<32sqqq")
 STEP = struct.Struct("<q")
 
 
@@ -34,7 +35,7 @@ class Heart:
 
     def phase(self, name: str, steps: int = 0) -> None:
         """Enter a phase of `steps` steps, of which none is done."""
-        LAYOUT.pack_into(self._memory, 0, name.encode()[:32], 0, steps)
+        LAYOUT.pack_into(self._memory, 0, name.encode()[:32], 0, steps, os.getpid())
         self._entered.append((name, time.monotonic()))
 
     def step(self, done: int) -> None:
@@ -48,11 +49,21 @@ class Heart:
 
 def read(path: Path) -> Beat:
     """Where a rank stands; phase `start` where it has not said yet."""
+    name, step, steps, _ = _content(path)
+    return Beat(name.rstrip(b"\0").decode("ascii", "replace") or "start", step, steps)
+
+
+def process(path: Path) -> int | None:
+    """The rank's process id; None where it has not said yet."""
+    return _content(path)[3] or None
+
+
+def _content(path: Path) -> tuple[bytes, int, int, int]:
     try:
         raw = path.read_bytes()
     except OSError:
         raw = b""
-    if len(raw) < LAYOUT.size or not raw[0]:
-        return Beat("start", 0, 0)
-    name, step, steps = LAYOUT.unpack(raw[: LAYOUT.size])
-    return Beat(name.rstrip(b"\0").decode("ascii", "replace"), step, steps)
+    if len(raw) < LAYOUT.size:
+        return b"", 0, 0, 0
+    name, step, steps, pid = LAYOUT.unpack(raw[: LAYOUT.size])
+    return name, step, steps, pid

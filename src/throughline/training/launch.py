@@ -1,18 +1,19 @@
-"""Start one run's workers, watch them, and turn what they report into a record."""
+"""Start one run's agents, watch its ranks, and turn what they report into a record."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
-import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,14 +24,16 @@ import throughline
 from throughline import files, records
 from throughline.files import UserError
 from throughline.runs import RunSpec, Topology
-from throughline.training import environment, heartbeat, lock, machine, outcome, watchdog
+from throughline.training import agent, environment, heartbeat, launchers, lock, machine, outcome, watchdog
 from throughline.training.data import Manifest
-from throughline.training.processes import Parent, Worker, die_with_parent, wait_until
+from throughline.training.processes import Child, Parent, die_with_parent, wait_until
 from throughline.training.progress import Progress
 from throughline.training.watchdog import Watchdog, place
 
 GRACE_S = 10.0
 """How long other ranks may take to end once one has: to find their connection broken, or to report the same."""
+STACKS_S = 2.0
+"""How long the ranks may take to write their stacks."""
 
 
 class Interrupted(Exception):
@@ -130,7 +133,8 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     spec = job.full
     source = Path(throughline.__file__).parents[1]
     variables = machine.worker_variables(spec, source)
-    seen = machine.gpus(spec["framework"], job.python, variables) if spec["device"] != "cpu" else {"count": 0}
+    everything = dict(os.environ) | variables
+    seen = machine.gpus(spec["framework"], job.python, everything) if spec["device"] != "cpu" else {"count": 0}
     device = machine.choose(spec, seen)
     warnings = machine.fits(spec, topology.nodes, topology.devices, device)
     manifest = _checked_data(job, topology.world)
@@ -138,18 +142,21 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         log.write(f"warning: {warning}")
     log.write(f"device: {device['kind']}, {device['name']}; {topology.world} ranks")
 
-    with tempfile.TemporaryDirectory(prefix="throughline-") as folder:
-        work = Path(folder)
-        order = {
-            "spec": spec,
-            "world": topology.world,
-            "per_node": topology.devices,
-            "kind": device["kind"],
-            "manifest": str(job.manifest.resolve()) if manifest and job.manifest else None,
-            "launcher": os.getpid(),
-        }
-        (work / "job.json").write_text(json.dumps(order))
-        reports = _supervise(job, work, variables, topology, log, progress, parent)
+    order = {
+        "spec": spec,
+        "python": job.python,
+        "world": topology.world,
+        "nodes": topology.nodes,
+        "per_node": topology.devices,
+        "kind": device["kind"],
+        "manifest": str(job.manifest.resolve()) if manifest and job.manifest else None,
+        "variables": variables | {"GLOO_SOCKET_IFNAME": "lo"},
+        "master": "127.0.0.1",
+        "port": launchers.free_port(),
+        "shared": False,
+    }
+    with tempfile.TemporaryDirectory(prefix="throughline-", ignore_cleanup_errors=True) as folder:
+        reports = _supervise(job, order, Path(folder), log, progress, parent)
 
     record = {
         "schema": records.SCHEMA,
@@ -157,7 +164,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         **outcome.assemble(spec, reports, topology.devices, topology.world),
         "device": device,
         "data": _identity(manifest),
-        "environment": _environment(reports, variables),
+        "environment": _environment(reports, everything),
         "started": started,
         "ended": _now(),
     }
@@ -189,71 +196,111 @@ def _identity(manifest: Manifest | None) -> dict[str, Any] | None:
     return {"content_digest": manifest.content["content_digest"], "rows": manifest.content["rows"]}
 
 
+class Crew:
+    """The agents of a run, and what they have told: where every rank stands, and which have ended, the first first."""
+
+    def __init__(self, order: dict[str, Any], path: Path, log: Log) -> None:
+        world = order["world"]
+        self.log, self.work = log, path.parent
+        self.beats = [heartbeat.Beat("start", 0, 0)] * world
+        self.ended: dict[int, int | None] = {}
+        self.last_words = [collections.deque[str](maxlen=20) for _ in range(world)]
+        self.patience_s = 10.0 if order["shared"] else 5.0
+        variables = dict(os.environ) | order["variables"]
+        self.agents: list[Child] = []
+        try:
+            for command in launchers.commands(order, path):
+                self.agents.append(Child(command, variables, self._hear))
+        except BaseException:
+            self.end()
+            raise
+
+    def _hear(self, line: str) -> None:
+        if not line.startswith(agent.MARK):
+            if spoken := re.match(r"\[rank (\d+)\] ", line):
+                self.last_words[int(spoken[1])].append(line[spoken.end() :])
+            self.log.write(line)
+            return
+        told = json.loads(line[1:])
+        if "beat" in told:
+            self.beats[told["rank"]] = heartbeat.Beat(*told["beat"])
+        else:
+            self.ended[told["rank"]] = told["ended"]
+
+    def statuses(self) -> list[int | None]:
+        """Of every agent: None while it runs."""
+        return [child.exit_status() for child in self.agents]
+
+    def lost_somebody(self) -> bool:
+        """Whether an agent or a rank has ended otherwise than it should."""
+        if any(self.statuses()) or any(self.ended.copy().values()):
+            return True
+        return any(report["status"] != "ok" for report in self.reports(self.ended.copy()).values())
+
+    def reports(self, ranks: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """rank -> what it has written at its end."""
+        paths = {rank: self.work / f"rank_{rank}.json" for rank in ranks}
+        return {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.is_file()}
+
+    def write_stacks(self) -> None:
+        """Have every rank write the stacks of its threads into the log."""
+        for child in self.agents:
+            child.tell("stacks")
+        time.sleep(STACKS_S)
+
+    def end(self) -> None:
+        """End whatever still runs."""
+        for child in self.agents:
+            child.let_go()
+        for child in self.agents:
+            child.end(self.patience_s)
+
+
 def _supervise(
-    job: Job, work: Path, variables: dict[str, str], topology: Topology, log: Log, progress: Progress, parent: Parent
+    job: Job, order: dict[str, Any], work: Path, log: Log, progress: Progress, parent: Parent
 ) -> dict[int, dict[str, Any]]:
-    """Run the workers to their end, and nothing of them beyond it; rank -> report. UserError when the run failed."""
-    world, workers = topology.world, list[Worker]()
-    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(world)}
-    if topology.nodes == 1:
-        rendezvous |= {"GLOO_SOCKET_IFNAME": "lo"}
-    command = [job.python, "-m", "throughline.training.worker", str(work / "job.json")]
+    """Run the ranks to their end, and nothing of them beyond it; rank -> report. UserError when the run failed."""
+    world = order["world"]
+    path = work / "job.json"
+    path.write_text(json.dumps(order))
+    crew = Crew(order, path, log)
     try:
-        for rank in range(world):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank % topology.devices)}
-            workers.append(Worker(rank, command, variables | rendezvous | own, log.write))
-        hang = _watch(job, work, workers, progress, parent)
-        beats = _beats(work, world)
-        ended = {worker.rank: status for worker in workers if (status := worker.exit_status()) is not None}
+        hang = _watch(job, crew, progress, parent)
+        beats, ended, statuses = list(crew.beats), crew.ended.copy(), crew.statuses()
         if hang:
-            for worker in workers:
-                worker.signal(signal.SIGUSR1)  # the stacks of all its threads, into the log
-            time.sleep(1.0)
+            crew.write_stacks()
     finally:
-        for worker in workers:
-            worker.end()
+        crew.end()
     if hang:
         raise _failed(job, hang, "the stacks of all threads are in the log")
-    reports = _reports(work, world)
-    for worker in workers:
-        refused = outcome.out_of_memory(worker.rank, worker.last_words) if ended.get(worker.rank) else None
-        if refused and worker.rank not in reports:
-            reports[worker.rank] = refused
+    if all(status is not None for status in statuses):  # what they told last
+        beats, ended = list(crew.beats), crew.ended.copy()
+    reports = crew.reports(range(world))
+    for rank, words in enumerate(crew.last_words):
+        refused = outcome.out_of_memory(rank, words) if rank not in reports else None
+        if refused:
+            reports[rank] = refused
     if found := outcome.failure(reports, ended, world):
         rank, what = found
         raise _failed(job, f"{place(rank, beats[rank])}: {what}", None)
     return reports
 
 
-def _watch(job: Job, work: Path, workers: list[Worker], progress: Progress, parent: Parent) -> str | None:
-    """Wait until all workers have ended, or one has ended early; the watchdog's words when they hang."""
+def _watch(job: Job, crew: Crew, progress: Progress, parent: Parent) -> str | None:
+    """Wait until all agents have ended, or a rank has ended early; the watchdog's words when they hang."""
     dog = Watchdog(job.limit_s, time.monotonic())
-    while True:
-        statuses = [worker.exit_status() for worker in workers]
-        beats = _beats(work, len(workers))
-        if all(status is not None for status in statuses):
-            return None
-        early = any(status for status in statuses) or any(
-            report["status"] != "ok" for report in _reports(work, len(workers)).values()
-        )
-        if early:
-            wait_until(lambda: all(worker.exit_status() is not None for worker in workers), GRACE_S)
+    while not all(status is not None for status in crew.statuses()):
+        if crew.lost_somebody():
+            wait_until(lambda: all(status is not None for status in crew.statuses()), GRACE_S)
             return None
         if parent.is_gone():
             raise Interrupted
+        beats = list(crew.beats)
         progress.show(beats)
         if hang := dog.look(beats, time.monotonic()):
             return hang
         time.sleep(0.1)
-
-
-def _beats(work: Path, world: int) -> list[heartbeat.Beat]:
-    return [heartbeat.read(work / f"rank_{rank}.beat") for rank in range(world)]
-
-
-def _reports(work: Path, world: int) -> dict[int, dict[str, Any]]:
-    paths = {rank: work / f"rank_{rank}.json" for rank in range(world)}
-    return {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.is_file()}
+    return None
 
 
 def _failed(job: Job, what: str, why: str | None) -> UserError:
@@ -285,12 +332,6 @@ def _conclude(job: Job, record: dict[str, Any], seconds: float, log: Log, progre
     log.write(f"outcome: {what} (the whole run took {seconds:.1f} s)")
     log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
     progress.say(what)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _now() -> str:

@@ -85,10 +85,9 @@ def fits(spec: dict[str, Any], nodes: int, per_node: int, device: dict[str, Any]
 
 
 def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
-    """The environment of every worker: threads as specified, our code importable, no stray rank variables."""
+    """What every worker finds in its environment, on whatever node: threads as specified, our code importable."""
     threads = str(spec["threads"])
-    inherited = {name: value for name, value in os.environ.items() if name not in {"RANK", "WORLD_SIZE"}}
-    return inherited | {
+    return {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,

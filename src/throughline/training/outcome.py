@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,29 +24,31 @@ def out_of_memory(rank: int, last_words: Iterable[str]) -> dict[str, Any] | None
     return None
 
 
-def failure(reports: dict[int, dict[str, Any]], ended: dict[int, int], world: int) -> tuple[int, str] | None:
+def failure(reports: dict[int, dict[str, Any]], ended: dict[int, int | None], world: int) -> tuple[int, str] | None:
     """(rank, what happened) when this is an infrastructure failure: no record. None when there is an outcome.
 
-    reports: rank -> what it wrote; ended: rank -> exit status. One rank out of memory makes the run out of memory,
-    however the others ended.
+    reports: rank -> what it wrote; ended: rank -> exit status, None where only its end is known, in the order in which
+    they ended. One rank out of memory makes the run out of memory, however the others ended.
     """
     if any(report["status"] == "oom" for report in reports.values()):
         return None
-    failed = [report for report in reports.values() if report["status"] == "failed"]
-    silent = [rank for rank in range(world) if ended.get(rank) and rank not in reports]
-    if silent:  # killed: the others only lost their connection
-        return silent[0], _ending(ended[silent[0]])
-    if failed:
+    silent = {rank: status for rank, status in ended.items() if rank not in reports}
+    for rank, status in silent.items():
+        if status and status != -signal.SIGTERM:  # killed: the others only lost their connection
+            return rank, _ending(status)
+    if failed := [report for report in reports.values() if report["status"] == "failed"]:
         first = min(failed, key=lambda report: report["at"])
         return first["rank"], first["reason"]
-    for rank in range(world):
+    for rank in [*silent, *range(world)]:  # a starter ends the others with SIGTERM
         if ended.get(rank) or rank not in reports:
-            return rank, _ending(ended.get(rank, 0))
+            return rank, _ending(ended.get(rank))
     return None
 
 
-def _ending(status: int) -> str:
-    if status == -9:
+def _ending(status: int | None) -> str:
+    if status is None:
+        return "ended without a report"
+    if status == -signal.SIGKILL:
         return "killed by signal 9 (often the system's own: see `dmesg` for out of memory)"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status} without a report"
 
@@ -78,8 +81,11 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
             return record
     ranks = [reports[rank] for rank in range(world)]
     first = ranks[0]
-    origin = min(report["window"][0] for report in ranks)
-    window = max(report["window"][1] for report in ranks) - origin
+    # Each node has a clock of its own: windows are compared within a node, and the longest one counts.
+    origins = [
+        min(report["window"][0] for report in ranks[node : node + per_node]) for node in range(0, world, per_node)
+    ]
+    window = max(report["window"][1] - origins[rank // per_node] for rank, report in enumerate(ranks))
     timed = first["steps_timed"]
     stalls = [r["loader_stall_s"] / _length(r) for r in ranks if r["loader_stall_s"] is not None]
     peaks = [report["peak_memory_bytes"] for report in ranks if report["peak_memory_bytes"] is not None]
@@ -98,8 +104,8 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
             {
                 "rank": report["rank"],
                 "node": report["rank"] // per_node,
-                "window_start_s": report["window"][0] - origin,
-                "window_end_s": report["window"][1] - origin,
+                "window_start_s": report["window"][0] - origins[report["rank"] // per_node],
+                "window_end_s": report["window"][1] - origins[report["rank"] // per_node],
                 "peak_memory_bytes": report["peak_memory_bytes"],
                 "cpu_seconds": report["cpu_seconds"],
                 "loader_stall_s": report["loader_stall_s"],

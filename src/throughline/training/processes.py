@@ -1,8 +1,7 @@
-"""Worker processes that never outlive their launcher, and whose output is a log. Standard library only."""
+"""Processes that never outlive whoever started them. Standard library only."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import os
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def die_with_parent(parent: int, number: int) -> None:
@@ -25,52 +24,62 @@ def die_with_parent(parent: int, number: int) -> None:
             os.kill(os.getpid(), number)
 
 
-class Worker:
-    """One rank: a process in a session of its own, whose output goes line by line to `write`."""
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (Linux; elsewhere nothing)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def __init__(
-        self, rank: int, command: list[str], environment: dict[str, str], write: Callable[[str], None]
-    ) -> None:
-        self.rank = rank
-        self.last_words: collections.deque[str] = collections.deque(maxlen=20)
+
+class Child:
+    """A process in a session of its own: its output goes line by line to `hear`, its input is a lifeline.
+
+    Whoever runs behind it ends when its input does: with this process, however this one ended.
+    """
+
+    def __init__(self, command: list[str], environment: dict[str, str], hear: Callable[[str], None]) -> None:
         self._process = subprocess.Popen(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self._pump = threading.Thread(target=self._read, args=(write,), name=f"output {rank}", daemon=True)
+        self._pump = threading.Thread(target=self._read, args=(hear,), name="output", daemon=True)
         self._pump.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def exit_status(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
         return self._process.poll()
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the worker alone."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+    def tell(self, text: str) -> None:
+        """Write a line to its input."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(f"{text}\n".encode())
+            self._process.stdin.flush()
 
-    def end(self) -> None:
-        """Kill the worker and all that it started, and read its output to the end."""
+    def let_go(self) -> None:
+        """Cut the lifeline, without waiting for what follows."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def end(self, patience_s: float) -> None:
+        """Cut the lifeline; kill what is there after `patience_s`; read its output to the end."""
+        self.let_go()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._pump.join(5)
 
-    def _read(self, write: Callable[[str], None]) -> None:
+    def _read(self, hear: Callable[[str], None]) -> None:
         stream = self._process.stdout
         assert stream is not None
         for line in stream:
-            text = line.decode("utf-8", "replace").rstrip()
-            self.last_words.append(text)
-            write(f"[rank {self.rank}] {text}")
+            hear(line.decode("utf-8", "replace").rstrip())
 
 
 class Parent:
@@ -79,7 +88,7 @@ class Parent:
     def __init__(self) -> None:
         self._parent = os.getppid()
         self._above = _parent_of(self._parent)
-        if not (self._above and b"snakemake" in _command_line(self._above)):
+        if not (self._above and b"snakemake" in command_line(self._above)):
             self._above = None
 
     def is_gone(self) -> bool:
@@ -98,15 +107,32 @@ def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.05) ->
     return True
 
 
-def _parent_of(pid: int) -> int | None:
+def descendants(ancestor: int) -> list[int]:
+    """Every process below `ancestor`, zombies left out."""
+    below: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := stat(int(entry.name))) and fields[0] not in "ZX":
+            below.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [ancestor]
+    for pid in found:
+        found += below.get(pid, [])
+    return found[1:]
+
+
+def stat(pid: int) -> list[str] | None:
+    """/proc/<pid>/stat from the state on: [0] the state, [1] the parent, [49] the exit status as wait(2) has it."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return int(stat.rpartition(")")[2].split()[1])
 
 
-def _command_line(pid: int) -> bytes:
+def _parent_of(pid: int) -> int | None:
+    fields = stat(pid)
+    return int(fields[1]) if fields else None
+
+
+def command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
 """The measured loop: one rank, any framework. Run by the launcher, in the framework's own environment.
 
-    python -m throughline.training.worker WORK/job.json
+    python -m throughline.training.worker WORK/job.json     (its rank stands in the environment: ranks.py)
 
 Order, in every framework: join, device, model, data, optimizer, warm-up, barrier + synchronize + clock, timed steps,
 synchronize + clock. One clock, the monotonic one. Within the window: no print, no reading of a device's value, no
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline.training import frameworks, models, schedule
+from throughline.training import frameworks, models, ranks, schedule
 from throughline.training.data import Loader, Manifest, batches
 from throughline.training.heartbeat import Heart
 from throughline.training.processes import die_with_parent
@@ -152,19 +152,23 @@ class Run:
 
 def _limit_memory(megabytes: int | None) -> None:
     """Cap this process's data segment, so that too much is the allocator's error; the libraries are loaded by now."""
-    if megabytes is not None:
+    if megabytes is not None:  # the soft limit alone: the report is written without it
         resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def main() -> int:
-    job = json.loads(Path(sys.argv[1]).read_text())
-    die_with_parent(job["launcher"], signal.SIGKILL)
+    die_with_parent(os.getppid(), signal.SIGKILL)
+    job, work = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[1]).parent
+    rank, _, world = ranks.of(os.environ)
+    here = ranks.folder(work)
+    ranks.speak_through(here / f"rank_{rank}.out")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    rank, work = int(os.environ["RANK"]), Path(sys.argv[1]).parent
-    heart = Heart(work / f"rank_{rank}.beat")
+    heart = Heart(here / f"rank_{rank}.beat")
     run: Run | None = None
     try:
+        if world != job["world"]:
+            raise RuntimeError(f"{world} ranks were started, and {job['world']} belong to this run")
         run = Run(job, rank, heart)
         run.build()
         result = {"status": "ok", **run.measure()}
@@ -178,7 +182,7 @@ def main() -> int:
         if not memory:
             traceback.print_exc()
         result = {"status": "oom" if memory else "failed", "reason": f"{type(error).__name__}: {error}"}
-    _report(work / f"rank_{rank}.json", {"rank": rank, "at": time.monotonic(), **result})
+    _report(work / f"rank_{rank}.json", {"rank": rank, "at": time.time(), **result})
     if result["status"] == "ok" and run is not None:
         run.close()
     # Without the interpreter's tear-down: a rank that stops early must not wait for the others.
