@@ -5,6 +5,7 @@ Standard library only: the measured workers import this from environments that h
 
 from __future__ import annotations
 
+import errno
 import getpass
 import hashlib
 import ipaddress
@@ -30,12 +31,45 @@ class UserError(Exception):
 
 
 def command_line(main: Callable[[], int | None]) -> NoReturn:
-    """Run `main`, print a UserError without its traceback, and leave with the exit status."""
+    """Run `main`, print a UserError without its traceback, and leave with the exit status.
+
+    A full disk and a folder that may not be written to are the user's to mend as well.
+    """
     try:
         sys.exit(main() or 0)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    except OSError as error:
+        mendable = _disk_error(error)
+        if mendable is None:
+            raise
+        print(f"error: {mendable}", file=sys.stderr)
+    sys.exit(1)
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+def _disk_error(error: OSError) -> UserError | None:
+    """What a user can do about an error of the file system, where there is something."""
+    told = re.search(r"filename = '([^']*)'", str(error))  # how HDF5 tells it
+    path = Path(os.fsdecode(error.filename) if error.filename else told[1] if told else "a file")
+    if ".partial" in path.name:
+        path = path.parent
+    if error.errno in _FULL:
+        return UserError(
+            f"{path} could not be written: {os.strerror(error.errno)}",
+            why="the disk is full, or a quota or limit of file sizes is reached; nothing unfinished was left",
+            next_step="make room, and run snakemake again: it makes only what is missing",
+        )
+    if error.errno in _FORBIDDEN:
+        return UserError(
+            f"{path} could not be opened: {os.strerror(error.errno)}",
+            why="this user may not write (or read) there, or the file system is mounted read-only",
+            next_step="correct the rights or the mount, and run snakemake again: it makes only what is missing",
+        )
+    return None
 
 
 @contextmanager

@@ -7,11 +7,16 @@ import time
 
 
 class Progress:
-    """Counts units towards a total and prints a line now and then, never in the first seconds."""
+    """Counts units towards a total and prints a line now and then, never in the first seconds.
 
-    def __init__(self, what: str, total: int, *, unit: str = "B", quiet_s: float = 5, every_s: float = 10) -> None:
+    `done` were there already when this work began: they count, but say nothing about its speed.
+    """
+
+    def __init__(
+        self, what: str, total: int, *, done: int = 0, unit: str = "B", quiet_s: float = 5, every_s: float = 10
+    ) -> None:
         self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
-        self.done = 0
+        self.done = self._there = done
         self._begun = time.monotonic()
         self._next = self._begun + quiet_s
 
@@ -29,9 +34,9 @@ class Progress:
 
     def line(self, elapsed_s: float) -> str:
         """The line that is printed after `elapsed_s` seconds."""
-        if not 0 < self.done <= self.total:
+        if not self._there < self.done <= self.total:
             return f"{self.what}: {_amount(self.done, self.unit)}"
-        left_s = elapsed_s * (self.total - self.done) / self.done
+        left_s = elapsed_s * (self.total - self.done) / (self.done - self._there)
         return (
             f"{self.what}: {_amount(self.done, self.unit)} of {_amount(self.total, self.unit)}"
             f" ({self.done / self.total:.0%}), about {_duration(left_s)} left"

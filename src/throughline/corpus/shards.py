@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -115,8 +116,7 @@ def write(
     """
     from isal import isal_zlib
 
-    leftovers.remove(path)
-    with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
+    with new_file(path) as stream:
         height = min(rows, ROWS_PER_CHUNK)
         for name, shape in shapes(rows, sequence, predictions).items():
             if rows == 0:
@@ -147,6 +147,23 @@ def write(
         stream.attrs["parameters"] = parameters
         stream.flush()
         stream.attrs["complete"] = True
+
+
+@contextmanager
+def new_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+    """An empty HDF5 file that gets its name when it is whole. What killed writers of it left is removed first.
+
+    OSError with its number where the disk is full; HDF5 hides it in a RuntimeError when it notices while closing.
+    """
+    leftovers.remove(path)
+    try:
+        with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
+            yield stream
+    except RuntimeError as error:
+        number = re.search(r"errno = (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from None
 
 
 def _fault(stream: h5py.File) -> str | None:

@@ -26,8 +26,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline import files
-from throughline.corpus import leftovers
+from throughline.corpus import shards
 from throughline.corpus.progress import Progress
 from throughline.files import UserError
 
@@ -123,8 +122,7 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path) -> None:
 
 def write(path: Path, documents: Documents, vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write a tokens file, whole or not at all."""
-    leftovers.remove(path)
-    with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
+    with shards.new_file(path) as stream:
         for name in ("tokens", "sentences", "documents", "ids"):
             data = getattr(documents, name)
             checked = {"chunks": (min(len(data), _BLOCK),), "fletcher32": True} if len(data) else {}
