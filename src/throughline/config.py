@@ -26,6 +26,7 @@ TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 FrameworkName = Annotated[str, StringConstraints(pattern=rf"^{FRAMEWORK}$")]
 TopologyName = Annotated[str, StringConstraints(pattern=rf"^{TOPOLOGY}$")]
+HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Extra = Literal["aa", "synthetic"]
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -117,6 +118,11 @@ class Runs(Section):
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="runs of every configuration")
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(1, description="threads per worker on a CPU, the same in every topology")
+    hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
+        None,
+        description="where topologies of several nodes run: null is this machine, or the nodes of a Slurm job; a list "
+        "of names is reached through ssh; `simulated` makes the nodes up on one machine, and every table says so",
+    )
     seed: CountingInt = Field(42, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(False, description="true: mixed environments or warnings fail the summary")
 

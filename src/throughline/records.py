@@ -125,6 +125,7 @@ class Cell(Entry):
     warnings: list[str]
     peak_memory_bytes: Bytes | None
     loader_stall_share: NonNegative | None
+    simulated: bool = False
     logs: list[str]
 
 

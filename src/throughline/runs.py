@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -38,10 +38,14 @@ DATA_PROTOCOL = 1
 
 @dataclass(frozen=True, order=True)
 class Topology:
-    """`<nodes>n<devices per node>g`; a device is a GPU, or one worker process on a CPU."""
+    """`<nodes>n<devices per node>g`; a device is a GPU, or one worker process on a CPU.
+
+    Nodes that one machine makes up are marked wherever the topology is printed.
+    """
 
     nodes: int
     devices: int
+    simulated: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Topology:
@@ -56,7 +60,7 @@ class Topology:
         return self.nodes * self.devices
 
     def __str__(self) -> str:
-        return f"{self.nodes}n{self.devices}g"
+        return f"{self.nodes}n{self.devices}g" + (" (simulated)" if self.simulated else "")
 
 
 class CorpusIdentity(Section):
@@ -82,6 +86,7 @@ class RunSpec(Section):
     seed: int = Runs.model_fields["seed"].default
     device: str = Runs.model_fields["device"].default
     threads: int = Runs.model_fields["threads"].default
+    hosts: Literal["simulated", "ssh"] | None = None
     optimizer: Optimizer = Field(default_factory=Optimizer)
     options: Options = Field(default_factory=Options)
     corpus: CorpusIdentity | None = None
@@ -182,6 +187,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
                             seed=block.seed,
                             device=block.device,
                             threads=block.threads,
+                            hosts=kind_of_hosts(block, topology),
                             optimizer=block.optimizer,
                             options=block.options,
                             corpus=corpus,
@@ -195,6 +201,13 @@ def by_summary(specs: Iterable[RunSpec]) -> dict[str, list[str]]:
     for spec in specs:
         records.setdefault(spec.summary, []).append(spec.record)
     return records
+
+
+def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:
+    """What of `runs.hosts` decides a run. No name: no record holds one, and a renamed host re-runs nothing."""
+    if block.hosts == "simulated":
+        return "simulated" if Topology.parse(topology).nodes > 1 else None
+    return "ssh" if block.hosts else None
 
 
 def benchmark_block(config: Config, name: str) -> Benchmark:

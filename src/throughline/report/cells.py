@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -149,7 +149,9 @@ def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
         wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
         topologies = {Topology.parse(name) for name in {*cells, *wanted}}
         for topology in sorted(topologies, key=lambda t: (t.world, t)):
-            yield Row(framework, topology, cells.get(str(topology)), not asked or str(topology) in wanted)
+            cell, name = cells.get(str(topology)), str(topology)
+            marked = replace(topology, simulated=cell is not None and cell.simulated)
+            yield Row(framework, marked, cell, not asked or name in wanted)
 
 
 def switches(summary: Summary) -> str:

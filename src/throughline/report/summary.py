@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,8 +19,9 @@ from throughline.records import Cell, RunRecord, Summary, dump, read_run
 from throughline.report import advice
 from throughline.runs import Topology
 
-FREE = {"framework", "topology", "repeat"}
-"""What two runs of one summary may differ in; everything else in their specifications is the same."""
+FREE = {"framework", "topology", "repeat", "hosts"}
+"""What two runs of one summary may differ in; everything else in their specifications is the same (of one topology, the
+hosts as well)."""
 
 
 def summarize(paths: Sequence[Path], asked: int, remarks: str | None = None) -> Summary:
@@ -86,11 +88,19 @@ def write(paths: Sequence[Path], output: Path, asked: int, remarks: str | None =
 
 def _same_configuration(records: Sequence[RunRecord], paths: Sequence[Path]) -> None:
     fixed = [advice.flat(record.spec.model_dump(exclude=FREE)) for record in records]
-    for other, path in zip(fixed[1:], paths[1:], strict=True):
-        for key in fixed[0] | other:
-            if fixed[0].get(key) != other.get(key):
+    _same(list(zip(paths, fixed, strict=True)))
+    for topology in {record.spec.topology for record in records}:
+        alike = [(p, r) for p, r in zip(paths, records, strict=True) if r.spec.topology == topology]
+        _same([(path, {"hosts": record.spec.hosts}) for path, record in alike])
+
+
+def _same(found: Sequence[tuple[Path, dict[str, Any]]]) -> None:
+    first, wanted = found[0]
+    for path, other in found[1:]:
+        for key in wanted | other:
+            if wanted.get(key) != other.get(key):
                 raise UserError(
-                    f"{path} was run with {key} = {other.get(key)}, {paths[0]} with {fixed[0].get(key)}",
+                    f"{path} was run with {key} = {other.get(key)}, {first} with {wanted.get(key)}",
                     why="runs of one summary differ in framework, topology and repeat only",
                     next_step="remove the record of the older configuration and run snakemake again",
                 )
@@ -149,6 +159,7 @@ def _cell(topology: str, runs: Sequence[RunRecord], asked: int, baseline: float 
         warnings=[],
         peak_memory_bytes=max(memory, default=None),
         loader_stall_share=statistics.median(stalls),
+        simulated=spec.hosts == "simulated",
         logs=[f"{spec.framework}/{topology}/run{run.spec.repeat}.log" for run in runs],
     )
 
