@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
     parser.add_argument("--repair", help="command to name where a shard is missing or changed")
     parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
+    parser.add_argument("--hosts", nargs="*", default=[], help="names to reach through ssh, where the run is on hosts")
     arguments = parser.parse_args()
     try:
         spec = RunSpec.model_validate_json(arguments.spec)
@@ -39,6 +40,7 @@ def main() -> int:
             python=arguments.python,
             repair=arguments.repair,
             hang_after_s=arguments.hang_after,
+            hosts=arguments.hosts,
             command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )
     )

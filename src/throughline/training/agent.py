@@ -38,6 +38,8 @@ class Agent:
         for name in ranks.NAMES:  # whatever started this process, it is no rank
             os.environ.pop(name, None)
         os.environ.update(self.job["variables"])
+        if self.job["reach"] == "simulated" and self.job["kind"] == "cuda":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.job, node))
         shared = self.job["shared"]
         self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if shared else self.work))
         self.ranks = launchers.ranks_of(self.job, node)

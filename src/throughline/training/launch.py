@@ -8,12 +8,13 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ import throughline
 from throughline import files, records
 from throughline.files import UserError
 from throughline.runs import RunSpec, Topology
-from throughline.training import agent, environment, heartbeat, launchers, lock, machine, outcome, watchdog
+from throughline.training import agent, environment, heartbeat, launchers, lock, machine, nodes, outcome, watchdog
 from throughline.training.data import Manifest
 from throughline.training.processes import Child, Parent, die_with_parent, wait_until
 from throughline.training.progress import Progress
@@ -32,6 +33,12 @@ from throughline.training.watchdog import Watchdog, place
 
 GRACE_S = 10.0
 """How long other ranks may take to end once one has: to find their connection broken, or to report the same."""
+WHERE = {
+    "here": "this machine",
+    "simulated": "simulated nodes of this machine",
+    "slurm": "the nodes of this Slurm job",
+    "ssh": "the first of runs.hosts",
+}
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
 
@@ -52,6 +59,7 @@ class Job:
     repair: str | None = None
     command: str = ""
     hang_after_s: float | None = None
+    hosts: Sequence[str] = ()
 
     @property
     def full(self) -> dict[str, Any]:
@@ -73,10 +81,24 @@ class Log:
         self._file = path.open("w", encoding="utf-8", buffering=1)
         self._guard = threading.Lock()
         self._here = f"{Path.cwd()}{os.sep}"
+        self._hidden: re.Pattern[str] | None = None
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Never write these names of hosts."""
+        known = {
+            part for name in names for part in (name, name.rpartition("@")[2], name.rpartition("@")[2].split(".")[0])
+        }
+        words = sorted(known, key=len, reverse=True)
+        self._hidden = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])") if words else None
+
+    def clean(self, text: str) -> str:
+        """What may be written of `text`."""
+        text = files.scrub(text.replace(self._here, ""))
+        return self._hidden.sub("HOST", text) if self._hidden else text
 
     def write(self, text: str) -> None:
         with self._guard:
-            self._file.write(files.scrub(text.replace(self._here, "")) + "\n")
+            self._file.write(self.clean(text) + "\n")
 
     def close(self) -> None:
         self._file.close()
@@ -88,6 +110,7 @@ def run(job: Job) -> dict[str, Any]:
     UserError where the run cannot start or did not end by itself: the log says why, and there is no record.
     """
     log = Log(job.log)
+    log.hide(job.hosts)
     topology = Topology.parse(job.spec.topology)
     progress = Progress(job.full, topology.world * job.spec.batch_per_device * job.spec.options.accumulate)
     log.write(f"# again: snakemake --force {shlex.quote(job.spec.record)}")
@@ -130,17 +153,27 @@ def _interruptible() -> Iterator[Parent]:
 
 def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent: Parent) -> dict[str, Any]:
     started, clock = _now(), time.monotonic()
-    spec = job.full
-    source = Path(throughline.__file__).parents[1]
-    variables = machine.worker_variables(spec, source)
+    spec, variables = job.full, machine.worker_variables(job.full, Path(throughline.__file__).parents[1])
+    where = nodes.find(job.spec, job.hosts)
+    log.hide([*job.hosts, *where.names])
+    if not where.elsewhere:
+        variables |= {"GLOO_SOCKET_IFNAME": "lo"}
     everything = dict(os.environ) | variables
-    seen = machine.gpus(spec["framework"], job.python, everything) if spec["device"] != "cpu" else {"count": 0}
-    device = machine.choose(spec, seen)
-    warnings = machine.fits(spec, topology.nodes, topology.devices, device)
+    if where.kind == "ssh":
+        found = nodes.survey(where, spec["framework"], job.python, variables, job.log)
+        seen, cpu, surroundings = found["gpus"], found["cpu"], found["environment"]
+    else:
+        asked = spec["device"] != "cpu"
+        seen = machine.gpus(spec["framework"], job.python, everything) if asked else {"count": 0}
+        cpu, surroundings = machine.processor(), environment.describe()
+    device = machine.choose(spec, seen, cpu)
+    warnings = machine.fits(spec, topology.world if where.kind == "simulated" else topology.devices, device)
+    if where.kind == "simulated":
+        warnings.append(f"{topology.nodes} nodes simulated on one machine: no network lies between them")
     manifest = _checked_data(job, topology.world)
     for warning in warnings:
         log.write(f"warning: {warning}")
-    log.write(f"device: {device['kind']}, {device['name']}; {topology.world} ranks")
+    log.write(f"device: {device['kind']}, {device['name']}; {topology.world} ranks on {WHERE[where.kind]}")
 
     order = {
         "spec": spec,
@@ -150,13 +183,15 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "per_node": topology.devices,
         "kind": device["kind"],
         "manifest": str(job.manifest.resolve()) if manifest and job.manifest else None,
-        "variables": variables | {"GLOO_SOCKET_IFNAME": "lo"},
-        "master": "127.0.0.1",
+        "variables": variables,
+        "reach": where.kind,
+        "master": where.master,
         "port": launchers.free_port(),
-        "shared": False,
+        "shared": where.elsewhere,
     }
-    with tempfile.TemporaryDirectory(prefix="throughline-", ignore_cleanup_errors=True) as folder:
-        reports = _supervise(job, order, Path(folder), log, progress, parent)
+    with _work_folder(job, where.elsewhere) as work:
+        crew = Crew(order, work, log, where.names)
+        reports = _supervise(job, crew, topology.world, progress, parent)
 
     record = {
         "schema": records.SCHEMA,
@@ -164,7 +199,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         **outcome.assemble(spec, reports, topology.devices, topology.world),
         "device": device,
         "data": _identity(manifest),
-        "environment": _environment(reports, everything),
+        "environment": _environment(reports, surroundings, everything),
         "started": started,
         "ended": _now(),
     }
@@ -173,6 +208,18 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     files.write_json(job.record, record)
     _conclude(job, record, time.monotonic() - clock, log, progress)
     return record
+
+
+@contextlib.contextmanager
+def _work_folder(job: Job, shared: bool) -> Iterator[Path]:
+    """Where the ranks find their order and leave their reports: beside the record where several machines take part."""
+    start = f".{job.record.stem}.work."
+    if shared:
+        for left_over in job.record.parent.glob(f"{start}*"):  # of a run that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
+    place = (start, job.record.parent.resolve()) if shared else ("throughline-", None)
+    with tempfile.TemporaryDirectory(prefix=place[0], dir=place[1], ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _checked_data(job: Job, world: int) -> Manifest | None:
@@ -199,9 +246,10 @@ def _identity(manifest: Manifest | None) -> dict[str, Any] | None:
 class Crew:
     """The agents of a run, and what they have told: where every rank stands, and which have ended, the first first."""
 
-    def __init__(self, order: dict[str, Any], path: Path, log: Log) -> None:
-        world = order["world"]
-        self.log, self.work = log, path.parent
+    def __init__(self, order: dict[str, Any], work: Path, log: Log, names: Sequence[str]) -> None:
+        world, path = order["world"], work / "job.json"
+        path.write_text(json.dumps(order))
+        self.log, self.work = log, work
         self.beats = [heartbeat.Beat("start", 0, 0)] * world
         self.ended: dict[int, int | None] = {}
         self.last_words = [collections.deque[str](maxlen=20) for _ in range(world)]
@@ -209,7 +257,7 @@ class Crew:
         variables = dict(os.environ) | order["variables"]
         self.agents: list[Child] = []
         try:
-            for command in launchers.commands(order, path):
+            for command in launchers.commands(order, path, names):
                 self.agents.append(Child(command, variables, self._hear))
         except BaseException:
             self.end()
@@ -240,7 +288,11 @@ class Crew:
     def reports(self, ranks: Iterable[int]) -> dict[int, dict[str, Any]]:
         """rank -> what it has written at its end."""
         paths = {rank: self.work / f"rank_{rank}.json" for rank in ranks}
-        return {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.is_file()}
+        found = {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.is_file()}
+        for report in found.values():
+            if "reason" in report:
+                report["reason"] = self.log.clean(report["reason"])
+        return found
 
     def write_stacks(self) -> None:
         """Have every rank write the stacks of its threads into the log."""
@@ -256,14 +308,8 @@ class Crew:
             child.end(self.patience_s)
 
 
-def _supervise(
-    job: Job, order: dict[str, Any], work: Path, log: Log, progress: Progress, parent: Parent
-) -> dict[int, dict[str, Any]]:
+def _supervise(job: Job, crew: Crew, world: int, progress: Progress, parent: Parent) -> dict[int, dict[str, Any]]:
     """Run the ranks to their end, and nothing of them beyond it; rank -> report. UserError when the run failed."""
-    world = order["world"]
-    path = work / "job.json"
-    path.write_text(json.dumps(order))
-    crew = Crew(order, path, log)
     try:
         hang = _watch(job, crew, progress, parent)
         beats, ended, statuses = list(crew.beats), crew.ended.copy(), crew.statuses()
@@ -311,12 +357,14 @@ def _failed(job: Job, what: str, why: str | None) -> UserError:
     )
 
 
-def _environment(reports: dict[int, dict[str, Any]], variables: dict[str, str]) -> dict[str, Any]:
+def _environment(
+    reports: dict[int, dict[str, Any]], surroundings: dict[str, Any], variables: dict[str, str]
+) -> dict[str, Any]:
     first = reports.get(0, {})
     return {
         "python": first.get("python"),
         "framework": first.get("versions"),
-        **environment.describe(),
+        **surroundings,
         "variables": environment.variables(variables),
     }
 

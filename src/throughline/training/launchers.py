@@ -6,15 +6,21 @@ reached, and in nothing else. Standard library only: the agents import this in t
 
 from __future__ import annotations
 
+import os
+import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from throughline.training import frameworks
+
 Job = dict[str, Any]
-"""job.json: spec, python, world, nodes, per_node, master, port, folder, variables, hosts and more."""
+"""job.json: spec, python, world, nodes, per_node, reach, master, port, variables and more."""
 
 WORKER = "throughline.training.worker"
+SSH_FAILED = 255
+"""ssh's own exit status, where it did not come to the command."""
 
 
 def torchrun(job: Job, node: int, path: str, folder: str) -> list[str]:
@@ -30,25 +36,21 @@ def torchrun(job: Job, node: int, path: str, folder: str) -> list[str]:
 def horovod(job: Job, node: int, path: str, folder: str) -> list[str]:
     """Horovod's launcher, or MPI's where Horovod was built for it; it starts the ranks of all nodes."""
     world, worker = str(job["world"]), [job["python"], "-m", WORKER, path]
-    if job["spec"]["options"].get("controller", "gloo") == "mpi":
+    if job["spec"]["options"]["controller"] == "mpi":
         once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
         return ["mpirun", "--allow-run-as-root", "-np", world, *once, *worker]
     return [str(Path(job["python"]).with_name("horovodrun")), "-np", world, "--gloo", *worker]
 
 
-STARTERS: dict[str, Callable[[Job, int, str, str], list[str]]] = {
-    "torch": torchrun,
-    "torch-horovod": horovod,
-    "mxnet-horovod": horovod,
-}
-"""Framework -> command(job, node, path of job.json, the agent's folder) that starts the ranks of a node."""
+STARTERS: dict[str, Callable[[Job, int, str, str], list[str]]] = {"torchrun": torchrun, "horovod": horovod}
+"""A framework's starter -> command(job, node, path of job.json, the agent's folder) that starts the ranks of a node."""
 
 ONE_AGENT = (horovod,)
 """Starters that reach the other nodes by themselves."""
 
 
 def starter(job: Job) -> Callable[[Job, int, str, str], list[str]]:
-    return STARTERS[job["spec"]["framework"]]
+    return STARTERS[frameworks.TABLE[job["spec"]["framework"]].starter]
 
 
 def agents(job: Job) -> int:
@@ -62,13 +64,40 @@ def ranks_of(job: Job, node: int) -> range:
     return range(node * count, (node + 1) * count)
 
 
-def commands(job: Job, path: Path) -> list[list[str]]:
-    """The processes to start here, which are or reach the agents of all nodes."""
+def share(job: Job, node: int) -> list[str]:
+    """This machine's GPUs that belong to a simulated node."""
+    count, visible = job["per_node"], os.environ.get("CUDA_VISIBLE_DEVICES")
+    every = visible.split(",") if visible else [str(number) for number in range(count * job["nodes"])]
+    return every[node * count : (node + 1) * count]
+
+
+def commands(job: Job, path: Path, names: Sequence[str] = ()) -> list[list[str]]:
+    """The processes to start here, which are the agents of all nodes, or reach them."""
 
     def agent(node: int | str) -> list[str]:
         return [job["python"], "-m", "throughline.training.agent", str(path), str(node)]
 
-    return [agent(node) for node in range(agents(job))]
+    count = agents(job)
+    if job["reach"] == "slurm" and count > 1:
+        return [[*srun(count, job["per_node"] * job["spec"]["threads"]), *agent("slurm")]]
+    if job["reach"] == "ssh":
+        return [through_ssh(names[node], agent(node), job["variables"]) for node in range(count)]
+    return [agent(node) for node in range(count)]
+
+
+def srun(nodes: int, cores: int) -> list[str]:
+    """One task on every node of the present Slurm job. All of it is said: Snakemake removes Slurm's own variables."""
+    return [
+        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cores}"),
+        *("--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--quiet"),
+    ]
+
+
+def through_ssh(name: str, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """The command on another host, in the same folder, with `variables`; nobody is asked for a password."""
+    assigned = shlex.join(f"{key}={value}" for key, value in variables.items())
+    remote = f"cd {shlex.quote(os.getcwd())} && exec env {assigned} {shlex.join(command)}"
+    return ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "--", name, remote]
 
 
 def free_port() -> int:

@@ -10,16 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from throughline.files import UserError
-from throughline.training import environment
+from throughline.training import environment, frameworks
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
-
-ASK = {
-    "torch": "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
-    "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
-    "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
-}
 
 
 def gpus(framework: str, python: str, variables: Mapping[str, str]) -> dict[str, Any]:
@@ -28,15 +22,24 @@ def gpus(framework: str, python: str, variables: Mapping[str, str]) -> dict[str,
     if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
         return none
     # cwd and the output's last line: nothing that the framework prints is in the way.
-    done = subprocess.run(
-        [python, "-c", ASK[framework]], capture_output=True, text=True, env=dict(variables), check=False, timeout=300
-    )
+    ask = [python, "-c", frameworks.TABLE[framework].gpus]
+    done = subprocess.run(ask, capture_output=True, text=True, env=dict(variables), check=False, timeout=300)
     lines = done.stdout.strip().splitlines()
     return json.loads(lines[-1]) if done.returncode == 0 and lines else none
 
 
-def choose(spec: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
-    """The record's `device` for `runs.device` auto, cuda or cpu. UserError where there is no such device."""
+def processor() -> dict[str, Any]:
+    """This machine's processor, as the record's `device`."""
+    return {
+        "kind": "cpu",
+        "name": environment.cpu_name(),
+        "count": environment.cpu_cores(),
+        "fp16_native": environment.cpu_has_fp16(),
+    }
+
+
+def choose(spec: dict[str, Any], seen: dict[str, Any], cpu: dict[str, Any]) -> dict[str, Any]:
+    """The record's `device` for `runs.device` auto, cuda or cpu; `seen` are the GPUs. UserError where there is none."""
     kind = spec["device"]
     if kind == "auto":
         kind = "cuda" if seen["count"] else "cpu"
@@ -48,35 +51,24 @@ def choose(spec: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
                 next_step="set runs.device: auto or cpu, or install the framework's CUDA build",
             )
         return {"kind": "cuda", "name": seen["name"], "count": seen["count"], "fp16_native": seen["fp16"]}
-    return {
-        "kind": "cpu",
-        "name": environment.cpu_name(),
-        "count": environment.cpu_cores(),
-        "fp16_native": environment.cpu_has_fp16(),
-    }
+    return cpu
 
 
-def fits(spec: dict[str, Any], nodes: int, per_node: int, device: dict[str, Any]) -> list[str]:
-    """Warnings about running this topology here; UserError where it cannot be run."""
-    if nodes > 1:
-        raise UserError(
-            f"topology {spec['topology']} needs {nodes} nodes, and this machine is one",
-            why="runs over several nodes need cluster support (runs.hosts, or Slurm), which is not there yet",
-            next_step="choose topologies of one node, such as 1n2g",
-        )
+def fits(spec: dict[str, Any], per_machine: int, device: dict[str, Any]) -> list[str]:
+    """Warnings about running so many ranks on a machine; UserError where they cannot be run."""
     if device["kind"] == "cuda":
-        if per_node > device["count"]:
+        if per_machine > device["count"]:
             raise UserError(
-                f"topology {spec['topology']} needs {per_node} GPUs, and this machine shows {device['count']}",
+                f"topology {spec['topology']} needs {per_machine} GPUs a machine, and there are {device['count']}",
                 why=f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
                 next_step="choose a smaller topology, or runs.device: cpu",
             )
         return []
     warnings = []
-    wanted = per_node * spec["threads"]
+    wanted = per_machine * spec["threads"]
     if wanted > device["count"]:
         warnings.append(
-            f"{per_node} workers x {spec['threads']} threads on {device['count']} cores: they share cores, "
+            f"{per_machine} workers x {spec['threads']} threads on {device['count']} cores: they share cores, "
             "so the speedup says nothing about scaling"
         )
     if spec["precision"] == "fp16" and device["fp16_native"] is False:

@@ -1,0 +1,142 @@
+"""Which nodes a run gets: this machine, nodes that it makes up, those of a Slurm job, or hosts behind ssh.
+
+Their names are used to reach them and nowhere else: what is written speaks of entry 2 of runs.hosts, or of node 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from throughline.files import UserError
+from throughline.runs import RunSpec, Topology
+from throughline.training import launchers
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """`names` in the order of the ranks; empty where all ranks are on this machine."""
+
+    kind: Literal["here", "simulated", "slurm", "ssh"]
+    names: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether other machines take part, so that files have to lie where all see them."""
+        return bool(self.names)
+
+    @property
+    def master(self) -> str:
+        """Where the ranks meet."""
+        return self.names[0].rpartition("@")[2] if self.names else LOOPBACK
+
+
+def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ) -> Nodes:
+    """The nodes for this run; UserError where there are too few."""
+    topology = Topology.parse(spec.topology)
+    if spec.hosts == "ssh":
+        if len(hosts) < topology.nodes:
+            raise UserError(
+                f"topology {topology} needs {topology.nodes} hosts, and runs.hosts has {len(hosts)}",
+                next_step="add hosts, or choose a topology of fewer nodes",
+            )
+        return Nodes("ssh", tuple(hosts[: topology.nodes]))
+    if spec.hosts == "simulated":
+        return Nodes("simulated")
+    if topology.nodes == 1:
+        return Nodes("here")
+    if "SLURM_JOB_ID" not in variables:
+        raise UserError(
+            f"topology {topology} needs {topology.nodes} nodes, and this machine is one",
+            why="nothing says where the others are: runs.hosts is not set, and this is no Slurm job",
+            next_step="on a cluster: snakemake --profile slurm; with ssh: runs.hosts: [names]; "
+            "to try it on one machine: runs.hosts: simulated",
+        )
+    names = _allocation(variables["SLURM_JOB_ID"])
+    if len(names) != topology.nodes:
+        raise UserError(
+            f"topology {topology} needs {topology.nodes} nodes, and the Slurm job has {len(names)}",
+            why="the rule's resources `nodes` and `tasks` decide that",
+            next_step="leave both as rules/training.smk has them",
+        )
+    return Nodes("slurm", names)
+
+
+def _allocation(job: str) -> tuple[str, ...]:
+    """The job's nodes. Asked for: Snakemake takes most SLURM_ variables out of a job's environment."""
+    listed = _ask(["squeue", "--noheader", "--jobs", job, "--format", "%N"])
+    return tuple(_ask(["scontrol", "show", "hostnames", listed]).split())
+
+
+def _ask(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or type(error).__name__
+        raise UserError(
+            f"`{command[0]}` does not answer inside the Slurm job",
+            why=" ".join(str(said).split()),
+            next_step="check that it is installed on the nodes, and reaches the controller from there",
+        ) from None
+    return done.stdout.strip()
+
+
+def survey(nodes: Nodes, framework: str, python: str, variables: Mapping[str, str], seen: Path) -> dict[str, Any]:
+    """What the first host behind ssh has; UserError unless all are reached, see the file `seen`, and have the same."""
+    question = [python, "-m", "throughline.training.survey", framework, str(seen.resolve())]
+    with ThreadPoolExecutor(32) as pool:
+        answers = list(pool.map(lambda name: _answer(name, question, variables), nodes.names))
+    first: dict[str, Any] = {}
+    for number, answer in enumerate(answers, 1):
+        where = f"entry {number} of runs.hosts"
+        if isinstance(answer, str):
+            raise UserError(
+                f"{where} {answer}", next_step="try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md"
+            )
+        if not answer["sees_files"]:
+            raise UserError(
+                f"{where} does not see this project's files",
+                why="results/ has to lie at the same path on every host (a shared file system)",
+                next_step="run Throughline from a folder that all hosts share",
+            )
+        first = first or answer
+        for name, version in first["software"].items():
+            if answer["software"].get(name) != version:
+                raise UserError(
+                    f"{where} has {name} {answer['software'].get(name)}, entry 1 has {version}",
+                    why="ranks with different software do not measure one thing",
+                    next_step="install the same on both",
+                )
+    return first
+
+
+def _answer(name: str, question: list[str], variables: Mapping[str, str]) -> dict[str, Any] | str:
+    """A host's answer, or what is wrong with it."""
+    try:
+        done = subprocess.run(
+            launchers.through_ssh(name, question, variables),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        return "cannot be reached: there is no ssh on this machine"
+    except subprocess.TimeoutExpired:
+        return "does not answer within 120 s"
+    said = " ".join(done.stderr.split()).replace(name, "it").replace(name.rpartition("@")[2], "it")
+    if done.returncode == launchers.SSH_FAILED:
+        return f"cannot be reached through ssh ({said})"
+    if done.returncode:
+        return f"cannot run {shlex.join(question[:3])} ({said[-300:]})"
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
