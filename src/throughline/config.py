@@ -146,6 +146,9 @@ class Options(Section):
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
     data: Literal["real", "synthetic"] = Field("real", description="the corpus, or full-length random tokens")
     bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
+    controller: Literal["gloo", "mpi"] = Field(
+        "gloo", description="how Horovod's ranks find each other, and on CPUs how they exchange gradients"
+    )
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
     memory_limit_mb: PositiveInt | None = Field(
         None, description="MiB of memory per worker on a CPU; beyond it a run ends as out of memory"
