@@ -19,8 +19,13 @@ FLOORS = [
 ]
 FRAMEWORK_LIBRARIES = {
     "torch_ddp": {"torch"},
+    "torch_rank": {"torch"},
+    "torch_horovod": {"torch", "horovod"},
+    "mxnet_horovod": {"mxnet", "horovod", "gluonnlp"},
+    "mxnet_optimizers": {"mxnet"},
     "torch_optimizers": {"torch"},
     "bert_torch": {"torch", "transformers"},
+    "bert_mxnet": {"mxnet", "gluonnlp"},
 }
 WORKER_SIDE = ["training/worker.py", "training/data.py", "training/frameworks", "training/models", "corpus/shards.py"]
 

@@ -6,6 +6,7 @@ Order of a file, and of a run: join, device, model, data, optimizer, step, sync,
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from throughline.files import UserError
@@ -32,6 +33,9 @@ class Framework(Protocol):
 
     def model(self, vocabulary: int) -> None:
         """Build the model with random weights, the same on every rank."""
+
+    def load(self, weights: dict[str, Any]) -> None:
+        """Replace the weights by these (numpy arrays by the names of the model's PyTorch form)."""
 
     def data(self, arrays: dict[str, Any]) -> Any:
         """numpy arrays -> a batch that is ready to travel (called in the loader's thread)."""
@@ -69,6 +73,9 @@ class Framework(Protocol):
     def memory(self) -> int | None:
         """Peak memory in bytes: the framework's share of a GPU, or the process on a CPU."""
 
+    def settings(self) -> dict[str, Any]:
+        """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
+
     def versions(self) -> dict[str, str | None]:
         """Versions of the framework and what it runs on."""
 
@@ -79,19 +86,74 @@ class Framework(Protocol):
         """Part from the other ranks."""
 
 
-TABLE = {"torch": ("torch_ddp", "TorchDDP")}
-"""A framework's name in config.yaml -> its file in this folder, and its class."""
+TORCH_GPUS = (
+    "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
+    "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
+    "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))"
+)
+MXNET_GPUS = (
+    "import json, mxnet; n = mxnet.context.num_gpus(); "
+    "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))"
+)
 
-FEATURES: dict[str, dict[str, bool]] = {
-    "torch": {"multi_gpu": True, "multi_node": False, "amp": True, "compile": True, "checkpointing": True},
-}
-"""What a framework's file offers (the report's feature table)."""
+FEATURES = ("devices", "nodes", "amp", "compile", "accumulation", "clipping", "checkpointing", "sharding")
+"""What the feature matrix asks of every framework: several devices, several nodes, fp16 by loss scaling, ..."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A framework: its file in this folder and its class, who starts its ranks, and what it can do.
+
+    `gpus` is a line of Python for the framework's environment that prints {count, name, fp16} of the GPUs it sees.
+    """
+
+    file: str
+    name: str
+    starter: str
+    gpus: str
+    features: frozenset[str]
+
+
+TABLE = {
+    "torch": Entry(
+        "torch_ddp", "TorchDDP", "torchrun", TORCH_GPUS, frozenset(FEATURES) - {"sharding"},
+    ),
+    "torch-horovod": Entry(
+        "torch_horovod", "TorchHorovod", "horovod", TORCH_GPUS, frozenset(FEATURES) - {"sharding"},
+    ),
+    "mxnet-horovod": Entry(
+        "mxnet_horovod", "MXNetHorovod", "horovod", MXNET_GPUS,
+        frozenset({"devices", "nodes", "amp", "accumulation", "clipping"}),
+    ),
+}  # fmt: skip
+"""A framework's name in config.yaml -> all that the rest has to know of it."""
+
+SETTINGS = (
+    "parameters",
+    "vocabulary_rows",
+    "vocabulary_head",
+    "gelu",
+    "norm_epsilon",
+    "dropout",
+    "loss",
+    "optimizer",
+    "learning_rate",
+    "betas",
+    "epsilon",
+    "epsilon_is_added_to",
+    "weight_decay",
+    "decays",
+    "clip",
+    "clip_at",
+    "threads",
+)
+"""What every framework states of itself (`settings`), as it is built and not as it was asked for."""
 
 
 def load(name: str) -> type[Framework]:
     """The class behind a framework's name; imports the framework. UserError where there is none of that name."""
     if name not in TABLE:
         raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(TABLE))
-    module, attribute = TABLE[name]
-    loaded: type[Framework] = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    entry = TABLE[name]
+    loaded: type[Framework] = getattr(importlib.import_module(f"{__name__}.{entry.file}"), entry.name)
     return loaded

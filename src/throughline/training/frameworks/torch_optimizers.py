@@ -5,7 +5,7 @@ Nothing here waits for the device: no `.item()`, no Python branch on a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 THRESHOLD = 1.0
 
 
-def build(settings: dict[str, Any], parameters: list[Tensor]) -> torch.optim.Optimizer:
+def build(settings: dict[str, Any], parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
     """The optimizer; weight decay is on matrices only, as BERT's authors have it (not on biases and norms)."""
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
@@ -27,10 +27,28 @@ def build(settings: dict[str, Any], parameters: list[Tensor]) -> torch.optim.Opt
     return kinds[settings["name"]](groups, fused=True, **constants)
 
 
+def described(name: str, optimizer: torch.optim.Optimizer, clip: str) -> dict[str, Any]:
+    """The update as it is set up, in the words of `frameworks.SETTINGS`."""
+    groups = optimizer.param_groups
+    return {
+        "optimizer": name,
+        "learning_rate": groups[0]["lr"],
+        "betas": list(groups[0]["betas"]),
+        "epsilon": groups[0]["eps"],
+        "epsilon_is_added_to": "the root of the bias-corrected second moment",
+        "weight_decay": groups[0]["weight_decay"],
+        "decays": "matrices" if groups[1]["weight_decay"] == 0.0 else "everything",
+        "clip": clip,
+        "clip_at": THRESHOLD if CLIP[clip] else None,
+    }
+
+
 class Lamb(torch.optim.Optimizer):
     """LAMB (You et al. 2020, algorithm 2, with bias correction), over whole lists of tensors at once."""
 
-    def __init__(self, params: Any, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def __init__(
+        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
     @torch.no_grad()
@@ -70,14 +88,14 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
-def _by_norm(parameters: list[Tensor]) -> None:
+def _by_norm(parameters: Sequence[Tensor]) -> None:
     """Each tensor's gradient scaled down to a norm of THRESHOLD at most."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     scales = [(THRESHOLD / (norm + 1e-6)).clamp(max=1.0) for norm in torch._foreach_norm(gradients)]
     torch._foreach_mul_(gradients, scales)
 
 
-CLIP: dict[str, Callable[[list[Tensor]], Any] | None] = {
+CLIP: dict[str, Callable[[Sequence[Tensor]], Any] | None] = {
     "none": None,
     "value": lambda parameters: torch.nn.utils.clip_grad_value_(parameters, THRESHOLD),
     "norm": _by_norm,

@@ -8,7 +8,7 @@ from types import ModuleType
 from throughline.files import UserError
 
 MODELS = {f"bert-{size}": "bert" for size in ("tiny", "mini", "small", "medium", "base", "large")}
-"""A model's name -> its file in this folder; its form in PyTorch is `<file>_torch`."""
+"""A model's name -> its file in this folder; its forms are `<file>_torch` and `<file>_mxnet`."""
 
 
 def of(name: str, framework: str | None = None) -> ModuleType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,44 @@ from transformers.models.bert.modeling_bert import BertModel
 
 from throughline.training.models.bert import POSITIONS, Shape, padded, shape
 
+if TYPE_CHECKING:
+    import numpy as np
+
 
 def build(spec: dict[str, Any], vocabulary: int) -> BertForPretraining:
     """The network that a run specification asks for, with random weights."""
     options = spec["options"]
     return BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
+
+
+def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
+    """The weights by the names that every framework's form knows: those of this one."""
+    return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
+
+
+def load(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
+    """Set the weights, in place; all of them and no other."""
+    parameters = dict(network.named_parameters())
+    if parameters.keys() != weights.keys():
+        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(torch.from_numpy(weights[name]))
+
+
+def settings(network: torch.nn.Module) -> dict[str, Any]:
+    """What the network is, as built, in the words of `frameworks.SETTINGS`."""
+    assert isinstance(network, BertForPretraining)
+    config = network.bert.config
+    return {
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "vocabulary_rows": network.bert.get_input_embeddings().weight.shape[0],
+        "vocabulary_head": "masked positions, sharing the word embeddings",
+        "gelu": {"gelu": "erf", "gelu_new": "tanh"}.get(config.hidden_act, config.hidden_act),
+        "norm_epsilon": config.layer_norm_eps,
+        "dropout": [config.hidden_dropout_prob, config.attention_probs_dropout_prob],
+        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+    }
 
 
 class BertForPretraining(nn.Module):

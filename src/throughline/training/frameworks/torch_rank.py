@@ -1,0 +1,132 @@
+"""What the frameworks on PyTorch share: one rank's device, batches, precision, marks and memory.
+
+How ranks meet and how their gradients are exchanged is the frameworks' own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import typing
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from throughline.training import models
+from throughline.training.environment import nvidia_driver, peak_resident_bytes
+from throughline.training.frameworks import Spec, Unsupported
+from throughline.training.frameworks.torch_optimizers import CLIP, build, described
+
+REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+Batch = dict[str, Tensor | None]
+
+
+class TorchRank:
+    """The part of `frameworks.Framework` that does not depend on how ranks talk to each other."""
+
+    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+        self.spec, self.options = spec, spec["options"]
+        self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
+        self.library = models.of(spec["model"], "torch")
+        self.at = torch.device(kind, local_rank) if kind == "cuda" else torch.device("cpu")
+
+    def device(self) -> None:
+        precision = self.spec["precision"]
+        if self.kind == "cuda":
+            torch.cuda.set_device(self.at)
+            major, _ = torch.cuda.get_device_capability(self.at)
+            if precision in ("tf32", "bf16") and major < 8:
+                raise Unsupported(f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
+            torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+            torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        else:
+            if precision == "tf32":
+                raise Unsupported("tf32 exists on GPUs only")
+            torch.set_num_threads(self.spec["threads"])
+        torch.manual_seed(self.spec["seed"])
+
+    def build(self, vocabulary: int) -> torch.nn.Module:
+        """The network on its device; from here on every rank draws its own dropout."""
+        network: torch.nn.Module = self.library.build(self.spec, vocabulary).to(self.at)
+        self.bare, self.parameters = network, list(network.parameters())
+        torch.manual_seed(self.spec["seed"] + 1 + self.rank)
+        return network
+
+    def load(self, weights: dict[str, Any]) -> None:
+        self.library.load(self.bare, weights)
+
+    def data(self, arrays: dict[str, Any]) -> Batch:
+        batch = {name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()}
+        if self.kind == "cuda":
+            return {name: None if tensor is None else tensor.pin_memory() for name, tensor in batch.items()}
+        return batch
+
+    def deliver(self, batch: Batch) -> Batch:
+        if self.kind == "cpu":
+            return batch
+        return {
+            name: None if tensor is None else tensor.to(self.at, non_blocking=True) for name, tensor in batch.items()
+        }
+
+    def optimizer(self) -> None:
+        self.update: Any = build(self.spec["optimizer"], self.parameters)
+        self.clip = CLIP[self.options["clip"]]
+        half = HALF.get(self.spec["precision"])
+        self.autocast = nullcontext() if half is None else torch.autocast(self.kind, dtype=half)
+        # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
+        self.scaler = torch.amp.GradScaler(self.kind, enabled=half is torch.float16, growth_interval=2**31 - 1)
+        self.first_scale = self.scaler.get_scale()
+
+    def sync(self) -> None:
+        if self.kind == "cuda":
+            torch.cuda.synchronize(self.at)
+
+    def mark(self) -> Any:
+        if self.kind == "cpu":
+            return time.monotonic()
+        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        pairs = itertools.pairwise(marks)
+        return [end - start if self.kind == "cpu" else start.elapsed_time(end) / 1000 for start, end in pairs]
+
+    def losses(self, values: list[Tensor]) -> list[float]:
+        return [float(value) for value in torch.stack(values).tolist()] if values else []
+
+    def skipped(self) -> int:
+        return round(math.log2(self.first_scale / self.scaler.get_scale())) if self.scaler.is_enabled() else 0
+
+    def memory(self) -> int | None:
+        return torch.cuda.max_memory_reserved(self.at) if self.kind == "cuda" else peak_resident_bytes()
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            **self.library.settings(self.bare),
+            **described(self.spec["optimizer"]["name"], self.update, self.options["clip"]),
+            "threads": torch.get_num_threads() if self.kind == "cpu" else None,
+        }
+
+    def versions(self) -> dict[str, str | None]:
+        import transformers
+
+        cuda, libraries = self.kind == "cuda", typing.cast(Any, torch)  # their version functions have no types
+        return {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "cuda": torch.version.cuda,
+            "cudnn": str(libraries.backends.cudnn.version()) if cuda else None,
+            "nccl": ".".join(map(str, libraries.cuda.nccl.version())) if cuda else None,
+            "driver": nvidia_driver(),
+        }
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            return True
+        return isinstance(error, (RuntimeError, OSError)) and any(text in str(error) for text in REFUSALS)

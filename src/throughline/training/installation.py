@@ -1,0 +1,368 @@
+"""Builds a framework's environment, once per user: `envs/<framework>.txt` -> ~/.cache/throughline/environments/.
+
+The file is pip's, with lines for this builder that begin with `#:`
+
+    #: python 3.11            the interpreter it needs; a file without this line is for the workflow's own environment
+    #: step TITLE             the requirements that follow are installed from wheels
+    #: source TITLE           those are compiled in the finished environment, without their dependencies
+    #: patch FILE             ... after this patch (beside the file)
+    #: set NAME=VALUE ...     ... with these variables
+    #: check MODULE ...       what has to be importable in the end
+
+An environment is built where it stays (its programs name their folder) and belongs to the hash of its pins: another
+clone with the same pins uses the same one. Standard library only, so that conda's own Python can run it as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from throughline.files import UserError, command_line, write_json
+
+PINS = Path(__file__).parents[3] / "envs"
+BUILT, READY = "built.json", ".ready"
+TORCH_INDEX = "https://download.pytorch.org/whl"
+
+PROGRAMS = {
+    "g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)",
+    "make": "make",
+    "patch": "patch",
+}
+"""Programs that a build needs from the system, and the package that has each."""
+
+HINTS = {
+    "Python.h: No such file": "install Python's headers (Debian, Ubuntu: python3-dev; Fedora, RHEL: python3-devel)",
+    "ensurepip is not available": "install Python's venv module (Debian, Ubuntu: python3-venv)",
+    "No space left on device": "free space, or set XDG_CACHE_HOME to a larger disk",
+    "Could NOT find MPI": "install MPI's compiler (Debian, Ubuntu: libopenmpi-dev openmpi-bin), or set "
+    "HOROVOD_WITHOUT_MPI=1",
+    "Could NOT find NCCL": "set HOROVOD_NCCL_HOME to where NCCL lies, or unset HOROVOD_GPU_OPERATIONS",
+    "Temporary failure in name resolution": "check the network, or point pip at a mirror (PIP_INDEX_URL)",
+    "No matching distribution found": "check the network and pip's index (pip config list)",
+}
+"""What a line of a failed build's log means for its user."""
+
+
+@dataclass
+class Stage:
+    """Requirements that one call of pip installs."""
+
+    title: str
+    source: bool
+    requirements: list[str] = field(default_factory=list)
+    patch: str | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Recipe:
+    """A framework's environment, as its file describes it."""
+
+    framework: str
+    path: Path
+    python: str
+    stages: list[Stage]
+    modules: list[str]
+
+    @property
+    def digest(self) -> str:
+        """12 hexadecimal digits of the pins, the flags and the patches."""
+        parts = [self.path, *(self.path.with_name(stage.patch) for stage in self.stages if stage.patch)]
+        content = b"\0".join([platform.machine().encode(), *(part.read_bytes() for part in parts)])
+        return hashlib.sha256(content).hexdigest()[:12]
+
+    @property
+    def folder(self) -> Path:
+        """Where the environment is, or will be."""
+        return cache() / f"{self.framework}-{self.digest}"
+
+
+def cache() -> Path:
+    """The folder of all environments: one place per user, whatever the clone."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "environments")
+
+
+def recipe(framework: str, pins: Path = PINS) -> Recipe | None:
+    """How the framework's environment is built; None where it runs in the workflow's own."""
+    path = pins / f"{framework}.txt"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    python, modules, stages = "", list[str](), list[Stage]()
+    for line in lines:
+        word, _, rest = line.removeprefix("#:").strip().partition(" ")
+        if not line.startswith("#:"):
+            requirement = line.partition("#")[0].strip()
+            if requirement and stages:
+                stages[-1].requirements.append(requirement)
+        elif word == "python":
+            python = rest
+        elif word in ("step", "source"):
+            stages.append(Stage(rest, word == "source"))
+        elif word == "patch":
+            stages[-1].patch = rest
+        elif word == "set":
+            stages[-1].variables |= dict(setting.split("=", 1) for setting in rest.split())
+        elif word == "check":
+            modules += rest.split()
+        else:
+            raise UserError(f"{path.name}: {line!r} is no line for the builder", next_step="see installation.py")
+    return Recipe(framework, path, python, stages, modules) if python else None
+
+
+def python_of(framework: str) -> str:
+    """The interpreter of the framework's workers; `python` where they share the workflow's environment."""
+    found = recipe(framework)
+    return str(found.folder / "bin" / "python") if found else "python"
+
+
+def describe(framework: str) -> dict[str, object]:
+    """What a built environment says of itself (built.json); UserError where it is not built."""
+    found = recipe(framework)
+    if found is None:
+        return {}
+    try:
+        content: dict[str, object] = json.loads((found.folder / BUILT).read_text())
+    except (OSError, ValueError):
+        raise UserError(
+            f"the environment of {framework} is not built", next_step="make frameworks (all of them), or run snakemake"
+        ) from None
+    return content
+
+
+def build(framework: str, log: Path) -> Path:
+    """Make the environment if it is not there; returns its folder. UserError where it fails, with nothing half made."""
+    found = recipe(framework)
+    if found is None:
+        raise UserError(f"{framework} runs in the workflow's own environment", next_step="build another one")
+    folder = found.folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder, framework):
+        if not (folder / BUILT).is_file():
+            _requirements(found)
+            interpreter = _interpreter(found.python, framework)
+            _say(f"environment of {framework}: {folder}")
+            if folder.exists():
+                _say("  removing what an interrupted build left")
+                shutil.rmtree(folder)
+            try:
+                _stages(found, interpreter, folder, log)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        (folder / READY).touch()
+    return folder
+
+
+def _stages(found: Recipe, interpreter: str, folder: Path, log: Path) -> None:
+    """Create, install, compile, check; each with a line on stderr, all of their output in the log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with log.open("w", encoding="utf-8") as output:
+        run = _Runner(found, folder, output, log)
+        total = len(found.stages) + 2
+        with run.stage(1, total, "virtual environment"):
+            run([interpreter, "-m", "venv", str(folder)])
+        for number, stage in enumerate(found.stages, 2):
+            with run.stage(number, total, stage.title + (", compiled from its source" if stage.source else "")):
+                _install(run, stage, found.path.parent)
+        with run.stage(total, total, "check"):
+            run.python("-m", "pip", "check")
+            run.python("-c", "import " + ", ".join(found.modules))
+    facts = {"framework": found.framework, "mpi": _mpi(), "cuda": _cuda() is not None, "seconds": run.seconds}
+    write_json(folder / BUILT, facts)
+    _say(f"  ready after {time.monotonic() - began:.0f} s")
+
+
+class _Runner:
+    """Runs commands in the new environment, with their output in the log."""
+
+    def __init__(self, found: Recipe, folder: Path, output: IO[str], log: Path) -> None:
+        self.found, self.folder, self.output, self.log = found, folder, output, log
+        self.seconds: dict[str, float] = {}
+        inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        self.variables = inherited | {
+            "PATH": os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")]),
+            "MAKEFLAGS": os.environ.get("MAKEFLAGS", f"-j{min(4, len(os.sched_getaffinity(0)))}"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+
+    @contextlib.contextmanager
+    def stage(self, number: int, total: int, title: str) -> Iterator[None]:
+        _say(f"  {self.found.framework} {number}/{total}: {title} ...")
+        began = time.monotonic()
+        yield
+        self.seconds[title] = round(time.monotonic() - began, 1)
+        _say(f"  {self.found.framework} {number}/{total}: {title}: {self.seconds[title]:.0f} s")
+
+    def python(self, *arguments: str, **variables: str) -> None:
+        self([str(self.folder / "bin" / "python"), *arguments], **variables)
+
+    def __call__(self, command: list[str], **variables: str) -> None:
+        self.output.write(f"$ {' '.join(command)}\n")
+        self.output.flush()
+        start = self.output.tell()
+        done = subprocess.run(
+            command, env=self.variables | variables, stdin=subprocess.DEVNULL, stdout=self.output,
+            stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            with self.log.open(encoding="utf-8", errors="replace") as written:
+                written.seek(start)
+                raise _failed(self.found.framework, written.read().splitlines(), self.log)
+
+
+def _failed(framework: str, lines: list[str], log: Path) -> UserError:
+    """Why a build broke off, from what it printed."""
+    for sign, advice in HINTS.items():
+        line = next((line.strip() for line in lines if sign in line), None)
+        if line:
+            return UserError(f"the environment of {framework} could not be built", why=line, next_step=advice)
+    errors = [line.strip() for line in lines if "error: " in line.lower()] or [line.strip() for line in lines if line]
+    return UserError(
+        f"the environment of {framework} could not be built",
+        why=errors[0][:300] if errors else "the command printed nothing",
+        next_step=f"read {log}; nothing half made is left behind",
+    )
+
+
+def _install(run: _Runner, stage: Stage, pins: Path) -> None:
+    pip = ["-m", "pip", "install", "--no-input"]
+    if not stage.source:
+        _install_wheels(run, [*pip, "--only-binary", ":all:"], stage.requirements)
+        return
+    flags = {**stage.variables, **_detected(stage.variables), **_given()}
+    with tempfile.TemporaryDirectory(prefix="throughline-build-") as name:
+        work = Path(name)
+        (work / "pins.txt").write_text("\n".join(stage.requirements) + "\n")
+        # The archive itself, so that it can be patched and its checksum is compared.
+        run.python(
+            *("-m", "pip", "download", "--no-input", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"),
+            *("--dest", str(work), "--requirement", str(work / "pins.txt")),
+            **flags,
+        )
+        for archive in [*work.glob("*.tar.gz"), *work.glob("*.zip")]:
+            shutil.unpack_archive(archive, work / "source")
+        for source in (work / "source").iterdir():
+            for cython in source.rglob("*.pyx"):
+                cython.touch()  # what was generated from it belongs to an older Python
+            if stage.patch:
+                run(["patch", "--batch", "-p1", "-d", str(source), "-i", str(pins / stage.patch)])
+            run.python(*pip, "--no-deps", "--no-build-isolation", "--no-cache-dir", "-v", str(source), **flags)
+
+
+def _install_wheels(run: _Runner, pip: list[str], requirements: list[str]) -> None:
+    """Install; of torch the same build (CPU or a CUDA version) as the workflow's, so that both can be compared."""
+    label = _torch_build() if any(line.startswith("torch==") for line in requirements) else ""
+    wanted = [f"{line}+{label}" if label and line.startswith("torch==") else line for line in requirements]
+    index = os.environ.get("TORCH_INDEX", "")
+    extra = ["--extra-index-url", index] if index else []
+    try:
+        run.python(*pip, *extra, *wanted)
+    except UserError:
+        if not label or index:
+            raise
+        run.python(*pip, "--extra-index-url", f"{TORCH_INDEX}/{label}", *wanted)
+
+
+def _torch_build() -> str:
+    """`cpu` or `cu130` of the workflow's torch 2.13.0+cpu; empty where its version does not say."""
+    try:
+        return importlib.metadata.version("torch").partition("+")[2]
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _detected(variables: dict[str, str]) -> dict[str, str]:
+    """Horovod's flags for what this machine has: MPI, and with a CUDA compiler NCCL."""
+    if not any(name.startswith("HOROVOD_") for name in variables):
+        return {}
+    flags = {"HOROVOD_WITH_MPI": "1"} if _mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
+    if not _mpi():
+        _say("    no mpicxx here: without MPI (Debian, Ubuntu: libopenmpi-dev openmpi-bin has it)")
+    cuda = _cuda()
+    return flags | ({"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": cuda} if cuda else {})
+
+
+def _given() -> dict[str, str]:
+    """Horovod's flags that the user has set win."""
+    return {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
+
+
+def _mpi() -> bool:
+    return shutil.which("mpicxx") is not None and "HOROVOD_WITHOUT_MPI" not in os.environ
+
+
+def _cuda() -> str | None:
+    """The folder of CUDA's compiler, where there is one and the workflow's torch is a CUDA build."""
+    compiler = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    return str(Path(compiler).parents[1]) if compiler and _torch_build() != "cpu" else None
+
+
+def _requirements(found: Recipe) -> None:
+    compiled = [stage for stage in found.stages if stage.source]
+    needed = ["g++", "make"] if compiled else []
+    needed += ["patch"] if any(stage.patch for stage in compiled) else []
+    missing = [PROGRAMS[name] for name in needed if shutil.which(name) is None]
+    if missing:
+        raise UserError(
+            f"the environment of {found.framework} cannot be built: a system package is missing",
+            why=f"{', '.join(stage.title for stage in compiled)} is compiled from its source",
+            next_step="install " + ", ".join(missing),
+        )
+
+
+def _interpreter(version: str, framework: str) -> str:
+    """A Python of this version: the one that runs, or python<version> on the path."""
+    if "{}.{}".format(*sys.version_info) == version:
+        return sys.executable
+    found = shutil.which(f"python{version}")
+    if found is None:
+        raise UserError(
+            f"the environment of {framework} needs Python {version}, and python{version} was not found",
+            why="its newest release has no wheels for later ones",
+            next_step=f"install Python {version} beside this one",
+        )
+    return found
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, framework: str) -> Iterator[None]:
+    """Hold the lock of this environment; it ends with its holder."""
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            _say(f"environment of {framework}: another process builds it; waiting")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build a framework's environment, if it is not there yet.")
+    parser.add_argument("framework")
+    parser.add_argument("--log", type=Path, help="the whole output of the build (logs/environments/<framework>.log)")
+    arguments = parser.parse_args()
+    build(arguments.framework, arguments.log or Path("logs", "environments", f"{arguments.framework}.log"))
+
+
+if __name__ == "__main__":
+    command_line(main)
