@@ -33,15 +33,16 @@ try:
         frameworks=frameworks.TABLE,
         models=models.MODELS,
     )
+    SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
 except UserError as error:
     raise WorkflowError(str(error))
 
-SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
 SUMMARIES = runs.by_summary(SPECS.values())
 BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 
 include: "rules/common.smk"
+include: "rules/placement.smk"
 include: "rules/corpus.smk"
 include: "rules/training.smk"
 include: "rules/results.smk"

@@ -1,12 +1,33 @@
 # Input functions of all rules: from wildcards to files, asking whether the configuration has such a thing.
 
+from throughline.config import ShardFolder
+from throughline.corpus import adopted
+
 CORPUS = CONFIG.corpus
 PARTS = [f"{part:04d}" for part in range(CORPUS.parts)]
-SHARDS = [
-    f"{split}_{number:04d}"
-    for split, count in (("training", CORPUS.shards.training), ("test", CORPUS.shards.test))
-    for number in range(count)
-]
+# Who downloads, and from where, is no parameter of a rule: a new address makes nothing again.
+os.environ.update(THROUGHLINE_CONTACT=CORPUS.contact or "", THROUGHLINE_MIRRORS=" ".join(CORPUS.mirrors))
+
+
+def finished_shards():
+    """Finished shards of another maker: {length: {our name: file}}; None where shards are made here."""
+    if not isinstance(CORPUS.dump, ShardFolder):
+        return None
+    try:
+        return adopted.find(CORPUS.dump.shards, CORPUS.sequences)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
+FINISHED = finished_shards()
+
+
+def shards_of(sequence):
+    """Our names of a length's shards; none where the length is not configured."""
+    if FINISHED is not None:
+        return list(FINISHED.get(int(sequence), {}))
+    counts = {"training": CORPUS.shards.training, "test": CORPUS.shards.test}
+    return [f"{split}_{number:04d}" for split, count in counts.items() for number in range(count)]
 
 
 def of_corpus(path):
@@ -20,7 +41,7 @@ def of_corpus(path):
             "corpus": [CORPUS.name],
             "sequence": [str(length) for length in CORPUS.sequences],
             "part": PARTS,
-            "shard": SHARDS,
+            "shard": shards_of(asked.get("sequence", min(CORPUS.sequences))),
         }
         for name in asked.keys() & have.keys():
             if asked[name] not in have[name]:
@@ -32,11 +53,15 @@ def of_corpus(path):
 
 
 def dump_files(wildcards):
-    """The dump's files: the user's own, or the one that rule dump makes."""
+    """The dump's files: the user's own, the sample that rule dump copies, or the listing that rule download makes."""
     if isinstance(CORPUS.dump, list):
         return CORPUS.dump
-    if CORPUS.dump == "sample" or runs.is_dump_name(CORPUS.dump):
-        return f"data/{CORPUS.name}/dump/{CORPUS.dump}.xml.bz2"
+    if isinstance(CORPUS.dump, ShardFolder):
+        raise WorkflowError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
+    if CORPUS.dump == "sample":
+        return f"data/{CORPUS.name}/dump/sample.xml.bz2"
+    if runs.is_dump_name(CORPUS.dump):
+        return f"data/{CORPUS.name}/dump/{CORPUS.dump}.json"
     return CORPUS.dump
 
 
@@ -44,12 +69,34 @@ def vocabulary_source():
     """The vocabulary as arguments of its command."""
     if isinstance(CORPUS.vocabulary, str):
         return ["--name", CORPUS.vocabulary]
+    if CORPUS.vocabulary.path is None:
+        return ["--url", CORPUS.vocabulary.url, "--sha256", CORPUS.vocabulary.sha256]
     return ["--path", CORPUS.vocabulary.path, "--sha256", CORPUS.vocabulary.sha256]
 
 
 def parameters_of(wildcards):
     """What decides a shard beside text and vocabulary, as canonical JSON."""
     return runs.canonical(runs.shard_parameters(CORPUS, int(wildcards.sequence)))
+
+
+def finished_shard(wildcards):
+    """The file of another maker that stands behind our name of a shard."""
+    of_corpus("{corpus}{sequence}{split}{number}")(wildcards)
+    return FINISHED[int(wildcards.sequence)][f"{wildcards.split}_{wildcards.number}"]
+
+
+def verified_shards(wildcards):
+    """The verifications of all shards of a length."""
+    of_corpus("{corpus}{sequence}")(wildcards)
+    folder = f"data/{wildcards.corpus}/seq{wildcards.sequence}/verified"
+    return [f"{folder}/{shard}.json" for shard in shards_of(wildcards.sequence)]
+
+
+def verify_options(wildcards, input):
+    """What a shard is verified against: all that we know of it."""
+    if FINISHED is not None:
+        return ["--size", wildcards.sequence, str(CORPUS.sequences[int(wildcards.sequence)])]
+    return ["--tokens", input.tokens, "--parameters", parameters_of(wildcards)]
 
 
 RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"

@@ -1,5 +1,5 @@
 # The corpus: a Wikipedia dump -> shards of pre-training data in NVIDIA's HDF5 layout, verified, with a manifest.
-#   in:  corpus.dump (the sample, or files on disk) and corpus.vocabulary
+#   in:  corpus.dump (the sample, files on disk, a dump's name and date, or finished shards) and corpus.vocabulary
 #   out: data/<corpus>/seq<S>/{training,test}_0000.hdf5 and data/<corpus>/seq<S>/manifest.json
 # A part is a piece of the dump; a shard is a piece of the result. How many parts there are changes no shard.
 
@@ -7,7 +7,7 @@
 rule corpus:
     input:
         expand("data/{corpus}/seq{sequence}/manifest.json", corpus=CORPUS.name, sequence=CORPUS.sequences),
-        expand("data/{corpus}/seq{sequence}/{shard}.hdf5", corpus=CORPUS.name, sequence=CORPUS.sequences, shard=SHARDS),
+        [f"data/{CORPUS.name}/seq{length}/{shard}.hdf5" for length in CORPUS.sequences for shard in shards_of(length)],
 
 
 rule vocabulary:
@@ -15,6 +15,7 @@ rule vocabulary:
         "data/{corpus}/vocabulary.txt",
     log:
         "logs/{corpus}/vocabulary.log",
+    localrule: True  # it may be downloaded, and a cluster's nodes often have no way to the internet
     conda:
         "../envs/main.yaml"
     params:
@@ -32,6 +33,21 @@ rule dump:
         "../envs/main.yaml"
     shell:
         "python workflow/scripts/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
+
+
+# The files come beside the listing and are no outputs: what has arrived outlives a failed job, and is gone on with.
+rule download:
+    output:
+        "data/{corpus}/dump/{dump}.json",
+    log:
+        "logs/{corpus}/download_{dump}.log",
+    wildcard_constraints:
+        dump=r"[a-z][a-z0-9_]*-\d{8}",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    shell:
+        "python workflow/scripts/corpus_download.py --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule cut:
@@ -95,28 +111,45 @@ rule gather:
         " --training {params.shards[training]} --test {params.shards[test]} --output {output:q} 2>&1 | tee {log:q}"
 
 
-rule shard:
-    input:
-        tokens=of_corpus("data/{corpus}/tokens/{split}_{number}.hdf5"),
-        vocabulary="data/{corpus}/vocabulary.txt",
-    output:
-        "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
-    log:
-        "logs/{corpus}/seq{sequence}/{split}_{number}.log",
-    conda:
-        "../envs/main.yaml"
-    params:
-        parameters=parameters_of,
-        protocol=runs.DATA_PROTOCOL,
-    shell:
-        "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
-        " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
+if FINISHED is None:
+
+    rule shard:
+        input:
+            tokens=of_corpus("data/{corpus}/tokens/{split}_{number}.hdf5"),
+            vocabulary="data/{corpus}/vocabulary.txt",
+        output:
+            "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
+        log:
+            "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+        conda:
+            "../envs/main.yaml"
+        params:
+            parameters=parameters_of,
+            protocol=runs.DATA_PROTOCOL,
+        shell:
+            "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
+            " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q}"
+            " --output {output:q} 2>&1 | tee {log:q}"
+
+else:
+
+    rule adopt:
+        input:
+            finished_shard,
+        output:
+            "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
+        log:
+            "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+        conda:
+            "../envs/main.yaml"
+        shell:
+            "python workflow/scripts/corpus_adopt.py --shard {input:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule verify:
     input:
         shard="data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
-        tokens="data/{corpus}/tokens/{split}_{number}.hdf5",
+        tokens="data/{corpus}/tokens/{split}_{number}.hdf5" if FINISHED is None else [],
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence}/verified/{split}_{number}.json",
@@ -125,15 +158,15 @@ rule verify:
     conda:
         "../envs/main.yaml"
     params:
-        parameters=parameters_of,
+        against=verify_options,
     shell:
-        "python workflow/scripts/corpus_verify.py --shard {input.shard:q} --tokens {input.tokens:q}"
-        " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/corpus_verify.py --shard {input.shard:q} --vocabulary {input.vocabulary:q}"
+        " {params.against:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule manifest:
     input:
-        verified=of_corpus(expand("data/{{corpus}}/seq{{sequence}}/verified/{shard}.json", shard=SHARDS)),
+        verified=verified_shards,
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence}/manifest.json",

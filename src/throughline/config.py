@@ -32,11 +32,15 @@ Extra = Literal["aa", "synthetic"]
 PositiveInt = Annotated[int, Field(ge=1)]
 CountingInt = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+HttpAddress = Annotated[str, StringConstraints(pattern=r"^https?://[^\s?#]+$")]
+Contact = Annotated[str, StringConstraints(pattern=r"^[!-~]+(@|://)[!-~]+$")]
 SequenceLength = Annotated[int, Field(ge=8, le=65536)]
 
 
 _PATTERNS = {
     rf"^{TOPOLOGY}$": "a topology is <nodes>n<devices per node>g, both from 1 on, such as 1n2g or 4n8g",
+    r"^https?://[^\s?#]+$": "an address begins with http:// or https:// and has no blank, ? or #",
+    r"^[!-~]+(@|://)[!-~]+$": "an e-mail or web address is needed, such as you@your.org",
     rf"^{NAME}$": "a name has lower-case letters, digits and _, and begins with a letter",
 }
 
@@ -65,8 +69,16 @@ class Masking(Section):
     seed: CountingInt = Field(12345, description="seed of every random choice in the data")
 
 
+class ShardFolder(Section):
+    shards: Annotated[str, StringConstraints(min_length=1)] = Field(
+        description="a folder of finished HDF5 files in NVIDIA's layout, used as they are: `training` or `test` in each "
+        "name says its split. corpus.sequences has to name their lengths; parts, shards and masking are not used"
+    )
+
+
 class VocabularyFile(Section):
-    path: str = Field(description="a WordPiece vocabulary, one entry a line")
+    path: str | None = Field(None, description="a WordPiece vocabulary, one entry a line")
+    url: HttpAddress | None = Field(None, description="where it is published; instead of path")
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
         description="the file's SHA-256, checked before it is used"
     )
@@ -74,13 +86,24 @@ class VocabularyFile(Section):
 
 class Corpus(Section):
     name: Name = Field("sample", description="folder under data/; unique per dump")
-    dump: Annotated[str, StringConstraints(min_length=1)] | Annotated[list[str], Field(min_length=1)] = Field(
+    dump: (
+        Annotated[str, StringConstraints(min_length=1)] | Annotated[list[str], Field(min_length=1)] | ShardFolder
+    ) = Field(
         "sample",
         description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
-        "dump (.xml or .xml.bz2), a list of its part files, or a dump's name and date such as enwiki-20261101",
+        "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, which is "
+        "downloaded, or {shards: FOLDER} of finished shards",
+    )
+    contact: Contact | None = Field(
+        None, description="your e-mail or web address, sent with every download; Wikimedia wants one"
+    )
+    mirrors: list[HttpAddress] = Field(
+        default_factory=list,
+        description="hosts of Wikimedia's dumps, asked in this order before Wikimedia itself; what they say of their "
+        "files is believed",
     )
     vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
-        "bert-base-uncased", description="the published vocabulary by name, or {path, sha256} of your own"
+        "bert-base-uncased", description="the published vocabulary by name, or {path or url, sha256} of your own"
     )
     parts: Annotated[int, Field(ge=1, le=10000)] = Field(
         4, description="pieces that the dump is cut into, extracted side by side"
@@ -294,6 +317,9 @@ def _error(mistakes: Sequence[str]) -> ConfigError:
 def _cross_checks(config: Config, frameworks: list[str], models: list[str]) -> Iterable[str]:
     """Mistakes that only two places together show."""
     lengths = sorted(config.corpus.sequences)
+    vocabulary = config.corpus.vocabulary
+    if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
+        yield "corpus.vocabulary: one of path and url is needed, and only one"
     for name, block in config.benchmarks.items():
         where = f"benchmarks.{name}"
         if "__" in name:

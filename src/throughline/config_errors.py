@@ -118,10 +118,12 @@ def _wording(problem: Any, annotation: Any, value: Any, patterns: dict[str, str]
         return allowed(value, choices)
     if mistake == "value_error":
         return str(problem["ctx"]["error"])
+    if mistake == "string_pattern_mismatch" and problem["ctx"]["pattern"] in patterns:
+        return patterns[problem["ctx"]["pattern"]]
     if _is_union(plain):
         return f"allowed: {kind(plain)}"
     if mistake == "string_pattern_mismatch":
-        return patterns.get(problem["ctx"]["pattern"], f"it has to look like {problem['ctx']['pattern']}")
+        return f"it has to look like {problem['ctx']['pattern']}"
     return _MESSAGES.get(mistake) or problem["msg"].replace("Input should be", "it has to be")
 
 

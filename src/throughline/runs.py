@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +26,7 @@ from throughline.config import (
     Precision,
     Runs,
     Section,
+    ShardFolder,
     Steps,
     TopologyName,
 )
@@ -133,16 +136,45 @@ def is_dump_name(dump: str) -> bool:
 def corpus_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
     """All that decides a length's shards, as far as it is known before any is made; the manifest keeps it.
 
-    A dump's files count by their names, not by where they lie. `parts` is left out: into how many pieces the work is
-    cut changes no byte of the result.
+    A dump's files count by their names (finished shards by their sizes as well), not by where they lie. `parts` is
+    left out: into how many pieces the work is cut changes no byte of the result.
     """
-    dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
-    return shard_parameters(corpus, sequence) | {
-        "dump": [Path(name).name for name in dump],
+    common = {
         "vocabulary": corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256,
-        "shards": corpus.shards.model_dump(),
         "protocol": DATA_PROTOCOL,
     }
+    if isinstance(corpus.dump, ShardFolder):
+        lengths = {"sequence": sequence, "predictions": corpus.sequences[sequence]}
+        return common | lengths | {"finished": _names_and_sizes(corpus.dump.shards)}
+    dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
+    return (
+        common
+        | shard_parameters(corpus, sequence)
+        | {"dump": [Path(name).name for name in dump], "shards": corpus.shards.model_dump()}
+    )
+
+
+@cache
+def finished_shards(folder: str) -> tuple[Path, ...]:
+    """The HDF5 files in a folder and below it, in the order of their paths. UserError where there is none."""
+    found = sorted(
+        Path(parent) / name
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if name.endswith((".hdf5", ".h5")) and not name.startswith(".")
+    )
+    if not found:
+        raise UserError(
+            f"the folder {folder} holds no shards" if Path(folder).is_dir() else f"there is no folder {folder}",
+            why="a shard is a file *.hdf5 or *.h5, in this folder or below it",
+            next_step="correct corpus.dump.shards in config.yaml",
+        )
+    return tuple(found)
+
+
+@cache
+def _names_and_sizes(folder: str) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((path.name, path.stat().st_size) for path in finished_shards(folder)))
 
 
 def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:

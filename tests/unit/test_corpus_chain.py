@@ -119,5 +119,5 @@ def test_a_dump_that_is_not_here_is_never_replaced_by_the_sample(
 ) -> None:
     output = tmp_path / "enwiki-20261101.xml.bz2"
     call(monkeypatch, "corpus_dump.py", "--output", output, status=1)
-    assert "the dump enwiki-20261101 is not downloaded yet" in capsys.readouterr().err
+    assert "the dump enwiki-20261101 does not come with the packages" in capsys.readouterr().err
     assert not output.exists()

@@ -18,9 +18,9 @@ def main() -> None:
     name = arguments.name or arguments.output.name.removesuffix(".xml.bz2")
     if name != "sample":
         raise UserError(
-            f"the dump {name} is not downloaded yet",
-            why="only the dump `sample` comes with the packages",
-            next_step="download its pages-articles-multistream.xml.bz2 and set corpus.dump to the file's path",
+            f"the dump {name} does not come with the packages",
+            why="only the dump `sample` does",
+            next_step=f"python workflow/scripts/corpus_download.py --contact you@your.org --output {name}.json",
         )
     dumps.copy_sample(arguments.output)
 

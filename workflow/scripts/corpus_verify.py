@@ -17,12 +17,15 @@ def main() -> None:
     parser.add_argument("--shard", type=Path, required=True)
     parser.add_argument("--vocabulary", type=Path, required=True)
     parser.add_argument("--parameters", help="JSON: what the shard has to be; none for an unknown maker's shard")
+    parser.add_argument("--size", type=int, nargs=2, help="all that is known of it: sequence length and predictions")
     parser.add_argument("--tokens", type=Path, help="the tokens it was made from, to look the pairs up")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     parameters = Parameters.from_json(arguments.parameters) if arguments.parameters else None
     words = vocabulary.read(arguments.vocabulary)
-    files.write_json(arguments.output, verification.verify(arguments.shard, words, parameters, arguments.tokens))
+    size = tuple(arguments.size) if arguments.size else None
+    result = verification.verify(arguments.shard, words, parameters, arguments.tokens, size)
+    files.write_json(arguments.output, result)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from throughline.corpus import vocabulary
-from throughline.files import UserError, command_line
+from throughline.corpus.fetch import Client
+from throughline.files import command_line
 
 
 def main() -> None:
@@ -16,21 +18,22 @@ def main() -> None:
     source.add_argument("--name", choices=["bert-base-uncased"], help="a vocabulary that comes with the packages")
     source.add_argument("--path", type=Path, help="a file of one entry per line")
     source.add_argument("--url", help="where the vocabulary is published")
-    parser.add_argument("--sha256", help="what --path has to be")
+    parser.add_argument("--sha256", help="what --path or --url has to be")
+    parser.add_argument(
+        "--contact",
+        default=os.environ.get("THROUGHLINE_CONTACT") or None,
+        help="an e-mail or web address that a request carries (default: $THROUGHLINE_CONTACT)",
+    )
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    if arguments.url:
-        raise UserError(
-            "a vocabulary is not downloaded yet",
-            why=f"corpus.vocabulary names {arguments.url}",
-            next_step="download the file yourself and set corpus.vocabulary to {path: FILE, sha256: ITS_SHA256}",
-        )
     if arguments.name:
         vocabulary.write_bert_base_uncased(arguments.output)
-    elif arguments.sha256:
+    elif not arguments.sha256:
+        parser.error("--path and --url need --sha256")
+    elif arguments.path:
         vocabulary.copy_checked(arguments.path, arguments.sha256, arguments.output)
     else:
-        parser.error("--path needs --sha256")
+        vocabulary.download(arguments.url, arguments.sha256, Client(arguments.contact), arguments.output)
 
 
 if __name__ == "__main__":

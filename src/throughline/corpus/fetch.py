@@ -159,8 +159,10 @@ class Client:
             found = digest.of(part)
             if found == digest.value.lower():
                 return
+            in_pieces = _read_note(part).get("resumed", False)
             part.unlink()
-            if last or not _read_note(part).get("resumed"):
+            _note(part).unlink(missing_ok=True)
+            if last or not in_pieces:
                 raise _ElsewhereError(f"its {digest.kind} is {found}, and should be {digest.value}")
             _say(f"{part.name}: what came in pieces has a wrong {digest.kind}; from the beginning")
 

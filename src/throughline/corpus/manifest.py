@@ -24,7 +24,7 @@ def merge(
     UserError where shards differ in shape or vocabulary, a name says no split, or no training example is left.
     """
     results = [files.read_json(file) for file in verified]
-    results.sort(key=lambda result: (SPLITS.index(_split(result["file"])), result["file"]))
+    results.sort(key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
     shapes = {(result["sequence"], result["predictions"], result["vocabulary_sha256"]) for result in results}
     if len(shapes) != 1 or {shape[2] for shape in shapes} != {vocabulary.sha256}:
         raise UserError(
@@ -36,8 +36,8 @@ def merge(
     shards = [
         {
             "file": result["file"],
-            "split": _split(result["file"]),
-            **{key: result[key] for key in ("rows", "sha256", "content_digest")},
+            "split": split_of(result["file"]),
+            **{key: result[key] for key in ("source", "rows", "sha256", "content_digest") if key in result},
         }
         for result in results
     ]
@@ -78,7 +78,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _split(name: str) -> str:
+def split_of(name: str) -> str:
     """training or test, by the word in the file's name (NVIDIA's names hold it anywhere)."""
     for split in SPLITS:
         if split in name:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -85,7 +86,7 @@ def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """
     path = os.fspath(path)
     if not os.path.exists(path):
-        raise UserError(f"the shard {path} does not exist", next_step=f"make it: snakemake {path}")
+        raise UserError(f"the shard {path} does not exist", next_step=repair(path))
     try:
         # a finished shard never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:
@@ -185,5 +186,13 @@ def _fault(stream: h5py.File) -> str | None:
     return None
 
 
+def repair(path: str | os.PathLike[str]) -> str:
+    """What to do about a faulty shard: make it again, or, where it is another maker's, bring it again."""
+    path = os.fspath(path)
+    if os.path.islink(path):
+        return f"it is a link to {os.readlink(path)}: bring that file again from where it came, then run snakemake"
+    return f"make it again: snakemake --force {shlex.quote(path)}"
+
+
 def _broken(path: str, why: str) -> UserError:
-    return UserError(f"{path} is no whole shard", why=why, next_step=f"remove it and make it again: snakemake {path}")
+    return UserError(f"{path} is no whole shard", why=why, next_step=repair(path))

@@ -9,6 +9,7 @@ one must not come from it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -32,11 +33,16 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def verify(
-    path: Path, vocabulary: Vocabulary, parameters: Parameters | None = None, tokens_file: Path | None = None
+    path: Path,
+    vocabulary: Vocabulary,
+    parameters: Parameters | None = None,
+    tokens_file: Path | None = None,
+    size: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """The shard's rows, digests and statistics; UserError naming the first fault found.
 
-    `parameters`: what the shard was asked to be; absent, it is judged as a shard of an unknown maker.
+    `parameters`: what the shard was asked to be; absent, it is judged as a shard of an unknown maker, of which no more
+    may be known than its sequence length and predictions (`size`).
     """
     arrays = shards.read(path)
     with shards.open_shard(path) as stream:
@@ -44,10 +50,14 @@ def verify(
         written = json.loads(stream.attrs["parameters"]) if ours else None
     rows, sequence = arrays["input_ids"].shape
     predictions = arrays["masked_lm_ids"].shape[1]
-    if parameters is not None:
-        wanted = (parameters.sequence, parameters.predictions)
-        if (sequence, predictions) != wanted or (ours and written != recorded(parameters, vocabulary)):
-            raise _fault(path, None, f"other parameters than asked for: {written or (sequence, predictions)}")
+    wanted = size if parameters is None else (parameters.sequence, parameters.predictions)
+    other_size = wanted is not None and wanted != (sequence, predictions)
+    if other_size or (parameters is not None and ours and written != recorded(parameters, vocabulary)):
+        raise _fault(
+            path,
+            None,
+            f"other parameters than asked for: {written or (sequence, predictions)}, not {parameters or wanted}",
+        )
     statistics: dict[str, Any] = {}
     if rows:
         originals = check_layout(path, arrays, vocabulary)
@@ -60,6 +70,7 @@ def verify(
     return {
         "schema": SCHEMA,
         "file": path.name,
+        **({"source": Path(os.readlink(path)).name} if path.is_symlink() else {}),
         "rows": rows,
         "sequence": sequence,
         "predictions": predictions,
@@ -251,5 +262,5 @@ def _fault(path: Path, row: int | None, fault: str) -> UserError:
     return UserError(
         f"{path} has {fault}",
         why=None if row is None else f"first in row {row} (counted from 0)",
-        next_step=f"remove it and make it again: snakemake {path}",
+        next_step=shards.repair(path),
     )

@@ -7,6 +7,7 @@ and its SHA-256 proves that the result is the published file, byte for byte.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline import files
+from throughline.corpus.fetch import Client, Digest
 from throughline.files import UserError
 
 BERT_BASE_UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
@@ -106,6 +108,15 @@ def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
         )
     with files.atomic(path) as temporary:
         temporary.write_bytes(Path(source).read_bytes())
+
+
+def download(url: str, sha256: str, client: Client, path: str | Path) -> None:
+    """Bring the published file with this SHA-256 to `path`; UserError where it is another, or none BERT can use."""
+    path = Path(path)
+    fetched = path.with_name(f".{path.name}.download")
+    client.file([url], fetched, Digest("sha256", sha256))
+    read(fetched)
+    os.replace(fetched, path)
 
 
 def _from_blingfire() -> list[str]:

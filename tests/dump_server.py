@@ -1,0 +1,161 @@
+"""A web server on this machine that publishes dumps as Wikimedia does, and misbehaves on request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Fault = Callable[["Handler", bytes], bool]
+"""Answers a request for a file's bytes and returns True, or returns False to have it answered properly."""
+
+
+class Server:
+    """`with Server() as server`: `files` by path, `faults` by path, one a request; `requests` that came."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.faults: dict[str, list[Fault]] = {}
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.tags = True  # ETag; else Last-Modified alone
+        self.ranges = True
+        self.modified = 1_750_000_000.0
+
+    def __enter__(self) -> Server:
+        self._http = _Quiet(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._http.site = self  # type: ignore[attr-defined]
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def publish(self, name: str, files: dict[str, bytes], *, done: bool = True, status: bool = True) -> str:
+        """Publish a dump's files by what follows `<name>-`; returns the folder's path."""
+        wiki, date = name.rsplit("-", 1)
+        folder = f"/{wiki}/{date}"
+        facts = {}
+        for ending, data in files.items():
+            file = f"{name}-{ending}"
+            self.files[f"{folder}/{file}"] = data
+            sha1 = hashlib.sha1(data).hexdigest()
+            facts[file] = {"size": len(data), "url": f"{folder}/{file}", "md5": "0" * 32, "sha1": sha1}
+        self.files[f"{folder}/{name}-sha1sums.txt"] = "".join(
+            f"{fact['sha1']}  {file}\n" for file, fact in facts.items()
+        ).encode()
+        if status:
+            job = {"status": "done" if done else "in-progress", "updated": "2026-11-02 03:04:05", "files": facts}
+            jobs = {"articlesmultistreamdump": job, "xmlstubsdump": {"status": "waiting"}}
+            self.files[f"{folder}/dumpstatus.json"] = json.dumps({"version": "0.8", "jobs": jobs}).encode()
+        return folder
+
+    def misbehave(self, path: str, *faults: Fault) -> None:
+        self.faults.setdefault(path, []).extend(faults)
+
+    def asked(self, path: str) -> list[dict[str, str]]:
+        """The headers of every request for a path."""
+        return [headers for asked, headers in self.requests if asked == path]
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """A client that went away is nothing to print about."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def site(self) -> Server:
+        return self.server.site  # type: ignore[attr-defined,no-any-return]
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.close_connection = True
+        self.site.requests.append((self.path, dict(self.headers.items())))
+        data = self.site.files.get(self.path)
+        faults = self.site.faults.get(self.path) or []
+        if faults and faults.pop(0)(self, data or b""):
+            return
+        if data is None:
+            self.answer(404, b"<html>not found</html>", {"Content-Type": "text/html"})
+        else:
+            self.proper(data)
+
+    def proper(self, data: bytes, send: int | None = None, pause_s: float = 0) -> None:
+        """The file, or the range asked for; `send` bytes of it before the connection is cut."""
+        tag = '"' + hashlib.md5(data).hexdigest() + '"'
+        date = formatdate(self.site.modified, usegmt=True)
+        headers = {"Content-Type": "application/octet-stream", "Last-Modified": date}
+        if self.site.tags:
+            headers["ETag"] = tag
+        begin = 0
+        asked = self.headers.get("Range", "")
+        if asked and self.site.ranges and self.headers.get("If-Range", tag) in (tag, date):
+            begin = int(asked.removeprefix("bytes=").rstrip("-"))
+            if begin >= len(data):
+                self.answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
+                return
+            headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
+        self.answer(206 if begin else 200, data[begin:], headers, send, pause_s)
+
+    def answer(
+        self, status: int, body: bytes, headers: dict[str, str], send: int | None = None, pause_s: float = 0
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        sent = body if send is None else body[:send]
+        for at in range(0, len(sent), 1 << 16):
+            self.wfile.write(sent[at : at + (1 << 16)])
+            self.wfile.flush()
+            time.sleep(pause_s)
+
+
+def cut(after: int) -> Fault:
+    """Close the connection after so many bytes of the body."""
+    return lambda handler, data: handler.proper(data, send=after) is None
+
+
+def status(code: int, **headers: str) -> Fault:
+    """Answer with a status; `Retry_After="3"` becomes a header."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler, _: handler.answer(code, b"sorry", named) is None
+
+
+def html(handler: Handler, _: bytes) -> bool:
+    """Answer with a page, and say that all is well."""
+    handler.answer(200, b"<html>Please log in</html>", {"Content-Type": "text/html; charset=utf-8"})
+    return True
+
+
+def silent(seconds: float) -> Fault:
+    """Say nothing for a while, then close."""
+    return lambda handler, _: time.sleep(seconds) is None
+
+
+def slow(pause_s: float) -> Fault:
+    """Pause after every 64 KiB."""
+    return lambda handler, data: handler.proper(data, pause_s=pause_s) is None
+
+
+def wanting_contact(handler: Handler, _: bytes) -> bool:
+    """Refuse whoever does not say whom to write to."""
+    if "@" in handler.headers.get("User-Agent", ""):
+        return False
+    handler.answer(403, b"Please set a user-agent with contact information", {})
+    return True

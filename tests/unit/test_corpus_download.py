@@ -1,0 +1,380 @@
+"""Downloads from a server that misbehaves in every known way: the right file in the end, or an error that helps."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dump_server
+from dump_server import Server, cut, html, silent, slow, status
+from throughline import files
+from throughline.corpus import fetch, published
+from throughline.corpus.fetch import Client, Digest
+from throughline.corpus.published import Published
+from throughline.files import UserError
+
+NAME = "simplewiki-20261101"
+SINGLE = "pages-articles-multistream.xml.bz2"
+DATA = np.random.default_rng(1).bytes(3_000_000)
+OTHER = np.random.default_rng(2).bytes(3_000_000)
+FILE = f"/simplewiki/20261101/{NAME}-{SINGLE}"
+CLOSED = "http://127.0.0.1:9"  # nothing listens there
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+class Waits(list[float]):
+    """A clock that only notes how long it was asked to sleep."""
+
+    def client(self, *, contact: str | None = "me@example.org", **changes: object) -> Client:
+        return Client(contact, sleep=self.append, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+def download(server: Server, folder: Path, client: Client, *mirrors: str, name: str = NAME) -> Path:
+    published.download(name, folder / f"{name}.json", client, mirrors, server.address)
+    (path,) = published.listed(folder / f"{name}.json")
+    return path
+
+
+def only_the_file(folder: Path) -> bool:
+    return sorted(path.name for path in folder.iterdir()) == [f"{NAME}-{SINGLE}", f"{NAME}.json"]
+
+
+def test_a_dump_by_name(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA, "pages-articles.xml.bz2": b"x", "stub-articles.xml.gz": b"y"})
+    path = download(server, tmp_path, waits.client())
+    assert path.read_bytes() == DATA and only_the_file(tmp_path) and not waits
+    assert files.read_json(tmp_path / f"{NAME}.json") == {
+        "schema": 1,
+        "name": NAME,
+        "files": [{"file": path.name, "sha1": hashlib.sha1(DATA).hexdigest(), "size": len(DATA)}],
+    }
+    assert all(
+        headers["User-Agent"].startswith("Throughline/") and "(me@example.org)" in headers["User-Agent"]
+        for _, headers in server.requests
+    )
+    before = len(server.requests)
+    download(server, tmp_path, waits.client())
+    assert FILE not in [path for path, _ in server.requests[before:]]  # it was there, and was checked
+
+
+def test_parts_when_there_is_no_single_file(server: Server, tmp_path: Path, waits: Waits) -> None:
+    names = [f"pages-articles-multistream{n}.bz2" for n in ("10.xml-p9p10", "2.xml-p3p4", "1.xml-p1p2")]
+    names += [f"pages-articles-multistream{n}.xml-p5p6.bz2" for n in range(3, 10)]
+    server.publish(NAME, {name: name.encode() for name in names} | {"pages-articles.xml.bz2": b"x"})
+    listing = tmp_path / f"{NAME}.json"
+    published.download(NAME, listing, waits.client(), [], server.address)
+    numbers = [path.name.split("multistream")[1].split(".")[0] for path in published.listed(listing)]
+    assert numbers == [str(n) for n in range(1, 11)]
+
+
+def test_what_is_chosen() -> None:
+    def chosen(*endings: str) -> list[str]:
+        found = published.choose(NAME, [Published(f"{NAME}-{ending}", "0" * 40, 1) for ending in endings])
+        return [file.file.removeprefix(f"{NAME}-") for file in found]
+
+    index = "pages-articles-multistream-index.txt.bz2"
+    assert chosen(index, SINGLE, "pages-articles-multistream1.xml-p1p2.bz2") == [SINGLE]
+    assert chosen(index, "pages-articles1.xml-p1p2.bz2", "pages-articles.xml.bz2") == ["pages-articles.xml.bz2"]
+    ranges = [f"pages-articles-multistream1.xml-p{n}p{n}.bz2" for n in (10, 9)]
+    assert chosen(*ranges) == ranges[::-1]
+    with pytest.raises(UserError, match="is not complete yet") as caught:
+        chosen("pages-articles-multistream1.xml-p1p2.bz2", "pages-articles-multistream4.xml-p5p6.bz2")
+    assert "2, 3 are missing" in str(caught.value)
+    with pytest.raises(UserError, match="has no articles yet"):
+        chosen(index, "pages-meta-history1.xml-p1p2.bz2")
+
+
+def test_a_contact_is_asked_for_before_anything_is_sent(server: Server, tmp_path: Path, waits: Waits) -> None:
+    with pytest.raises(UserError, match="without a contact") as caught:
+        download(server, tmp_path, waits.client(contact=None))
+    assert "corpus: {contact: you@your.org}" in str(caught.value) and not server.requests
+    with pytest.raises(UserError, match="printable ASCII"):
+        Client("me\r\nX-Evil: 1")
+
+
+def test_a_server_that_wants_a_contact(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    for path in server.files:
+        server.misbehave(path, dump_server.wanting_contact, dump_server.wanting_contact)
+    with pytest.raises(UserError) as caught:
+        download(server, tmp_path, waits.client(contact="nobody"))
+    assert "403" in str(caught.value) and "(nobody)" in str(caught.value) and not waits
+    download(server, tmp_path, waits.client())
+    assert only_the_file(tmp_path)
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_a_cut_connection_is_resumed(server: Server, tmp_path: Path, waits: Waits, tags: bool) -> None:
+    server.tags = tags
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, cut(1_200_000), cut(700_000))
+    assert download(server, tmp_path, waits.client()).read_bytes() == DATA
+    first, second, third = server.asked(FILE)
+    assert "Range" not in first
+    assert (second["Range"], third["Range"]) == ("bytes=1200000-", "bytes=1900000-")
+    date = formatdate(server.modified, usegmt=True)
+    assert second["If-Range"] == third["If-Range"] == (f'"{hashlib.md5(DATA).hexdigest()}"' if tags else date)
+    assert waits == [1.0, 2.0] and only_the_file(tmp_path)
+
+
+def test_another_call_goes_on_where_the_first_stopped(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, cut(1_000_000), status(503), status(503))
+    with pytest.raises(UserError, match="could not be downloaded") as caught:
+        download(server, tmp_path, waits.client(tries=3))
+    part = tmp_path / f"{NAME}-{SINGLE}.part"
+    assert part.read_bytes() == DATA[:1_000_000] and f"1000000 bytes that came are kept in {part}" in str(caught.value)
+    assert not (tmp_path / f"{NAME}-{SINGLE}").exists() and not (tmp_path / f"{NAME}.json").exists()
+    download(server, tmp_path, waits.client())
+    assert server.asked(FILE)[-1]["Range"] == "bytes=1000000-" and only_the_file(tmp_path)
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_a_file_that_changed_is_brought_from_its_beginning(
+    server: Server, tmp_path: Path, waits: Waits, tags: bool
+) -> None:
+    server.tags = tags
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, cut(1_000_000), status(503))
+    with pytest.raises(UserError):
+        download(server, tmp_path, waits.client(tries=2))
+    server.publish(NAME, {SINGLE: OTHER})
+    server.modified += 60
+    assert download(server, tmp_path, waits.client()).read_bytes() == OTHER
+    assert len(server.asked(FILE)) == 3 and only_the_file(tmp_path)
+
+
+def test_a_file_that_changed_unnoticed_is_brought_once_more(server: Server, tmp_path: Path, waits: Waits) -> None:
+    """Neither ETag nor date tell: the digest does."""
+    server.publish(NAME, {SINGLE: DATA})
+    server.tags = False
+    server.misbehave(FILE, cut(1_000_000), status(503))
+    with pytest.raises(UserError):
+        download(server, tmp_path, waits.client(tries=2))
+    server.publish(NAME, {SINGLE: OTHER})
+    assert download(server, tmp_path, waits.client()).read_bytes() == OTHER
+    assert "Range" in server.asked(FILE)[-2] and "Range" not in server.asked(FILE)[-1]
+
+
+def test_a_server_without_ranges(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.ranges = False
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, cut(2_000_000), cut(1_000_000))
+    assert download(server, tmp_path, waits.client()).read_bytes() == DATA
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_retry_after_is_honoured(server: Server, tmp_path: Path, waits: Waits, code: int) -> None:
+    folder = server.publish(NAME, {SINGLE: DATA})
+    later = formatdate(time.time() + 40, usegmt=True)
+    server.misbehave(f"{folder}/dumpstatus.json", status(code, Retry_After="17"))
+    server.misbehave(FILE, status(code, Retry_After="7"), status(code, Retry_After=later), status(code))
+    download(server, tmp_path, waits.client())
+    assert waits[:2] == [17, 7] and 30 < waits[2] <= 40 and waits[3] == 4
+
+
+def test_a_wait_that_is_too_long_is_not_waited_for(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, status(429, Retry_After="90000"))
+    with pytest.raises(UserError, match="could not be downloaded") as caught:
+        download(server, tmp_path, waits.client())
+    assert "it asks to come back in 90000 s" in str(caught.value) and not waits
+
+
+def test_tries_are_bounded(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, *[cut(10)] * 50)
+    with pytest.raises(UserError, match="could not be downloaded") as caught:
+        download(server, tmp_path, waits.client())
+    assert len(server.asked(FILE)) == 5 and waits == [1, 2, 4, 8]
+    assert "(5 times)" in str(caught.value)
+
+
+def test_progress_starts_the_count_again(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA * 3})
+    server.misbehave(FILE, *[cut(1_100_000)] * 7)
+    download(server, tmp_path, waits.client(tries=2))
+    assert only_the_file(tmp_path) and waits == [1.0] * 7
+
+
+def test_a_page_instead_of_the_file(server: Server, tmp_path: Path, waits: Waits) -> None:
+    folder = server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, html)
+    with pytest.raises(UserError) as caught:
+        download(server, tmp_path, waits.client())
+    assert "a web page instead of the file" in str(caught.value) and not waits
+    assert not list(tmp_path.glob("*.part"))
+    server.misbehave(f"{folder}/{NAME}-sha1sums.txt", html)
+    with pytest.raises(UserError, match=r"sha1sums\.txt could not be downloaded"):
+        download(server, tmp_path, waits.client())
+
+
+def test_a_wrong_checksum(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    server.files[FILE] = OTHER
+    with pytest.raises(UserError) as caught:
+        download(server, tmp_path, waits.client())
+    assert f"its sha1 is {hashlib.sha1(OTHER).hexdigest()}" in str(caught.value)
+    assert len(server.asked(FILE)) == 1 and not list(tmp_path.glob("*bz2*"))
+
+
+def test_another_size_than_published(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    server.files[FILE] = DATA[:-1]
+    with pytest.raises(UserError, match="could not be downloaded") as caught:
+        download(server, tmp_path, waits.client())
+    assert "has 2999999 bytes, and 3000000 are published" in str(caught.value)
+
+
+def test_a_slow_and_a_silent_server(
+    server: Server, tmp_path: Path, waits: Waits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    server.misbehave(FILE, silent(1.5), slow(0.002))
+    download(server, tmp_path, waits.client(timeout_s=0.3))
+    assert only_the_file(tmp_path) and waits == [1.0]
+    assert "no answer in time; again in 1 s" in capsys.readouterr().err
+
+
+def test_no_such_dump(server: Server, tmp_path: Path, waits: Waits) -> None:
+    with pytest.raises(UserError, match=f"there is no dump {NAME}") as caught:
+        download(server, tmp_path, waits.client())
+    assert "https://dumps.wikimedia.org/simplewiki/" in str(caught.value)
+
+
+def test_a_dump_that_is_not_finished(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA}, done=False)
+    with pytest.raises(UserError, match="has no articles yet"):
+        download(server, tmp_path, waits.client())
+
+
+def test_checksums_that_disagree(server: Server, tmp_path: Path, waits: Waits) -> None:
+    folder = server.publish(NAME, {SINGLE: DATA})
+    server.files[f"{folder}/{NAME}-sha1sums.txt"] = f"{'0' * 40}  {NAME}-{SINGLE}\n".encode()
+    with pytest.raises(UserError, match="two published checksums"):
+        download(server, tmp_path, waits.client())
+
+
+def test_a_host_without_a_status(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA}, status=False)
+    assert download(server, tmp_path, waits.client()).read_bytes() == DATA
+
+
+@pytest.mark.parametrize("text", [b"[]", b"{", b'{"jobs": []}', b'{"jobs": {"x": {"status": "done", "files": [1]}}}'])
+def test_a_status_of_another_form(server: Server, tmp_path: Path, waits: Waits, text: bytes) -> None:
+    folder = server.publish(NAME, {SINGLE: DATA})
+    server.files[f"{folder}/dumpstatus.json"] = text
+    with pytest.raises(UserError, match="status of the dump"):
+        download(server, tmp_path, waits.client())
+
+
+def test_names_from_the_server_reach_no_other_folder(server: Server, tmp_path: Path, waits: Waits) -> None:
+    folder = server.publish(NAME, {f"../../{SINGLE}": DATA, f"x/{SINGLE}": DATA})
+    with pytest.raises(UserError, match="has no articles yet"):
+        download(server, tmp_path, waits.client())
+    assert folder and not list(tmp_path.rglob("*bz2*"))
+
+
+def test_mirrors_come_first_and_the_next_one_goes_on(server: Server, tmp_path: Path, waits: Waits) -> None:
+    with Server() as mirror:
+        for each in (server, mirror):
+            each.publish(NAME, {SINGLE: DATA})
+        mirror.misbehave(FILE, cut(2_000_000), status(404))
+        path = download(server, tmp_path, waits.client(), CLOSED, f"{mirror.address}/")
+        assert path.read_bytes() == DATA
+        assert [headers.get("Range") for headers in mirror.asked(FILE)] == [None, "bytes=2000000-"]
+        (last,) = server.asked(FILE)
+        assert last["Range"] == "bytes=2000000-" and "If-Range" not in last
+        assert not server.asked(f"/simplewiki/20261101/{NAME}-sha1sums.txt")
+
+
+def test_a_mirror_with_another_file(server: Server, tmp_path: Path, waits: Waits) -> None:
+    with Server() as mirror:
+        server.publish(NAME, {SINGLE: DATA})
+        mirror.publish(NAME, {SINGLE: DATA})
+        mirror.files[FILE] = OTHER
+        assert download(server, tmp_path, waits.client(), mirror.address).read_bytes() == DATA
+
+
+def test_too_small_a_disk_is_told_before_anything_is_brought(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    with pytest.raises(UserError, match="too little space") as caught:
+        download(server, tmp_path, waits.client(free=lambda _: len(DATA) - 1))
+    assert "0.003 GB are still to come, 0.003 GB are free" in str(caught.value) and not server.asked(FILE)
+    part = tmp_path / f"{NAME}-{SINGLE}.part"
+    part.write_bytes(DATA[:100])  # what is there already needs no more room
+    download(server, tmp_path, waits.client(free=lambda _: len(DATA) - 100))
+    assert only_the_file(tmp_path)
+
+
+def test_a_disk_that_fills_up_meanwhile(
+    server: Server, tmp_path: Path, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    real = fetch.Progress.to
+
+    def full(self: fetch.Progress, done: int) -> None:
+        if done > 1_000_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch.Progress, "to", full)
+        with pytest.raises(UserError, match="could not be written on") as caught:
+            download(server, tmp_path, waits.client())
+    assert "it goes on from there" in str(caught.value)
+    download(server, tmp_path, waits.client())
+    assert "Range" in server.asked(FILE)[-1] and only_the_file(tmp_path)
+
+
+def test_two_at_once(server: Server, tmp_path: Path, waits: Waits) -> None:
+    part = tmp_path / f"{NAME}-{SINGLE}.part"
+    server.publish(NAME, {SINGLE: DATA})
+    with fetch._alone(part), pytest.raises(UserError, match="is being downloaded by another process"):
+        download(server, tmp_path, waits.client())
+    download(server, tmp_path, waits.client())
+
+
+def test_a_listed_file_that_is_gone_or_changed(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, {SINGLE: DATA})
+    path = download(server, tmp_path, waits.client())
+    path.write_bytes(DATA[:-5])
+    with pytest.raises(UserError, match="not the file that was downloaded") as caught:
+        published.listed(tmp_path / f"{NAME}.json")
+    assert "snakemake --force" in str(caught.value)
+    path.unlink()
+    with pytest.raises(UserError, match="is missing"):
+        published.listed(tmp_path / f"{NAME}.json")
+
+
+def test_a_file_of_unknown_size(server: Server, tmp_path: Path, waits: Waits) -> None:
+    """As for a vocabulary: an address and its SHA-256."""
+    server.files["/vocab.txt"] = b"[PAD]\n" * 100_000
+    digest = Digest("sha256", hashlib.sha256(server.files["/vocab.txt"]).hexdigest().upper())
+    server.misbehave("/vocab.txt", cut(400_000))
+    Waits().client(contact=None).file([f"{server.address}/vocab.txt"], tmp_path / "v.txt", digest)
+    assert (tmp_path / "v.txt").read_bytes() == server.files["/vocab.txt"]
+    assert server.asked("/vocab.txt")[0]["User-Agent"] == "Throughline/0.1.0"
+
+
+def test_the_time_left_is_that_of_what_is_still_to_come() -> None:
+    progress = fetch.Progress("downloading x", 1000, done=900)
+    progress.done = 950
+    assert progress.line(10) == "downloading x: 950 B of 1.0 kB (95%), about 10 s left"

@@ -1,0 +1,160 @@
+"""The corpus from where it comes: a dump that is downloaded, a vocabulary with an address, finished shards."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corpus_helpers import CLOSING, HEADER, page, streams
+from dump_server import Server, cut, status
+from throughline import files
+from throughline.corpus import dumps
+from throughline.records import read_run
+
+from .conftest import SMALL, Clone, job_counts
+
+CLOSED = "http://127.0.0.1:9"  # nothing listens there
+NAME = "enwiki-20261101"
+SINGLE = "pages-articles-multistream.xml.bz2"
+FILE = f"/enwiki/20261101/{NAME}-{SINGLE}"
+
+
+def dump() -> bytes:
+    """A small multistream dump of real articles."""
+    found = list(dumps.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:100]
+    header = bz2.decompress(dumps.find_sample().read_bytes()).split(b"<page>")[0]
+    return streams(header, *(b"\n".join(found[i : i + 10]) + b"\n" for i in range(0, 40, 10)), CLOSING)
+
+
+def named(mirror: str, contact: str = "contact: me@example.org") -> str:
+    return SMALL.replace("name: little", f"name: little\n  dump: {NAME}\n  {contact}\n  mirrors: [{mirror}]")
+
+
+@pytest.fixture(autouse=True)
+def no_way_to_wikimedia(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THROUGHLINE_OFFICIAL", CLOSED)
+
+
+def test_a_dump_by_name_is_downloaded_once_and_gone_on_with(clone: Callable[[str], Clone]) -> None:
+    with Server() as server:
+        server.publish(NAME, {SINGLE: dump()})
+        fresh = clone(named(server.address))
+        server.misbehave(FILE, cut(100_000), status(403))
+        failed = fresh.snakemake("corpus")
+        assert failed.returncode != 0
+        assert "could not be downloaded" in failed.stdout and "are kept in data/little/dump" in failed.stdout
+        parts = fresh.files("data/little/dump/*.part")
+        assert len(parts) == 1 and (fresh.path / parts.pop()).stat().st_size == 100_000
+        fresh.made("data/little/seq32/manifest.json")
+        assert server.asked(FILE)[-1]["Range"] == "bytes=100000-"
+        assert not fresh.files("data/little/dump/*.part*")
+        manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
+        assert manifest["rows"] > 100 and manifest["parameters"]["dump"] == [NAME]
+        before = len(server.requests)
+    (fresh.path / "small.yaml").write_text(named(CLOSED, "contact: another@example.org"))
+    assert "Nothing to be done" in fresh.made("data/little/seq32/manifest.json").stdout
+    assert len(server.requests) == before
+
+
+def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clone]) -> None:
+    fresh = clone(named(CLOSED, "contact: null"))
+    assert job_counts(fresh.made("--dry-run", "corpus").stdout)["download"] == 1
+    failed = fresh.snakemake("corpus")
+    assert failed.returncode != 0
+    assert "corpus: {contact: you@your.org}" in failed.stdout and "Traceback" not in failed.stdout
+
+
+def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], finished: tuple[Clone, str]) -> None:
+    published = (finished[0].path / "data/little/vocabulary.txt").read_bytes()
+    with Server() as server:
+        server.files["/vocab.txt"] = published
+        url = f"{{url: '{server.address}/vocab.txt', sha256: {hashlib.sha256(published).hexdigest()}}}"
+        fresh = clone(SMALL.replace("name: little", f"name: little\n  vocabulary: {url}"))
+        fresh.made("data/little/vocabulary.txt")
+    assert (fresh.path / "data/little/vocabulary.txt").read_bytes() == published
+
+
+@pytest.fixture
+def shards(finished: tuple[Clone, str], tmp_path: Path) -> Path:
+    """A folder of finished shards in two folders, under names such as NVIDIA's script gives."""
+    for length in (32, 64):
+        folder = tmp_path / "someone's data" / f"seq_len_{length}"
+        folder.mkdir(parents=True)
+        for path in (finished[0].path / f"data/little/seq{length}").glob("*.hdf5"):
+            split, number = path.stem.split("_")
+            shutil.copy(path, folder / f"wikicorpus_en_{split}_{int(number) + 9}.hdf5")
+    return tmp_path / "someone's data"
+
+
+def adopting(folder: Path, sequences: str = "{32: 5, 64: 10}") -> str:
+    text = SMALL.replace("name: little", f'name: adopted\n  dump: {{shards: "{folder}"}}')
+    return text.replace("sequences: {32: 5, 64: 10}", f"sequences: {sequences}")
+
+
+def test_finished_shards_are_used_as_they_are(
+    clone: Callable[[str], Clone], finished: tuple[Clone, str], shards: Path
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
+    fresh = clone(adopting(shards))
+    counts = job_counts(fresh.made("corpus", "results/other/bz4_bf16.json").stdout)
+    assert (counts["adopt"], counts["verify"], counts["manifest"], counts["run"]) == (6, 6, 2, 1)
+    assert not set(counts) & {"dump", "cut", "extract", "tokenize", "gather", "shard"}
+    for name in fresh.files("data/adopted/seq*/*.hdf5"):
+        assert (fresh.path / name).is_symlink()
+        assert (fresh.path / name).read_bytes() == (finished[0].path / name.replace("adopted", "little")).read_bytes()
+    manifest = files.read_json(fresh.path / "data/adopted/seq32/manifest.json")
+    assert [shard["source"] for shard in manifest["shards"]] == [
+        "wikicorpus_en_training_9.hdf5", "wikicorpus_en_training_10.hdf5", "wikicorpus_en_test_9.hdf5"
+    ]  # fmt: skip
+    assert str(shards) not in str(manifest)
+    record = read_run(fresh.path / "results/other/bz4_bf16/torch/1n1g/run1.json")
+    assert record.status == "ok" and record.spec.corpus is not None
+    assert manifest["parameters_digest"].startswith(record.spec.corpus.digest)
+    assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
+    assert "Nothing to be done" in fresh.made("corpus").stdout
+
+
+def test_a_finished_shard_that_is_damaged_or_replaced(
+    clone: Callable[[str], Clone], finished: tuple[Clone, str], shards: Path
+) -> None:
+    fresh = clone(adopting(shards))
+    path = shards / "seq_len_32" / "wikicorpus_en_training_9.hdf5"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1000])
+    failed = fresh.snakemake("data/adopted/seq32/manifest.json")
+    assert failed.returncode != 0
+    assert f"it is a link to {path}: bring that file again" in failed.stdout
+    path.write_bytes(whole)
+    fresh.made("data/adopted/seq32/manifest.json")
+    shutil.copy(path.with_name("wikicorpus_en_training_10.hdf5"), path)
+    os.utime(path)
+    assert job_counts(fresh.made("--dry-run", "data/adopted/seq32/manifest.json").stdout)["verify"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("sequences", "message"),
+    [
+        ("{32: 5, 128: 20}", "holds no training shards of 128 tokens with 20 predictions"),
+        ("{32: 4, 64: 10}", "holds no training shards of 32 tokens with 4 predictions"),
+    ],
+)
+def test_finished_shards_of_other_lengths(
+    clone: Callable[[str], Clone], shards: Path, sequences: str, message: str
+) -> None:
+    failed = clone(adopting(shards, sequences)).snakemake("--dry-run", "corpus")
+    assert failed.returncode != 0
+    assert message in failed.stdout and "64: 10 in 3 files" in failed.stdout and "Traceback" not in failed.stdout
+
+
+def test_finished_shards_that_are_not_there(clone: Callable[[str], Clone], tmp_path: Path) -> None:
+    failed = clone(adopting(tmp_path / "none")).snakemake("--dry-run", "corpus")
+    assert failed.returncode != 0 and "there is no folder" in failed.stdout and "Traceback" not in failed.stdout
+    (tmp_path / "named.xml").write_text(HEADER + page(1, "x") + CLOSING)
+    failed = clone(adopting(tmp_path)).snakemake("--dry-run", "corpus")
+    assert failed.returncode != 0 and "holds no shards" in failed.stdout

@@ -1,0 +1,22 @@
+"""Put a finished shard of another maker into its place, as a link."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.corpus import adopted
+from throughline.files import command_line
+
+
+def main() -> None:
+    """One link."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shard", type=Path, required=True, help="the finished file")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    adopted.link(arguments.shard, arguments.output)
+
+
+if __name__ == "__main__":
+    command_line(main)
