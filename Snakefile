@@ -43,6 +43,7 @@ BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 include: "rules/common.smk"
 include: "rules/placement.smk"
+include: "rules/placement.smk"
 include: "rules/corpus.smk"
 include: "rules/training.smk"
 include: "rules/results.smk"

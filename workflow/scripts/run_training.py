@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -25,7 +27,7 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
     parser.add_argument("--repair", help="command to name where a shard is missing or changed")
     parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
-    parser.add_argument("--hosts", nargs="*", default=[], help="names to reach through ssh, where the run is on hosts")
+    parser.add_argument("--hosts", nargs="*", help="names behind ssh (default: what THROUGHLINE_HOSTS holds)")
     arguments = parser.parse_args()
     try:
         spec = RunSpec.model_validate_json(arguments.spec)
@@ -40,11 +42,16 @@ def main() -> int:
             python=arguments.python,
             repair=arguments.repair,
             hang_after_s=arguments.hang_after,
-            hosts=arguments.hosts,
+            hosts=arguments.hosts or _hosts(spec),
             command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )
     )
     return 0
+
+
+def _hosts(spec: RunSpec) -> list[str]:
+    known: dict[str, list[str]] = json.loads(os.environ.get("THROUGHLINE_HOSTS") or "{}")
+    return known.get(spec.benchmark.split("__")[0], [])
 
 
 def _relative(word: str) -> str:
