@@ -37,6 +37,7 @@ class Rank(Entry):
     peak_memory_bytes: Bytes | None
     cpu_seconds: NonNegative | None
     loader_stall_s: NonNegative | None
+    loss: list[float | None] | None = None
 
 
 class Device(Entry):
@@ -81,6 +82,7 @@ class RunRecord(Entry):
     device: Device | None
     data: Data | None
     environment: dict[str, Any]
+    settings: dict[str, Any] | None = None
     started: str
     ended: str
 

@@ -49,7 +49,8 @@ class Interrupted(Exception):
 
 @dataclass
 class Job:
-    """One run, as the launcher was asked for it. `command` is what repeats it."""
+    """One run, as the launcher was asked for it. `command` is what repeats it. With `weights` (an .npz file) it starts
+    from these, and the record holds every rank's losses."""
 
     spec: RunSpec
     record: Path
@@ -60,6 +61,7 @@ class Job:
     command: str = ""
     hang_after_s: float | None = None
     hosts: Sequence[str] = ()
+    weights: Path | None = None
 
     @property
     def full(self) -> dict[str, Any]:
@@ -188,6 +190,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "master": where.master,
         "port": launchers.free_port(),
         "shared": where.elsewhere,
+        "weights": str(job.weights.resolve()) if job.weights else None,
     }
     with _work_folder(job, where.elsewhere) as work:
         crew = Crew(order, work, log, where.names)
@@ -200,10 +203,14 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "device": device,
         "data": _identity(manifest),
         "environment": _environment(reports, surroundings, everything),
+        "settings": reports.get(0, {}).get("settings"),
         "started": started,
         "ended": _now(),
     }
     record["warnings"] = warnings + record["warnings"]
+    if job.weights:
+        for rank in record["ranks"]:
+            rank["loss"] = reports[rank["rank"]]["loss"]
     records.RunRecord.model_validate_json(json.dumps(record, allow_nan=False))
     files.write_json(job.record, record)
     _conclude(job, record, time.monotonic() - clock, log, progress)

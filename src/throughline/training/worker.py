@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline.training import frameworks, models, ranks, schedule
-from throughline.training.data import Loader, Manifest, batches
+from throughline.training.data import AHEAD, Loader, Manifest, batches
 from throughline.training.heartbeat import Heart
 from throughline.training.processes import die_with_parent
 
@@ -39,6 +39,7 @@ class Run:
         self.spec, self.rank, self.world, self.heart = job["spec"], rank, job["world"], heart
         self.steps, self.options = self.spec["steps"], self.spec["options"]
         self.manifest = Manifest(Path(job["manifest"])) if job["manifest"] else None
+        self.weights: str | None = job.get("weights")
         self.loader: Loader | None = None
         framework = frameworks.load(self.spec["framework"])
         self.framework = framework(self.spec, rank, rank % job["per_node"], self.world, job["kind"])
@@ -58,6 +59,8 @@ class Run:
             if name == "model":
                 _limit_memory(self.options["memory_limit_mb"])
             stage()
+            if name == "model" and self.weights:
+                self.framework.load(_arrays(self.weights))
 
     def _open(self, model: Any) -> None:
         count, seed = self.spec["batch_per_device"], self.spec["seed"]
@@ -144,10 +147,27 @@ class Run:
         speed = (second + more) / (warmup - 1)
         return losses, warmup, framework.broadcast(schedule.timed_steps(timed, cap, elapsed + more, speed))
 
+    def settings(self) -> dict[str, Any]:
+        """What the framework states of itself, and what this loop does the same for all."""
+        return {
+            **self.framework.settings(),
+            "predictions": self.spec["predictions"],
+            "bucket_mb": self.options["bucket_mb"],
+            "data": f"{self.options['data']}, prepared {AHEAD} batches ahead" if self.loader else self.options["data"],
+            "timed_step": "deliver, forward, backward, exchange, clip, update",
+        }
+
     def close(self) -> None:
         if self.loader:
             self.loader.close()
         self.framework.close()
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    import numpy as np
+
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
 
 
 def _limit_memory(megabytes: int | None) -> None:
@@ -175,13 +195,14 @@ def main() -> int:
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         result["python"] = platform.python_version()
         result["versions"] = run.framework.versions()
+        result["settings"] = run.settings()
     except frameworks.Unsupported as reason:
         result = {"status": "unsupported", "reason": str(reason)}
     except BaseException as error:
         memory = isinstance(error, MemoryError) or (run is not None and run.framework.is_out_of_memory(error))
         if not memory:
             traceback.print_exc()
-        result = {"status": "oom" if memory else "failed", "reason": f"{type(error).__name__}: {error}"}
+        result = {"status": "oom" if memory else "failed", "reason": f"{type(error).__name__}: {_said(error)}"}
     _report(work / f"rank_{rank}.json", {"rank": rank, "at": time.time(), **result})
     if result["status"] == "ok" and run is not None:
         run.close()
@@ -189,6 +210,12 @@ def main() -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1 if result["status"] == "failed" else 0)
+
+
+def _said(error: BaseException) -> str:
+    """An error's message; of one that begins with a traceback of its own (MXNet's), the last line."""
+    text = str(error)
+    return text.splitlines()[-1].partition(": ")[2] if text.startswith("Traceback") else text
 
 
 def _report(path: Path, result: dict[str, Any]) -> None:

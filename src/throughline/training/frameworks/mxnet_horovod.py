@@ -121,8 +121,8 @@ class MXNetHorovod:
         self.synced = time.monotonic()
 
     def barrier(self) -> None:
-        if self.world > 1:
-            hvd.barrier()
+        if self.world > 1:  # Horovod has no barrier of its own for MXNet
+            hvd.allreduce(mx.nd.zeros((1,)), name="barrier").wait_to_read()
 
     def broadcast(self, value: int) -> int:
         if self.world == 1:
@@ -171,5 +171,5 @@ class MXNetHorovod:
 
     def close(self) -> None:
         if self.world > 1:
-            hvd.barrier()
+            self.barrier()
             hvd.shutdown()
