@@ -1,5 +1,6 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
 # make test       set up, check the style, run every test
+# make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
 # PYTHON=python3.12                                        another interpreter
@@ -10,14 +11,17 @@ VENV := .venv
 ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint format clean help
+.PHONY: run test frameworks lint format clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 7
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 8
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
 	@echo "The report: $(CURDIR)/results/report.html"
+
+frameworks: $(VENV)/main.ready
+	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py
 
 test: $(VENV)/test.ready lint
 	@$(ACTIVATE) && python -m pytest

@@ -21,7 +21,7 @@ from throughline import plan, runs
 from throughline.config import load
 from throughline.files import UserError
 from throughline.report import cells
-from throughline.training import frameworks, models
+from throughline.training import frameworks, installation, models
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -43,8 +43,8 @@ BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 include: "rules/common.smk"
 include: "rules/placement.smk"
-include: "rules/placement.smk"
 include: "rules/corpus.smk"
+include: "rules/environments.smk"
 include: "rules/training.smk"
 include: "rules/results.smk"
 include: "rules/report.smk"
@@ -61,6 +61,7 @@ wildcard_constraints:
     batch=r"[1-9]\d*",
     precision="fp32|tf32|bf16|fp16",
     framework="[a-z][a-z0-9-]*",
+    digest="[0-9a-f]{12}",
     topology=r"[1-9]\d*n[1-9]\d*g",
     repeat=r"[1-9]\d*",
 

@@ -120,6 +120,26 @@ def manifest_of(wildcards):
     return ancient(f"data/{spec.corpus.name}/seq{spec.sequence}/manifest.json") if spec.corpus else []
 
 
+DEPLOYED = {str(method) for method in workflow.deployment_settings.deployment_method}
+"""Where conda or a container brings a framework's environment, none is built."""
+
+LAUNCHER = sys.executable if "conda" in DEPLOYED else "python"
+"""The workflow's own Python: the launcher is not part of a framework's environment."""
+
+
+def environment_of(wildcards):
+    """The environment of a run's framework, whatever its age; none where it runs in the workflow's own."""
+    marker = None if DEPLOYED & {"conda", "apptainer"} else installation.ready(wildcards.framework)
+    return ancient(str(marker)) if marker else []
+
+
+def worker_python(wildcards, input):
+    """The workers' interpreter, as an argument; the launcher's own where nothing is said."""
+    if "conda" in DEPLOYED:
+        return ["--python", "python"]
+    return ["--python", installation.python_of(input.environment)] if input.environment else []
+
+
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
 
 

@@ -1,5 +1,5 @@
 # Training runs: one job is one repeat of one configuration on one topology.
-#   in:  the manifest of the shards it reads (none with synthetic data)
+#   in:  the manifest of the shards it reads (none with synthetic data), the framework's environment
 #   out: results/<benchmark>/bz<b>_<precision>/<framework>/<topology>/run<k>.json, and the .log beside it
 # A run is made again when its specification changes or its record is missing; never because data are newer.
 
@@ -7,6 +7,7 @@
 rule run:
     input:
         manifest=manifest_of,
+        environment=environment_of,
     output:
         record=f"{RUN}.json",
     log:
@@ -27,6 +28,8 @@ rule run:
     params:
         spec=lambda wildcards: spec_of(wildcards).canonical,
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
+        python=worker_python,
+        launcher=LAUNCHER,
     shell:
-        "python workflow/scripts/run_training.py --spec {params.spec:q} {params.manifest:q}"
-        " --record {output.record:q} --log {log:q}"
+        "{params.launcher:q} workflow/scripts/run_training.py --spec {params.spec:q} {params.manifest:q}"
+        " {params.python:q} --record {output.record:q} --log {log:q}"

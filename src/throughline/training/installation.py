@@ -15,7 +15,6 @@ clone with the same pins uses the same one. Standard library only, so that conda
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -33,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from throughline.files import UserError, command_line, write_json
+from throughline.files import UserError, write_json
 
 PINS = Path(__file__).parents[3] / "envs"
 BUILT, READY = "built.json", ".ready"
@@ -81,11 +80,15 @@ class Recipe:
     modules: list[str]
 
     @property
-    def digest(self) -> str:
-        """12 hexadecimal digits of the pins, the flags and the patches."""
+    def pins(self) -> str:
+        """12 hexadecimal digits of the pins, the flags and the patches; the conda file names them as well."""
         parts = [self.path, *(self.path.with_name(stage.patch) for stage in self.stages if stage.patch)]
-        content = b"\0".join([platform.machine().encode(), *(part.read_bytes() for part in parts)])
-        return hashlib.sha256(content).hexdigest()[:12]
+        return hashlib.sha256(b"\0".join(part.read_bytes() for part in parts)).hexdigest()[:12]
+
+    @property
+    def digest(self) -> str:
+        """The same for this kind of processor: a home folder may be shared between several."""
+        return hashlib.sha256(f"{self.pins} {platform.machine()}".encode()).hexdigest()[:12]
 
     @property
     def folder(self) -> Path:
@@ -124,10 +127,15 @@ def recipe(framework: str, pins: Path = PINS) -> Recipe | None:
     return Recipe(framework, path, python, stages, modules) if python else None
 
 
-def python_of(framework: str) -> str:
-    """The interpreter of the framework's workers; `python` where they share the workflow's environment."""
+def ready(framework: str) -> Path | None:
+    """The file that is there when the framework's environment is; None where it runs in the workflow's own."""
     found = recipe(framework)
-    return str(found.folder / "bin" / "python") if found else "python"
+    return found.folder / READY if found else None
+
+
+def python_of(marker: str | Path) -> str:
+    """The interpreter of the environment that `marker` (`ready`) belongs to."""
+    return str(Path(marker).parent / "bin" / "python")
 
 
 def describe(framework: str) -> dict[str, object]:
@@ -146,9 +154,7 @@ def describe(framework: str) -> dict[str, object]:
 
 def build(framework: str, log: Path) -> Path:
     """Make the environment if it is not there; returns its folder. UserError where it fails, with nothing half made."""
-    found = recipe(framework)
-    if found is None:
-        raise UserError(f"{framework} runs in the workflow's own environment", next_step="build another one")
+    found = _recipe(framework)
     folder = found.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder, framework):
@@ -160,7 +166,7 @@ def build(framework: str, log: Path) -> Path:
                 _say("  removing what an interrupted build left")
                 shutil.rmtree(folder)
             try:
-                _stages(found, interpreter, folder, log)
+                _stages(found, folder, log, interpreter)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -168,15 +174,30 @@ def build(framework: str, log: Path) -> Path:
     return folder
 
 
-def _stages(found: Recipe, interpreter: str, folder: Path, log: Path) -> None:
+def fill(framework: str, log: Path) -> None:
+    """Install what the framework needs into the environment that runs this (conda's, or a container's)."""
+    found = _recipe(framework)
+    _requirements(found)
+    _stages(found, Path(sys.prefix), log)
+
+
+def _recipe(framework: str) -> Recipe:
+    found = recipe(framework)
+    if found is None:
+        raise UserError(f"{framework} has no environment of its own", next_step="it runs in the workflow's: make run")
+    return found
+
+
+def _stages(found: Recipe, folder: Path, log: Path, interpreter: str | None = None) -> None:
     """Create, install, compile, check; each with a line on stderr, all of their output in the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
         run = _Runner(found, folder, output, log)
         total = len(found.stages) + 2
-        with run.stage(1, total, "virtual environment"):
-            run([interpreter, "-m", "venv", str(folder)])
+        if interpreter:
+            with run.stage(1, total, "virtual environment"):
+                run([interpreter, "-m", "venv", str(folder)])
         for number, stage in enumerate(found.stages, 2):
             with run.stage(number, total, stage.title + (", compiled from its source" if stage.source else "")):
                 _install(run, stage, found.path.parent)
@@ -354,15 +375,3 @@ def _alone(folder: Path, framework: str) -> Iterator[None]:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Build a framework's environment, if it is not there yet.")
-    parser.add_argument("framework")
-    parser.add_argument("--log", type=Path, help="the whole output of the build (logs/environments/<framework>.log)")
-    arguments = parser.parse_args()
-    build(arguments.framework, arguments.log or Path("logs", "environments", f"{arguments.framework}.log"))
-
-
-if __name__ == "__main__":
-    command_line(main)

@@ -1,0 +1,15 @@
+# Environments: one per framework that cannot share the workflow's own, built once per user.
+#   in:  envs/<framework>.txt, through the hash of its pins in the name
+#   out: ~/.cache/throughline/environments/<framework>-<hash>/.ready, the same for every clone
+
+
+rule environment:
+    output:
+        ready=f"{installation.cache()}/{{framework}}-{{digest}}/.ready",
+    log:
+        "logs/environments/{framework}-{digest}.log",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    shell:
+        "python workflow/scripts/environment.py {wildcards.framework:q} --log {log:q}"
