@@ -6,6 +6,7 @@ snakemake results/bert/bz64_fp16.json          one configuration: its topologies
 snakemake data/sample/seq32/training_0007.hdf5 one shard
 """
 
+import atexit
 import os
 import sys
 from pathlib import Path
@@ -80,6 +81,10 @@ rule all:
 
 onstart:
     pending = {str(output) for job in workflow.dag.needrun_jobs() for output in job.output}
+    try:
+        plan.check_places(pending)
+    except UserError as error:
+        raise WorkflowError(str(error))
     print(plan.describe(list(SPECS.values()), pending), file=sys.stderr)
 
 
@@ -89,8 +94,9 @@ onsuccess:
 
 
 onerror:
+    logs = {str(output): str(job.log[0]) for job in workflow.dag.needrun_jobs() for output in job.output if job.log}
+    atexit.register(print, plan.failures(logs), file=sys.stderr)  # the last words, after Snakemake's own
     asked = cells.asked_for(SPECS.values())
     shell(
         "python workflow/scripts/report_incomplete.py --expected {asked:q} --output results/report-incomplete.html"
     )
-    print(plan.failures(list(SPECS.values())), file=sys.stderr)

@@ -6,19 +6,20 @@ Standard library only: the measured workers import this from environments that h
 from __future__ import annotations
 
 import errno
-import getpass
 import hashlib
 import ipaddress
 import json
 import os
+import pwd
 import re
 import socket
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 
 class UserError(Exception):
@@ -33,18 +34,19 @@ class UserError(Exception):
 def command_line(main: Callable[[], int | None]) -> NoReturn:
     """Run `main`, print a UserError without its traceback, and leave with the exit status.
 
-    A full disk and a folder that may not be written to are the user's to mend as well.
+    A full disk and a folder that may not be written to are the user's to mend as well. What is printed names no
+    machine: the rules keep it in their logs.
     """
-    try:
-        sys.exit(main() or 0)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-    except OSError as error:
-        mendable = _disk_error(error)
-        if mendable is None:
-            raise
-        print(f"error: {mendable}", file=sys.stderr)
-    sys.exit(1)
+    streams: list[Any] = [_Scrubbing(sys.stdout), _Scrubbing(sys.stderr)]
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        try:
+            status = main() or 0
+        except Exception as error:
+            mendable = _disk_error(error) if isinstance(error, OSError) else error
+            known = isinstance(mendable, UserError)
+            print(f"error: {mendable}" if known else traceback.format_exc(), file=sys.stderr)
+            status = 1
+    sys.exit(status)
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -136,25 +138,83 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+NODES = "THROUGHLINE_NODES"
+"""Variable with the names of a run's nodes in the order of their ranks: everywhere they are called node0, node1, ..."""
+
 _ADDRESS = re.compile(
     r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
 )
 _MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
-_TOKEN = re.compile(r"(?i)\b([\w-]*(?:token|secret|password|api[_-]?key)[\w-]*\s*[=:]\s*)\S+")
+_DOMAIN = r"(?:\.(?:home|internal|intern|lan|local|localdomain)\b|(?:\.[A-Za-z][\w-]*){2,})?"
+_HOMES = re.compile(r"(?<![\w.~-])/(?:home|Users)/[\w.-]+")
+_SECRET = r"(?:token|secret|passw(?:or)?d|credentials?|(?:api|access|private|secret)[_-]?key)"
+_TOKEN = re.compile(rf"(?i)({_SECRET}[\"']?\s*)(=\s*[\"']?[^\s\"',;&]+|:\s*[\"']?[^\s\"',;&]{{8,}})")
+_KNOWN_TOKEN = re.compile(
+    r"\b(?:hf_|gh[oprsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ASIA|eyJ)(?=\D*\d)[\w-]{12,}[\w.-]*"
+    r"|(?i:(?<=bearer ))\S{8,}|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"
+)
+_SECRET_VARIABLE = re.compile(rf"(?i).*{_SECRET}\d*|.*_(?:auth|cookie|pat)")
 
 
 def scrub(text: str) -> str:
-    """`text` with this machine's host name, user, home folder, network addresses and tokens masked."""
-    home = str(Path.home())
-    if home != "/":
-        text = text.replace(home + os.sep, "~" + os.sep)
-    host = socket.gethostname()
-    for name, alias in {host: "HOST", host.split(".")[0]: "HOST", _user(): "USER"}.items():
-        if len(name) > 2 and name not in {"root", "localhost"}:
-            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", alias, text)
+    """`text` with what names this machine and its user masked: nodes, addresses, user, home folders, tokens.
+
+    Nodes become node0, node1, ... in the order that the variable THROUGHLINE_NODES gives, else this one is node0. Paths
+    below the working directory become relative to it.
+    """
+    for pattern, alias in _names():
+        text = re.sub(pattern, alias, text)
+    text = _HOMES.sub("~", text)
+    text = _KNOWN_TOKEN.sub("MASKED", text)
+    text = _TOKEN.sub(lambda match: f"{match[1]}{match[2][0]}MASKED", text)
     text = _ADDRESS.sub(_masked_address, text)
-    text = _MAC.sub("ADDRESS", text)
-    return _TOKEN.sub(r"\1MASKED", text)
+    return _MAC.sub("ADDRESS", text)
+
+
+def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
+    """A JSON value with every text in it scrubbed, except below the keys `but`."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, dict):
+        return {key: entry if key in but else scrubbed(entry, but) for key, entry in value.items()}
+    return [scrubbed(entry, but) for entry in value] if isinstance(value, list) else value
+
+
+def _names() -> list[tuple[str, str]]:
+    """(pattern, alias) of all that this process knows to name its place; what is longest comes first."""
+    here = os.getcwd()
+    secrets = {value for name, value in os.environ.items() if len(value) >= 8 and _SECRET_VARIABLE.fullmatch(name)}
+    found = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
+    if here != os.sep:
+        found += [(rf"(?<![\w.~-]){re.escape(here)}/", ""), (rf"(?<![\w.~-]){re.escape(here)}(?![\w.-])", ".")]
+    for home in sorted(_home_folders(), key=len, reverse=True):
+        found.append((rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~"))
+    for number, node in enumerate(os.environ.get(NODES, "").split() or [socket.gethostname()]):
+        for name in dict.fromkeys([node, node.split(".")[0]]):
+            if len(name) > 2 and name != "localhost":
+                found.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", f"node{number}"))
+    for user in sorted(_users(), key=len, reverse=True):
+        if len(user) > 2 and user != "root":
+            found.append((rf"(?<![\w-]){re.escape(user)}(?![\w-])", "USER"))
+    return found
+
+
+def _home_folders() -> set[str]:
+    homes = {os.environ.get("HOME", ""), account.pw_dir if (account := _account()) else ""}
+    homes |= {os.path.realpath(home) for home in homes if home}
+    return {home.rstrip(os.sep) for home in homes if home.startswith(os.sep) and home.strip(os.sep)}
+
+
+def _users() -> set[str]:
+    users = {os.environ.get(name, "") for name in ("LOGNAME", "USER")}
+    return users | {account.pw_name} if (account := _account()) else users
+
+
+def _account() -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwuid(os.getuid())
+    except KeyError:  # a container's user without a name
+        return None
 
 
 def _masked_address(match: re.Match[str]) -> str:
@@ -165,8 +225,15 @@ def _masked_address(match: re.Match[str]) -> str:
     return match[0] if address.is_loopback or address.is_unspecified else "ADDRESS"
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+class _Scrubbing:
+    """A stream that masks what names this machine in everything written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(scrub(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 
+from throughline.files import UserError
 from throughline.runs import RunSpec
 
 START_S = 8.0
 """Seconds a run takes before its first step where nothing was measured yet: starting processes, loading a model."""
+FAILURES_AT_MOST = 20
+"""How many of them are named at the end; the logs of all are there."""
 
 
 def describe(specs: Sequence[RunSpec], pending: Collection[str], root: Path = Path()) -> str:
@@ -65,21 +69,49 @@ def outcome(report: str) -> str:
     return "Finished."
 
 
-def failures(specs: Sequence[RunSpec], root: Path = Path()) -> str:
-    """What a failed workflow says last: the runs without a record that have a log, and the next step."""
-    lines = ["Not everything could be made; what is there is kept. Run the same command again: only the rest is made."]
-    failed = [spec for spec in specs if (root / spec.log).exists() and not (root / spec.record).exists()]
-    lines += [f"  failed: {spec.record}; why: {spec.log}" for spec in failed]
-    return "\n".join(lines)
+def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
+    """What a failed workflow says last: each file of `logs` that is missing and has a log, and the next step.
+
+    logs: what was to be made -> its log.
+    """
+    failed = [f"  failed: {made}; why: {log}" for made, log in logs.items() if _failed(root / made, root / log)]
+    named = [
+        "Not everything could be made; what is there is kept.",
+        *failed[:FAILURES_AT_MOST],
+        *([f"  and {len(failed) - FAILURES_AT_MOST} more"] if len(failed) > FAILURES_AT_MOST else []),
+    ]
+    mend = "mend what the log says" if len(failed) == 1 else "mend what the logs say" if failed else "mend the cause"
+    return "\n".join([*named, f"  next: {mend}, and run the same command again: only the rest is made"])
+
+
+def _failed(made: Path, log: Path) -> bool:
+    return not made.exists() and log.exists()
+
+
+def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
+    """UserError where a folder that something is about to be written to cannot be written: before hours of training."""
+    for folder in sorted({_there(root / folder) for folder in {os.path.dirname(output) for output in outputs}}):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UserError(
+                f"{folder}{os.sep} cannot be written, and results belong there",
+                why="this user may not write there, or the file system is mounted read-only",
+                next_step="correct the rights or the mount, and run the same command again; nothing was started",
+            )
+
+
+def _there(folder: Path) -> Path:
+    """`folder`, or the innermost folder above it that exists."""
+    return next(place for place in (folder, *folder.parents) if place.is_dir())
 
 
 def _duration_s(path: Path) -> float | None:
-    """Seconds between a record's start and end; None where there is no readable record."""
+    """Seconds between a record's start and end; None where there is no readable record, or the clock was set back."""
     try:
         record = json.loads(path.read_bytes())
-        return (datetime.fromisoformat(record["ended"]) - datetime.fromisoformat(record["started"])).total_seconds()
+        taken = datetime.fromisoformat(record["ended"]) - datetime.fromisoformat(record["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return taken.total_seconds() if taken.total_seconds() >= 0 else None
 
 
 def _time(durations: Sequence[float | None]) -> str:

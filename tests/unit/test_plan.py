@@ -51,8 +51,27 @@ def test_a_broken_record_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert "time not known" in plan.describe(every, [every[2].record], tmp_path)
 
 
-def test_failures_name_the_logs(tmp_path: Path) -> None:
-    spec = specs()[0]
-    (tmp_path / spec.log).parent.mkdir(parents=True)
-    (tmp_path / spec.log).touch()
-    assert f"failed: {spec.record}; why: {spec.log}" in plan.failures([spec], tmp_path)
+def test_a_clock_that_was_set_back_tells_no_time(tmp_path: Path) -> None:
+    every = specs()
+    finish(tmp_path, every[0], 10)
+    record = tmp_path / every[0].record
+    record.write_text(record.read_text().replace("12:00:10", "11:00:10"))
+    assert "time not known" in plan.describe(every, [every[2].record], tmp_path)
+
+
+def test_failures_name_the_logs_and_the_next_step(tmp_path: Path) -> None:
+    failed, waiting, made = specs()[:3]
+    for path in (failed.log, made.log, made.record):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    text = plan.failures({spec.record: spec.log for spec in (failed, waiting, made)}, tmp_path)
+    assert f"failed: {failed.record}; why: {failed.log}" in text
+    assert waiting.record not in text and made.record not in text
+    assert text.splitlines()[-1].startswith("  next: mend what the log says, and run the same command again")
+
+
+def test_many_failures_are_counted(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.log").touch()
+    text = plan.failures({f"{number}.json": f"{number}.log" for number in range(30)}, tmp_path)
+    assert text.count("failed:") == plan.FAILURES_AT_MOST and "and 10 more" in text
