@@ -19,6 +19,7 @@ rule report:
         report="results/report.html",
     log:
         "logs/report.log",
+    localrule: True
     conda:
         "../envs/main.yaml"
     params:

@@ -2,6 +2,7 @@
 #   in:  run records (the summary groups by what they say, never by their file names)
 #   out: results/<benchmark>/bz<b>_<precision>.json, results/<benchmark>/tables/, results/<benchmark>/plots/
 # These rules are cheap, so the modules that they run are inputs: a change in the analysis makes them again.
+# They take seconds: on a cluster they run where Snakemake does.
 
 
 rule summary:
@@ -12,6 +13,7 @@ rule summary:
         summary=CELL,
     log:
         "logs/summary/{benchmark}/bz{batch}_{precision}.log",
+    localrule: True
     conda:
         "../envs/main.yaml"
     params:
@@ -28,6 +30,7 @@ rule tables:
         tables=directory("results/{benchmark}/tables"),
     log:
         "logs/tables/{benchmark}.log",
+    localrule: True
     conda:
         "../envs/main.yaml"
     shell:
@@ -42,6 +45,7 @@ rule plots:
         plots=directory("results/{benchmark}/plots"),
     log:
         "logs/plots/{benchmark}.log",
+    localrule: True
     conda:
         "../envs/main.yaml"
     shell:

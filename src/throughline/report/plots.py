@@ -226,7 +226,8 @@ def _device_axis(axes: Axes, rows: Sequence[Row], theme: Theme, share_scale: boo
     axes.xaxis.set_major_locator(FixedLocator([float(world) for world in worlds]))
     axes.xaxis.set_minor_locator(NullLocator())
     named = len(worlds) <= CROWDED
-    axes.set_xticks(worlds, ["\n".join([str(w), *(map(str, sorted(names[w])) if named else [])]) for w in worlds])
+    shown = {world: [str(name) for name in sorted(names[world]) if named or name.simulated] for world in worlds}
+    axes.set_xticks(worlds, ["\n".join([str(world), *shown[world]]) for world in worlds])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 

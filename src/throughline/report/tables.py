@@ -96,7 +96,8 @@ def throughput_table(group: Group) -> Table:
 
 
 def _throughput_row(row: Row) -> list[str]:
-    start = [row.framework, str(row.topology.nodes), str(row.topology.world)]
+    nodes = f"{row.topology.nodes} (simulated)" if row.topology.simulated else str(row.topology.nodes)
+    start = [row.framework, nodes, str(row.topology.world)]
     cell = row.cell
     if cell is None or cell.median_speed is None:
         return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]

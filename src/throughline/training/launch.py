@@ -111,25 +111,31 @@ def run(job: Job) -> dict[str, Any]:
 
     UserError where the run cannot start or did not end by itself: the log says why, and there is no record.
     """
-    log = Log(job.log)
+    with lock.record(job.record):
+        log = Log(job.log)
+        try:
+            return _run(job, log)
+        except (Interrupted, InterruptedError):
+            log.write(
+                "outcome: stopped from outside; no record\nnext: run snakemake again, only this run is made again"
+            )
+            raise UserError(f"{job.spec.record}: stopped from outside", next_step="run snakemake again") from None
+        except UserError as error:
+            log.write(f"outcome: failed; no record\n{error}")
+            raise
+        finally:
+            log.close()
+
+
+def _run(job: Job, log: Log) -> dict[str, Any]:
     log.hide(job.hosts)
-    topology = Topology.parse(job.spec.topology)
-    progress = Progress(job.full, topology.world * job.spec.batch_per_device * job.spec.options.accumulate)
     log.write(f"# again: snakemake --force {shlex.quote(job.spec.record)}")
     if job.command:
         log.write(f"# directly: {job.command}")
-    try:
-        with _interruptible() as parent, lock.device(job.spec.record, progress.say, parent.is_gone):
-            record = _measure(job, topology, log, progress, parent)
-    except (Interrupted, InterruptedError):
-        log.write("outcome: stopped from outside; no record\nnext: run snakemake again, only this run is made again")
-        raise UserError(f"{job.spec.record}: stopped from outside", next_step="run snakemake again") from None
-    except UserError as error:
-        log.write(f"outcome: failed; no record\n{error}")
-        raise
-    finally:
-        log.close()
-    return record
+    topology = Topology.parse(job.spec.topology)
+    progress = Progress(job.full, topology.world * job.spec.batch_per_device * job.spec.options.accumulate)
+    with _interruptible() as parent, lock.device(job.spec.record, progress.say, parent.is_gone):
+        return _measure(job, topology, log, progress, parent)
 
 
 @contextlib.contextmanager

@@ -89,7 +89,7 @@ def srun(nodes: int, cores: int) -> list[str]:
     """One task on every node of the present Slurm job. All of it is said: Snakemake removes Slurm's own variables."""
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cores}"),
-        *("--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--quiet"),
+        *("--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--quiet"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""One run at a time on a machine: a lock of the operating system, which ends with its holder."""
+"""One run at a time on a machine: a lock of the operating system, which ends with its holder. One writer a record."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,66 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
                 say(f"waiting for the devices: {_who(holder)}")
             time.sleep(0.2)
     try:
-        since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        holder.write_text(json.dumps({"pid": os.getpid(), "target": target, "since": since}))
+        holder.write_text(json.dumps({"pid": os.getpid(), "target": target, "since": _now()}))
         yield
     finally:
         holder.unlink(missing_ok=True)
         lock.release()
+
+
+@contextlib.contextmanager
+def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[None]:
+    """Inside a Slurm job: be the only one that writes this record. UserError while another job of Slurm's does.
+
+    A Snakemake that was killed leaves its jobs running, and the next one knows nothing of them.
+    """
+    job = variables.get("SLURM_JOB_ID")
+    if job is None:
+        yield
+        return
+    claim = path.with_name(f".{path.stem}.claim")
+    claim.parent.mkdir(parents=True, exist_ok=True)
+    mine = json.dumps({"job": job, "since": _now()})
+    while True:
+        try:
+            with claim.open("x") as file:
+                file.write(mine)
+            break
+        except FileExistsError:
+            _take_over(path, claim, job)
+    try:
+        yield
+    finally:
+        claim.unlink(missing_ok=True)
+
+
+def _take_over(path: Path, claim: Path, job: str) -> None:
+    """Remove the claim of a job that is over, or of this one before Slurm started it again; UserError otherwise."""
+    try:
+        held = json.loads(claim.read_text())
+    except FileNotFoundError:
+        return
+    except ValueError:  # killed while it wrote
+        held = {"job": job}
+    if held["job"] != job and _is_in_queue(held["job"]):
+        raise UserError(
+            f"{path} is being measured by Slurm job {held['job']} since {held['since']}",
+            why="an earlier Snakemake submitted that job and has ended without it (killed, or its host went down)",
+            next_step=f"wait until it has ended, or end it with `scancel {held['job']}`; then run snakemake again",
+        )
+    claim.unlink(missing_ok=True)
+
+
+def _is_in_queue(job: str) -> bool:
+    """Whether a job waits or runs; UserError where Slurm does not say."""
+    question = ["squeue", "--noheader", "--jobs", job, "--states", "PENDING,RUNNING,SUSPENDED", "--format", "%T"]
+    try:
+        answer = subprocess.run(question, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError("`squeue` does not answer inside the Slurm job", why=type(error).__name__) from None
+    if answer.returncode and "Invalid job id" not in answer.stderr:
+        raise UserError("`squeue` does not answer inside the Slurm job", why=" ".join(answer.stderr.split()))
+    return bool(answer.stdout.strip())
 
 
 def _writable(wanted: Path) -> Path:
@@ -80,3 +135,7 @@ def _who(holder: Path) -> str:
         return f"process {held['pid']} measures {held['target']} since {held['since']}"
     except (OSError, ValueError, KeyError):
         return "another process holds them"
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
