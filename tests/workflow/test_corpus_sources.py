@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -11,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from corpus_helpers import CLOSING, HEADER, page, streams
+from corpus_helpers import CLOSING, HEADER, documents, page, streams
 from dump_server import Server, cut, status
-from throughline import files
-from throughline.corpus import dumps
-from throughline.records import read_run
+from throughline import files, runs
+from throughline.config import load
+from throughline.corpus import dumps, making, tokens, vocabulary
+from throughline.corpus.instances import Parameters
+from throughline.training.data import Manifest, batches
 
 from .conftest import SMALL, Clone, job_counts
 
@@ -41,8 +42,11 @@ def no_way_to_wikimedia(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THROUGHLINE_OFFICIAL", CLOSED)
 
 
-def test_a_dump_by_name_is_downloaded_once_and_gone_on_with(clone: Callable[[str], Clone]) -> None:
+def test_a_dump_by_name_is_downloaded_once_and_gone_on_with(
+    clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Server() as server:
+        monkeypatch.setenv("THROUGHLINE_OFFICIAL", f"{server.address}/elsewhere")
         server.publish(NAME, {SINGLE: dump()})
         fresh = clone(named(server.address))
         server.misbehave(FILE, cut(100_000), status(403))
@@ -51,14 +55,14 @@ def test_a_dump_by_name_is_downloaded_once_and_gone_on_with(clone: Callable[[str
         assert "could not be downloaded" in failed.stdout and "are kept in data/little/dump" in failed.stdout
         parts = fresh.files("data/little/dump/*.part")
         assert len(parts) == 1 and (fresh.path / parts.pop()).stat().st_size == 100_000
-        fresh.made("data/little/seq32/manifest.json")
+        fresh.made("data/little/dump/parts.json")
         assert server.asked(FILE)[-1]["Range"] == "bytes=100000-"
         assert not fresh.files("data/little/dump/*.part*")
-        manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
-        assert manifest["rows"] > 100 and manifest["parameters"]["dump"] == [NAME]
+        cut_into = files.read_json(fresh.path / "data/little/dump/parts.json")
+        assert cut_into["wiki"] == "enwiki" and cut_into["files"][0]["path"].startswith("data/little/dump/enwiki-")
         before = len(server.requests)
     (fresh.path / "small.yaml").write_text(named(CLOSED, "contact: another@example.org"))
-    assert "Nothing to be done" in fresh.made("data/little/seq32/manifest.json").stdout
+    assert "Nothing to be done" in fresh.made("data/little/dump/parts.json").stdout
     assert len(server.requests) == before
 
 
@@ -70,25 +74,34 @@ def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clo
     assert "corpus: {contact: you@your.org}" in failed.stdout and "Traceback" not in failed.stdout
 
 
-def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], finished: tuple[Clone, str]) -> None:
-    published = (finished[0].path / "data/little/vocabulary.txt").read_bytes()
+def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], published: Path) -> None:
     with Server() as server:
-        server.files["/vocab.txt"] = published
-        url = f"{{url: '{server.address}/vocab.txt', sha256: {hashlib.sha256(published).hexdigest()}}}"
+        server.files["/vocab.txt"] = published.read_bytes()
+        url = f"{{url: '{server.address}/vocab.txt', sha256: {files.sha256(published)}}}"
         fresh = clone(SMALL.replace("name: little", f"name: little\n  vocabulary: {url}"))
         fresh.made("data/little/vocabulary.txt")
-    assert (fresh.path / "data/little/vocabulary.txt").read_bytes() == published
+    assert (fresh.path / "data/little/vocabulary.txt").read_bytes() == published.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.txt"
+    vocabulary.write_bert_base_uncased(path)
+    return path
 
 
 @pytest.fixture
-def shards(finished: tuple[Clone, str], tmp_path: Path) -> Path:
-    """A folder of finished shards in two folders, under names such as NVIDIA's script gives."""
-    for length in (32, 64):
+def shards(published: Path, tmp_path: Path) -> Path:
+    """Finished shards of two lengths in two folders, under names such as NVIDIA's script gives."""
+    words = vocabulary.read(published)
+    for length, predictions in ((32, 5), (64, 10)):
         folder = tmp_path / "someone's data" / f"seq_len_{length}"
-        folder.mkdir(parents=True)
-        for path in (finished[0].path / f"data/little/seq{length}").glob("*.hdf5"):
-            split, number = path.stem.split("_")
-            shutil.copy(path, folder / f"wikicorpus_en_{split}_{int(number) + 9}.hdf5")
+        for number, name in enumerate(("training_9", "training_10", "test_9")):
+            found = documents([[7, 9, 20, 3] * 9, [12, 30, 5] * 9, [number + 1] * 9], words)
+            tokens.write(tmp_path / "tokens.hdf5", found, words.sha256, len(words))
+            parameters = Parameters(length, predictions, copies=2)
+            path = folder / f"wikicorpus_en_{name}.hdf5"
+            making.make(tmp_path / "tokens.hdf5", published, parameters, "training", number, path)
     return tmp_path / "someone's data"
 
 
@@ -97,32 +110,30 @@ def adopting(folder: Path, sequences: str = "{32: 5, 64: 10}") -> str:
     return text.replace("sequences: {32: 5, 64: 10}", f"sequences: {sequences}")
 
 
-def test_finished_shards_are_used_as_they_are(
-    clone: Callable[[str], Clone], finished: tuple[Clone, str], shards: Path
-) -> None:
+def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], shards: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
     fresh = clone(adopting(shards))
-    counts = job_counts(fresh.made("corpus", "results/other/bz4_bf16.json").stdout)
-    assert (counts["adopt"], counts["verify"], counts["manifest"], counts["run"]) == (6, 6, 2, 1)
+    counts = job_counts(fresh.made("corpus").stdout)
+    assert (counts["adopt"], counts["verify"], counts["manifest"]) == (6, 6, 2)
     assert not set(counts) & {"dump", "cut", "extract", "tokenize", "gather", "shard"}
     for name in fresh.files("data/adopted/seq*/*.hdf5"):
         assert (fresh.path / name).is_symlink()
-        assert (fresh.path / name).read_bytes() == (finished[0].path / name.replace("adopted", "little")).read_bytes()
     manifest = files.read_json(fresh.path / "data/adopted/seq32/manifest.json")
     assert [shard["source"] for shard in manifest["shards"]] == [
         "wikicorpus_en_training_9.hdf5", "wikicorpus_en_training_10.hdf5", "wikicorpus_en_test_9.hdf5"
     ]  # fmt: skip
     assert str(shards) not in str(manifest)
-    record = read_run(fresh.path / "results/other/bz4_bf16/torch/1n1g/run1.json")
-    assert record.status == "ok" and record.spec.corpus is not None
-    assert manifest["parameters_digest"].startswith(record.spec.corpus.digest)
+    read = Manifest(fresh.path / "data/adopted/seq32/manifest.json")
+    read.fits(32, 5, 2)
+    read.check(read.shards)
+    assert len(next(batches(read, 1, 0, 2, 8))["input_ids"]) == 8
+    asked = load([fresh.path / "small.yaml"]).corpus
+    assert manifest["parameters_digest"].startswith(runs.corpus_identity(asked, 32).digest)
     assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
     assert "Nothing to be done" in fresh.made("corpus").stdout
 
 
-def test_a_finished_shard_that_is_damaged_or_replaced(
-    clone: Callable[[str], Clone], finished: tuple[Clone, str], shards: Path
-) -> None:
+def test_a_finished_shard_that_is_damaged_or_replaced(clone: Callable[[str], Clone], shards: Path) -> None:
     fresh = clone(adopting(shards))
     path = shards / "seq_len_32" / "wikicorpus_en_training_9.hdf5"
     whole = path.read_bytes()
