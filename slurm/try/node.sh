@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Start the daemon of one node of a cluster that start.sh made, or start it again: node.sh FOLDER NUMBER
 set -euo pipefail
-folder=$(realpath "$1") number=$2 name=node$2
+folder=$(realpath "$1") number=$2 name=try$2
 . "$folder/network"
 . "$folder/environment"
 mkdir -p "$folder/spool/$name"

@@ -12,7 +12,7 @@
 set -euo pipefail
 folder=$(realpath -m "${1:-slurm-cluster}")
 nodes=${NODES:-4} cores=${CORES:-2} memory=${MEMORY_MB:-4000} gpus=${GPUS:-0}
-name=node
+name=try
 
 refuse() { echo "start.sh: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || refuse "network namespaces need root; next: sudo $0"

@@ -76,31 +76,16 @@ class Job:
 
 
 class Log:
-    """The run's log: written at once; every line scrubbed, paths relative to the working directory."""
+    """The run's log: written at once; every line scrubbed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("w", encoding="utf-8", buffering=1)
         self._guard = threading.Lock()
-        self._here = f"{Path.cwd()}{os.sep}"
-        self._hidden: re.Pattern[str] | None = None
-
-    def hide(self, names: Iterable[str]) -> None:
-        """Never write these names of hosts."""
-        known = {
-            part for name in names for part in (name, name.rpartition("@")[2], name.rpartition("@")[2].split(".")[0])
-        }
-        words = sorted(known, key=len, reverse=True)
-        self._hidden = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])") if words else None
-
-    def clean(self, text: str) -> str:
-        """What may be written of `text`."""
-        text = files.scrub(text.replace(self._here, ""))
-        return self._hidden.sub("HOST", text) if self._hidden else text
 
     def write(self, text: str) -> None:
         with self._guard:
-            self._file.write(self.clean(text) + "\n")
+            self._file.write(files.scrub(text) + "\n")
 
     def close(self) -> None:
         self._file.close()
@@ -128,7 +113,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _run(job: Job, log: Log) -> dict[str, Any]:
-    log.hide(job.hosts)
+    os.environ[files.NODES] = _host_names(job.hosts)  # what is written from here on calls them node0, node1, ...
     log.write(f"# again: snakemake --force {shlex.quote(job.spec.record)}")
     if job.command:
         log.write(f"# directly: {job.command}")
@@ -163,7 +148,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     started, clock = _now(), time.monotonic()
     spec, variables = job.full, machine.worker_variables(job.full, Path(throughline.__file__).parents[1])
     where = nodes.find(job.spec, job.hosts)
-    log.hide([*job.hosts, *where.names])
+    os.environ[files.NODES] = variables[files.NODES] = _host_names(where.names)
     if not where.elsewhere:
         variables |= {"GLOO_SOCKET_IFNAME": "lo"}
     everything = dict(os.environ) | variables
@@ -304,7 +289,7 @@ class Crew:
         found = {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.is_file()}
         for report in found.values():
             if "reason" in report:
-                report["reason"] = self.log.clean(report["reason"])
+                report["reason"] = files.scrub(report["reason"])
         return found
 
     def write_stacks(self) -> None:
@@ -393,6 +378,10 @@ def _conclude(job: Job, record: dict[str, Any], seconds: float, log: Log, progre
     log.write(f"outcome: {what} (the whole run took {seconds:.1f} s)")
     log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
     progress.say(what)
+
+
+def _host_names(names: Iterable[str]) -> str:
+    return " ".join(name.rpartition("@")[2] for name in names)
 
 
 def _now() -> str:
