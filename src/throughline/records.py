@@ -151,6 +151,48 @@ class Summary(Entry):
     frameworks: dict[str, dict[str, Cell]]
 
 
+class Comparison(Entry):
+    """One framework on one topology against the reference; `difference` is relative, per step."""
+
+    verdict: Literal["equal", "different", "unsupported", "failed"]
+    reason: str | None
+    loss: list[float]
+    difference: list[NonNegative]
+    largest_difference: NonNegative | None
+    at_step: Annotated[int, Field(ge=1)] | None
+
+
+class Equivalence(Entry):
+    """results/<benchmark>/equivalence.json: whether the frameworks of a benchmark compute the same."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    benchmark: str
+    model: str
+    sequence: Annotated[int, Field(ge=1)]
+    batch_size_per_device: Annotated[int, Field(ge=1)]
+    steps: Annotated[int, Field(ge=1)]
+    tolerance: Positive
+    reference: str
+    limits: str
+    optimizer: Optimizer
+    reference_loss: dict[str, list[float]]
+    frameworks: dict[str, dict[str, Comparison]]
+
+    def fault(self, framework: str) -> str | None:
+        """Why this framework's figures must not be compared with the others'; None where they may."""
+        compared = self.frameworks.get(framework, {})
+        for topology, one in compared.items():
+            if one.verdict in ("different", "failed"):
+                return f"{topology}: {one.reason}"
+        return None
+
+
+def read_equivalence(path: str | Path) -> Equivalence:
+    """The comparison in a file; UserError where it is not one."""
+    found: Equivalence = _validated(Equivalence, path)
+    return found
+
+
 def read_run(path: str | Path) -> RunRecord:
     """The record in a file; UserError where it is not one, or stands where another run's record belongs."""
     record: RunRecord = _validated(RunRecord, path)

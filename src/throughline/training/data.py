@@ -32,6 +32,8 @@ ARRAYS = (
 )
 AHEAD = 8
 """Batches that wait in the queue."""
+SYNTHETIC_BATCHES = 4
+"""Different batches on the device, where nothing is read."""
 
 
 class Manifest:
@@ -161,6 +163,11 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
                 if need == 0:
                     yield {name: np.concatenate([part[name] for part in parts]) for name in ARRAYS}
                     parts, need = [], size
+
+
+def synthetic_seeds(seed: int, rank: int) -> list[int]:
+    """Seeds of the batches that a rank trains on in turn, where nothing is read."""
+    return [seed * 1_000_003 + rank * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]
 
 
 class Loader:

@@ -25,11 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from throughline.training import frameworks, models, ranks, schedule
-from throughline.training.data import AHEAD, Loader, Manifest, batches
+from throughline.training.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.training.heartbeat import Heart
 from throughline.training.processes import die_with_parent
-
-SYNTHETIC_BATCHES = 4
 
 
 class Run:
@@ -69,8 +67,7 @@ class Run:
             self.loader = Loader(source, lambda rows: self.framework.data(model.batch(rows)))
         else:
             sizes = count, self.spec["sequence"], self.spec["predictions"]
-            seeds = [seed * 1_000_003 + self.rank * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]
-            made = [self.framework.data(model.synthetic(*sizes, turn)) for turn in seeds]
+            made = [self.framework.data(model.synthetic(*sizes, one)) for one in synthetic_seeds(seed, self.rank)]
             self.resident: Iterator[Any] = itertools.cycle([self.framework.deliver(batch) for batch in made])
 
     def _micro_batches(self) -> list[Any]:

@@ -1,0 +1,32 @@
+"""Every framework of a benchmark from the same weights on the same batches -> results/<benchmark>/equivalence.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from throughline.files import UserError, command_line
+from throughline.runs import RunSpec
+from throughline.training import equivalence
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--specs", required=True, help="run specifications as a JSON list: frameworks x topologies")
+    parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="FRAMEWORK=PYTHON", help="workers' interpreter"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="equivalence.json; records and logs go beside it")
+    arguments = parser.parse_args()
+    specs = [RunSpec.model_validate_json(json.dumps(spec)) for spec in json.loads(arguments.specs)]
+    if not specs:
+        raise UserError("--specs is empty", next_step="give one specification per framework and topology")
+    pythons = dict(pair.split("=", 1) for pair in arguments.python)
+    folder = arguments.output.with_suffix("")
+    equivalence.write(equivalence.prove(specs, arguments.manifest, pythons, folder), arguments.output)
+
+
+if __name__ == "__main__":
+    command_line(main)
