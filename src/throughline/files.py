@@ -42,7 +42,7 @@ def command_line(main: Callable[[], int | None]) -> NoReturn:
         try:
             status = main() or 0
         except Exception as error:
-            mendable = _disk_error(error) if isinstance(error, OSError) else error
+            mendable = disk_error(error) if isinstance(error, OSError) else error
             known = isinstance(mendable, UserError)
             print(f"error: {mendable}" if known else traceback.format_exc(), file=sys.stderr)
             status = 1
@@ -53,7 +53,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-def _disk_error(error: OSError) -> UserError | None:
+def disk_error(error: OSError) -> UserError | None:
     """What a user can do about an error of the file system, where there is something."""
     told = re.search(r"filename = '([^']*)'", str(error))  # how HDF5 tells it
     path = Path(os.fsdecode(error.filename) if error.filename else told[1] if told else "a file")
@@ -160,7 +160,7 @@ def scrub(text: str) -> str:
     """`text` with what names this machine and its user masked: nodes, addresses, user, home folders, tokens.
 
     Nodes become node0, node1, ... in the order that the variable THROUGHLINE_NODES gives, else this one is node0. Paths
-    below the working directory become relative to it.
+    below the working directory become relative to it. Entries of that variable may be `user@host`.
     """
     for pattern, alias in _names():
         text = re.sub(pattern, alias, text)
@@ -182,18 +182,21 @@ def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
 
 def _names() -> list[tuple[str, str]]:
     """(pattern, alias) of all that this process knows to name its place; what is longest comes first."""
-    here = os.getcwd()
+    folder = os.getcwd()
     secrets = {value for name, value in os.environ.items() if len(value) >= 8 and _SECRET_VARIABLE.fullmatch(name)}
     found = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
-    if here != os.sep:
-        found += [(rf"(?<![\w.~-]){re.escape(here)}/", ""), (rf"(?<![\w.~-]){re.escape(here)}(?![\w.-])", ".")]
+    if folder != os.sep:
+        place = rf"(?<![\w.~-]){re.escape(folder)}"
+        found += [(rf"{place}/", ""), (rf"{place}(?![\w.-])", ".")]
     for home in sorted(_home_folders(), key=len, reverse=True):
         found.append((rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~"))
-    for number, node in enumerate(os.environ.get(NODES, "").split() or [socket.gethostname()]):
+    here, nodes = socket.gethostname(), [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
+    aliases = {node: f"node{number}" for number, (_, _, node) in enumerate(nodes)}
+    for node, alias in {here: "HOST" if nodes else "node0", **aliases}.items():
         for name in dict.fromkeys([node, node.split(".")[0]]):
             if len(name) > 2 and name != "localhost":
-                found.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", f"node{number}"))
-    for user in sorted(_users(), key=len, reverse=True):
+                found.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", alias))
+    for user in sorted({*_users(), *(user for user, _, _ in nodes)}, key=len, reverse=True):
         if len(user) > 2 and user != "root":
             found.append((rf"(?<![\w-]){re.escape(user)}(?![\w-])", "USER"))
     return found

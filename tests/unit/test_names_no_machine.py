@@ -16,7 +16,7 @@ def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's session on the second of two nodes."""
     monkeypatch.setenv("HOME", "/gpfs/people/ada.l")
     monkeypatch.setenv("LOGNAME", "ada.l")
-    monkeypatch.setenv(files.NODES, "gpu-07.cluster.example gpu-12")
+    monkeypatch.setenv(files.NODES, "gpu-07.cluster.example eve@gpu-12")
     monkeypatch.setenv("HF_TOKEN", "hf-secret-of-ada")
     monkeypatch.setenv("DB_PASSWORD", "correct horse")
 
@@ -29,7 +29,7 @@ def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpu-120, my-gpu-12", "gpu-120, my-gpu-12"),
         ("/gpfs/people/ada.l/cache and '/gpfs/people/ada.l'", "~/cache and '~'"),
         ("/home/bob/x /Users/bob/y", "~/x ~/y"),
-        ("run by ada.l.", "run by USER."),
+        ("run by ada.l. and eve@gpu-12", "run by USER. and USER@node1"),
         ("hf-secret-of-ada, correct horse!", "MASKED, MASKED!"),
         ("hf_aBcDeFgH12345678 ghp_0123456789abcdef", "MASKED MASKED"),
         ("Authorization: Bearer abc.def-123", "Authorization: Bearer MASKED"),

@@ -39,6 +39,8 @@ WHERE = {
     "slurm": "the nodes of this Slurm job",
     "ssh": "the first of runs.hosts",
 }
+AS_IT_IS = frozenset({"spec", "framework", "kernel"})
+"""What of a record is not scrubbed: versions of four numbers would pass for addresses."""
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
 
@@ -84,11 +86,12 @@ class Log:
         self._guard = threading.Lock()
 
     def write(self, text: str) -> None:
-        with self._guard:
+        with self._guard, contextlib.suppress(OSError):  # a full disk ends no run before its record is written
             self._file.write(files.scrub(text) + "\n")
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -107,6 +110,9 @@ def run(job: Job) -> dict[str, Any]:
             raise UserError(f"{job.spec.record}: stopped from outside", next_step="run snakemake again") from None
         except UserError as error:
             log.write(f"outcome: failed; no record\n{error}")
+            raise
+        except OSError as error:
+            log.write(f"outcome: failed; no record\n{files.disk_error(error) or error}")
             raise
         finally:
             log.close()
@@ -203,7 +209,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         for rank in record["ranks"]:
             rank["loss"] = reports[rank["rank"]]["loss"]
     records.RunRecord.model_validate_json(json.dumps(record, allow_nan=False))
-    files.write_json(job.record, record)
+    files.write_json(job.record, files.scrubbed(record, but=AS_IT_IS))
     _conclude(job, record, time.monotonic() - clock, log, progress)
     return record
 
