@@ -22,7 +22,7 @@ from throughline import plan, runs
 from throughline.config import load
 from throughline.files import UserError
 from throughline.report import cells
-from throughline.training import frameworks, installation, models
+from throughline.training import equivalence, frameworks, installation, models
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -47,6 +47,7 @@ include: "rules/placement.smk"
 include: "rules/corpus.smk"
 include: "rules/environments.smk"
 include: "rules/training.smk"
+include: "rules/equivalence.smk"
 include: "rules/results.smk"
 include: "rules/report.smk"
 

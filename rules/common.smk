@@ -140,6 +140,55 @@ def worker_python(wildcards, input):
     return ["--python", installation.python_of(input.environment)] if input.environment else []
 
 
+def _compared():
+    """Benchmark -> what its equivalence is proven on, for those that hold several frameworks."""
+    blocks = {name: [spec for spec in SPECS.values() if spec.benchmark == name] for name in CONFIG.benchmarks}
+    several = {name: specs for name, specs in blocks.items() if len({spec.framework for spec in specs}) > 1}
+    return {} if DEPLOYED & {"conda", "apptainer"} else {n: equivalence.asked(specs) for n, specs in several.items()}
+
+
+COMPARED = _compared()
+"""Empty where conda or a container brings the environments: no one rule has all of them."""
+
+
+def compared_of(wildcards):
+    """The comparison of a benchmark's frameworks; WorkflowError where there is none."""
+    if wildcards.benchmark not in COMPARED:
+        raise WorkflowError(f"{wildcards.benchmark} does not compare frameworks. Those that do: {', '.join(COMPARED)}")
+    return COMPARED[wildcards.benchmark]
+
+
+def manifest_of_benchmark(wildcards):
+    """The manifest that a comparison reads, whatever its age; none with synthetic data."""
+    spec = compared_of(wildcards)[0]
+    return ancient(f"data/{spec.corpus.name}/seq{spec.sequence}/manifest.json") if spec.corpus else []
+
+
+def environments_of_benchmark(wildcards):
+    """The environments of the frameworks that are compared, whatever their age."""
+    names = dict.fromkeys(spec.framework for spec in compared_of(wildcards))
+    return [ancient(str(marker)) for name in names if (marker := installation.ready(name))]
+
+
+def pythons_of_benchmark(wildcards):
+    """The interpreters of those environments, as arguments."""
+    names = dict.fromkeys(spec.framework for spec in compared_of(wildcards))
+    return [
+        f"--python={name}={installation.python_of(marker)}" for name in names if (marker := installation.ready(name))
+    ]
+
+
+def equivalence_slurm_options(wildcards):
+    """What a comparison asks of Slurm: two devices of one node."""
+    cuda = runs.benchmark_block(CONFIG, wildcards.benchmark).device == "cuda"
+    return "--ntasks-per-node=1" + (" --gpus-per-node=2" if cuda else "")
+
+
+def equivalence_of(wildcards):
+    """The verdicts that a summary takes over; none where one framework is measured alone."""
+    return f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in COMPARED else []
+
+
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
 
 
@@ -166,11 +215,12 @@ def summaries_of(wildcards):
     return summaries
 
 
-def summary_options(wildcards):
+def summary_options(wildcards, input):
     """What a summary has to know beside its records."""
     block = runs.benchmark_block(CONFIG, wildcards.benchmark)
     remarks = [f"--remarks={block.remarks}"] if block.remarks else []
-    return ["--asked", str(block.repeats), *remarks, *(["--strict"] if block.strict else [])]
+    proof = ["--equivalence", input.equivalence] if input.equivalence else []
+    return ["--asked", str(block.repeats), *remarks, *proof, *(["--strict"] if block.strict else [])]
 
 
 def manifests():

@@ -9,11 +9,13 @@ rule report:
         manifests=manifests(),
         tables=expand("results/{benchmark}/tables", benchmark=BENCHMARKS),
         plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),
+        equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=COMPARED),
         code=modules(
             "records",
             "statistics",
             *(f"report/{name}" for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences")),
             *(f"report/{name}" for name in ("surroundings", "report.html.j2", "report.css", "report.js")),
+            "training/frameworks/__init__",
         ),
     output:
         report="results/report.html",

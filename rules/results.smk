@@ -8,6 +8,7 @@
 rule summary:
     input:
         records=records_of,
+        equivalence=equivalence_of,
         code=modules("records", "statistics", "report/summary", "report/advice"),
     output:
         summary=CELL,

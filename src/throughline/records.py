@@ -131,6 +131,15 @@ class Cell(Entry):
     logs: list[str]
 
 
+class Mathematics(Entry):
+    """Whether a framework computes what the reference does (its worst topology in equivalence.json)."""
+
+    verdict: Literal["equal", "different", "unsupported", "failed"]
+    largest_difference: NonNegative | None
+    tolerance: Positive
+    reason: str | None
+
+
 class Summary(Entry):
     """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision."""
 
@@ -148,6 +157,8 @@ class Summary(Entry):
     steps: Steps
     data: Data | None
     remarks: str | None
+    mathematics: dict[str, Mathematics] | None = None
+    settings: dict[str, dict[str, Any] | None] | None = None
     frameworks: dict[str, dict[str, Cell]]
 
 
@@ -178,13 +189,22 @@ class Equivalence(Entry):
     reference_loss: dict[str, list[float]]
     frameworks: dict[str, dict[str, Comparison]]
 
-    def fault(self, framework: str) -> str | None:
-        """Why this framework's figures must not be compared with the others'; None where they may."""
-        compared = self.frameworks.get(framework, {})
-        for topology, one in compared.items():
-            if one.verdict in ("different", "failed"):
-                return f"{topology}: {one.reason}"
-        return None
+    def of(self, framework: str) -> Mathematics | None:
+        """What its topologies come to, the worst of them first; None where it was not compared."""
+        order = ("different", "failed", "unsupported", "equal")
+        every = self.frameworks.get(framework, {}).items()
+        worst = min(
+            every, key=lambda one: (order.index(one[1].verdict), -(one[1].largest_difference or 0)), default=None
+        )
+        if worst is None:
+            return None
+        topology, found = worst
+        return Mathematics(
+            verdict=found.verdict,
+            largest_difference=found.largest_difference,
+            tolerance=self.tolerance,
+            reason=f"{topology}: {found.reason}" if found.reason else None,
+        )
 
 
 def read_equivalence(path: str | Path) -> Equivalence:

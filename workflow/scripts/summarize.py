@@ -14,10 +14,13 @@ def main() -> None:
     parser.add_argument("records", nargs="+", type=Path, help="run<k>.json of every framework and topology")
     parser.add_argument("--asked", type=int, required=True, metavar="N", help="repeats that were asked for per cell")
     parser.add_argument("--remarks", help="text to show under the tables")
+    parser.add_argument("--equivalence", type=Path, help="equivalence.json, where several frameworks are compared")
     parser.add_argument("--strict", action="store_true", help="fail on warnings instead of writing them down")
     parser.add_argument("--output", type=Path, required=True, help="the summary")
     arguments = parser.parse_args()
-    summary.write(arguments.records, arguments.output, arguments.asked, arguments.remarks, arguments.strict)
+    summary.write(
+        arguments.records, arguments.output, arguments.asked, arguments.remarks, arguments.strict, arguments.equivalence
+    )
 
 
 if __name__ == "__main__":

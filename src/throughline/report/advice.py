@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
-from throughline.records import Cell, RunRecord
+from throughline.records import Cell, Mathematics, RunRecord
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
 STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
+UNEQUAL = ("different", "failed")  # verdicts that forbid a comparison
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
@@ -92,6 +93,29 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
         for key in dict.fromkeys([*here, *there])
         if here.get(key) != there.get(key) and not _close(key, [here.get(key), there.get(key)])
     ]
+
+
+def about_frameworks(
+    settings: Mapping[str, Mapping[str, Any] | None], mathematics: Mapping[str, Mathematics]
+) -> dict[str, list[str]]:
+    """Warnings about frameworks that do not do the same work as the first one, or do not compute the same."""
+    notes: dict[str, list[str]] = {name: [] for name in settings}
+    first = next((name for name, stated in settings.items() if stated), None)
+    for name, stated in settings.items():
+        if first is None or name == first or not stated:
+            continue
+        reference = settings[first] or {}
+        notes[name] += [
+            f"{key} is {stated.get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
+            for key in dict.fromkeys([*reference, *stated])
+            if stated.get(key) != reference.get(key)
+        ]
+    for name, found in mathematics.items():
+        if found.verdict in UNEQUAL:
+            notes.setdefault(name, []).append(
+                f"it does not compute what the others do ({found.reason}): see equivalence.json; do not compare it"
+            )
+    return notes
 
 
 def gains_nothing(half: float, full: float, precision: str, reference: str, native: bool | None) -> str | None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from throughline.config import Precision, Section
 from throughline.files import UserError
 from throughline.records import Cell, Summary
+from throughline.report import advice
 from throughline.runs import RunSpec, Topology, canonical
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -87,6 +88,12 @@ class Row:
     topology: Topology
     cell: Cell | None
     asked: bool = True
+    unequal: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The framework's name in a table, marked where its mathematics are not those of the others."""
+        return f"{self.framework} (unequal)" if self.unequal else self.framework
 
     @property
     def status(self) -> str:
@@ -144,14 +151,16 @@ def groups(summaries: Iterable[Summary], asked: Sequence[Asked] | None = None) -
 def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
     measured = summary.frameworks if summary else {}
     frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
+    compared = summary.mathematics or {} if summary else {}
     for framework in frameworks:
+        unequal = framework in compared and compared[framework].verdict in advice.UNEQUAL
         cells = measured.get(framework, {})
         wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
         topologies = {Topology.parse(name) for name in {*cells, *wanted}}
         for topology in sorted(topologies, key=lambda t: (t.world, t)):
             cell, name = cells.get(str(topology)), str(topology)
             marked = replace(topology, simulated=cell is not None and cell.simulated)
-            yield Row(framework, marked, cell, not asked or name in wanted)
+            yield Row(framework, marked, cell, not asked or name in wanted, unequal)
 
 
 def switches(summary: Summary) -> str:

@@ -24,6 +24,7 @@ from throughline.files import UserError, write_text
 from throughline.records import Summary, read_summary
 from throughline.report import cells, inline, markup, plots, sentences, surroundings
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
+from throughline.training.frameworks import FEATURES, TABLE
 
 HERE = Path(__file__).parent
 ISSUE_ORDER = ("oom", "unsupported", "invalid", "failed")
@@ -90,7 +91,14 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
         issues=_issues(now),
         meanings=[(STATUS_LABELS[status], STATUS_MEANINGS[status]) for status in ISSUE_ORDER],
         counts=_counts(now),
+        features=_features(now),
     )
+
+
+def _features(found: Sequence[Group]) -> tuple[list[str], list[tuple[str, list[bool]]]]:
+    """The frameworks of these groups, and for every feature who offers it."""
+    names = [name for name in dict.fromkeys(f for group in found for f in group.frameworks) if name in TABLE]
+    return names, [(words, [key in TABLE[name].features for name in names]) for key, words in FEATURES.items()]
 
 
 class _View:
@@ -176,7 +184,7 @@ class _View:
         cell = row.cell
         logs = [(_repeat(log), self._link(place.with_suffix("") / log)) for log in cell.logs] if cell and place else []
         return {
-            "framework": row.framework,
+            "framework": row.shown,
             "topology": str(row.topology),
             "nodes": row.topology.nodes,
             "devices": row.topology.world,
@@ -247,7 +255,17 @@ def _settings(summary: Summary) -> list[tuple[str, str]]:
                       f"weight decay {optimizer.weight_decay:g}"),
         ("dropout", f"{options.dropout:g}"),
         ("data", data),
+        *([("mathematics", _mathematics(summary))] if summary.mathematics else []),
     ]  # fmt: skip
+
+
+def _mathematics(summary: Summary) -> str:
+    """How far each framework's losses are from the reference, in words."""
+    parts = []
+    for framework, found in (summary.mathematics or {}).items():
+        size = "" if found.largest_difference is None else f" ({found.largest_difference:.0e})"
+        parts.append(f"{framework} {found.verdict}{size}")
+    return "loss against a float64 reference: " + ", ".join(parts)
 
 
 def _others(row: Row) -> str:

@@ -75,7 +75,7 @@ def svg(figure: Figure, theme: Theme) -> str:
 
 def throughput(group: Group, theme: Theme) -> Figure:
     """Samples/s over devices: medians as a line, every repeat a point, the range a whisker, ideal scaling dotted."""
-    figure, axes = _figure(theme, f"{group.benchmark}: throughput, {_settings(group)}", "samples/s")
+    figure, axes = blank(theme, f"{group.benchmark}: throughput, {_settings(group)}", "samples/s")
     labels = []
     for index, framework in enumerate(group.frameworks):
         rows = group.series(framework)
@@ -100,7 +100,7 @@ def throughput(group: Group, theme: Theme) -> Figure:
 
 def speedup(group: Group, theme: Theme) -> Figure:
     """Median over the same framework's 1n1g median, over devices, with the ideal line."""
-    figure, axes = _figure(theme, f"{group.benchmark}: speedup, {_settings(group)}", "speedup over 1n1g")
+    figure, axes = blank(theme, f"{group.benchmark}: speedup, {_settings(group)}", "speedup over 1n1g")
     labels, shown = [], []
     for index, framework in enumerate(group.frameworks):
         rows = [row for row in group.series(framework) if row.cell and row.cell.speedup]
@@ -172,7 +172,8 @@ def _settings(group: Group) -> str:
     return f"{group.precision}, batch {group.batch} per device"
 
 
-def _figure(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
+def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
+    """A figure with one titled pair of axes."""
     figure = Figure(figsize=theme.size)
     axes = figure.add_axes(_inside(theme.size, 0, 1))
     _style(axes, theme, heading, unit)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from throughline import statistics
 from throughline.files import UserError, write_json
-from throughline.records import Cell, RunRecord, Summary, dump, read_run
+from throughline.records import Cell, Equivalence, RunRecord, Summary, dump, read_equivalence, read_run
 from throughline.report import advice
 from throughline.runs import Topology
 
@@ -24,7 +24,9 @@ FREE = {"framework", "topology", "repeat", "hosts"}
 hosts as well)."""
 
 
-def summarize(paths: Sequence[Path], asked: int, remarks: str | None = None) -> Summary:
+def summarize(
+    paths: Sequence[Path], asked: int, remarks: str | None = None, equivalence: Equivalence | None = None
+) -> Summary:
     """The summary of the records at `paths` (one benchmark, batch and precision), `asked` repeats a cell.
 
     Every figure is unrounded. UserError: no record, a record under a name that is not its own, two records of one
@@ -49,6 +51,16 @@ def summarize(paths: Sequence[Path], asked: int, remarks: str | None = None) -> 
             str(topology): list(part.sort_values("repeat")["record"]) for topology, part in series.groupby("topology")
         }
         frameworks[str(framework)] = _series(by_topology, asked)
+    mathematics = {name: found for name in frameworks if (found := equivalence.of(name))} if equivalence else None
+    settings = {
+        name: next((run.settings for run in records if run.spec.framework == name and run.settings), None)
+        for name in frameworks
+    }
+    for name, notes in advice.about_frameworks(settings, mathematics or {}).items():
+        frameworks[name] = {
+            topology: cell.model_copy(update={"warnings": [*cell.warnings, *notes]})
+            for topology, cell in frameworks[name].items()
+        }
     first, spec = records[0], records[0].spec
     return Summary(
         schema_=1,
@@ -67,13 +79,23 @@ def summarize(paths: Sequence[Path], asked: int, remarks: str | None = None) -> 
         steps=spec.steps,
         data=first.data,
         remarks=remarks,
+        mathematics=mathematics,
+        settings=settings if any(settings.values()) else None,
         frameworks=frameworks,
     )
 
 
-def write(paths: Sequence[Path], output: Path, asked: int, remarks: str | None = None, strict: bool = False) -> None:
+def write(
+    paths: Sequence[Path],
+    output: Path,
+    asked: int,
+    remarks: str | None = None,
+    strict: bool = False,
+    equivalence: Path | None = None,
+) -> None:
     """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
-    summary = summarize(paths, asked, remarks)
+    compared = read_equivalence(equivalence) if equivalence else None
+    summary = summarize(paths, asked, remarks, compared)
     own = f"{summary.benchmark}/bz{summary.batch_size_per_device}_{summary.precision}.json"
     if not output.absolute().as_posix().endswith("/" + own):
         raise UserError(

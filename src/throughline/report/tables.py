@@ -82,7 +82,14 @@ def _identity(group: Group, row: Row) -> dict[str, object]:
         "global_batch_size": row.cell.global_batch if row.cell else None,
         "device": markup.spreadsheet(summary.device.name) if summary and summary.device else None,
         "status": row.status,
+        "mathematics": _verdict(group, row),
     }
+
+
+def _verdict(group: Group, row: Row) -> str | None:
+    """Whether the framework computes what the others do: the word of equivalence.json."""
+    compared = group.summary.mathematics if group.summary else None
+    return compared[row.framework].verdict if compared and row.framework in compared else None
 
 
 Table = tuple[list[str], list[list[str]]]
@@ -97,7 +104,7 @@ def throughput_table(group: Group) -> Table:
 
 def _throughput_row(row: Row) -> list[str]:
     nodes = f"{row.topology.nodes} (simulated)" if row.topology.simulated else str(row.topology.nodes)
-    start = [row.framework, nodes, str(row.topology.world)]
+    start = [row.shown, nodes, str(row.topology.world)]
     cell = row.cell
     if cell is None or cell.median_speed is None:
         return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]
@@ -119,9 +126,10 @@ def memory_table(groups: Sequence[Group]) -> Table:
     body = []
     for group in groups:
         for framework in group.frameworks:
-            found = (group.row(framework, topology) for topology in topologies)
+            found = [group.row(framework, topology) for topology in topologies]
             texts = ["" if row is None else _memory(row) for row in found]
-            body.append([str(group.batch), group.precision, framework, *texts])
+            shown = next(row.shown for row in found if row)
+            body.append([str(group.batch), group.precision, shown, *texts])
     return header, body
 
 

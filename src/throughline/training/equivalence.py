@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,21 @@ def settings(spec: RunSpec, steps: int = STEPS) -> RunSpec:
             "options": options,
         }
     )
+
+
+def asked(specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """What is compared for one benchmark: every framework on one device and, where it uses several, on two.
+
+    Its smallest batch; in fp32 where the benchmark has it.
+    """
+    every = list(specs)
+    several = any(Topology.parse(spec.topology).world > 1 for spec in every)
+    base = min(every, key=lambda spec: (spec.precision != "fp32", spec.batch_per_device))
+    return [
+        base.model_copy(update={"framework": framework, "topology": topology, "repeat": 1, "hosts": None})
+        for framework in dict.fromkeys(spec.framework for spec in every)
+        for topology in (["1n1g", "1n2g"] if several else ["1n1g"])
+    ]
 
 
 def prove(

@@ -96,8 +96,18 @@ MXNET_GPUS = (
     "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))"
 )
 
-FEATURES = ("devices", "nodes", "amp", "compile", "accumulation", "clipping", "checkpointing", "sharding")
-"""What the feature matrix asks of every framework: several devices, several nodes, fp16 by loss scaling, ..."""
+FEATURES = {
+    "devices": "several devices",
+    "nodes": "several nodes",
+    "amp": "mixed precision with fp16 (AMP)",
+    "bf16": "mixed precision with bf16",
+    "compile": "compiled model",
+    "accumulation": "gradient accumulation",
+    "clipping": "gradient clipping",
+    "checkpointing": "recomputed activations",
+    "sharding": "sharded optimizer states",
+}
+"""What the feature matrix asks of every framework, and in words."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+# Equivalence: the frameworks of a benchmark from the same weights on the same batches, against a float64 reference.
+#   in:  the manifest of its shards, the environments of its frameworks
+#   out: results/<benchmark>/equivalence.json and its plot; records and logs in results/<benchmark>/equivalence/
+# The summaries take the verdicts over; nothing is timed here.
+
+
+rule equivalence:
+    input:
+        manifest=manifest_of_benchmark,
+        environments=environments_of_benchmark,
+    output:
+        equivalence="results/{benchmark}/equivalence.json",
+    log:
+        "logs/equivalence/{benchmark}.log",
+    conda:
+        "../envs/main.yaml"
+    threads: workflow.cores
+    resources:
+        bench_slot=1,
+        cpus_per_task=lambda wildcards: 2 * runs.benchmark_block(CONFIG, wildcards.benchmark).threads,
+        mem_mb=8000,
+        runtime=60,
+        slurm_extra=equivalence_slurm_options,
+    params:
+        specs=lambda wildcards: runs.canonical(
+            [spec.model_dump(exclude_defaults=True) for spec in COMPARED[wildcards.benchmark]]
+        ),
+        manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
+        pythons=pythons_of_benchmark,
+    shell:
+        "python workflow/scripts/equivalence.py --specs {params.specs:q} {params.manifest:q} {params.pythons:q}"
+        " --output {output.equivalence:q} 2>&1 | tee {log:q}"
+
+
+rule equivalence_plot:
+    input:
+        equivalence="results/{benchmark}/equivalence.json",
+        code=modules("report/equivalence", "report/plots"),
+    output:
+        multiext("results/{benchmark}/equivalence", ".svg", ".png"),
+    log:
+        "logs/equivalence/{benchmark}_plot.log",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    shell:
+        "python workflow/scripts/equivalence_plot.py {input.equivalence:q} --output {output[0]:q} 2>&1 | tee {log:q}"
