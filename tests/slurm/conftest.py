@@ -1,0 +1,204 @@
+"""A real Slurm cluster of four nodes on this machine (slurm/try), a copy of the checkout, and Snakemake on both.
+
+Needs root, slurm-wlm and munge; without them the tests are skipped with the reason, or fail where
+THROUGHLINE_REQUIRE_SYSTEM=1 says that everything has to be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from throughline.training import heartbeat
+
+ROOT = Path(__file__).parents[2]
+AT_WORK = ("warm-up", "training")
+TRY = ROOT / "slurm" / "try"
+
+CONFIGURATION = """
+corpus:
+  name: little
+  parts: 2
+  shards: {training: 2, test: 1}
+  sequences: {32: 5}
+  masking: {copies: 1}
+runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 4}}
+benchmarks:
+  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]}}
+  long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
+  capped:
+    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000, at_most_s: 20}}
+"""
+
+
+def missing() -> str | None:
+    """Why there can be no cluster here."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return "a cluster on one machine needs Linux and root (network namespaces)"
+    programs = [name for name in ("slurmctld", "slurmd", "munged", "ip", "unshare") if not shutil.which(name)]
+    if programs:
+        return f"{', '.join(programs)} is not installed (apt-get install slurm-wlm munge iproute2)"
+    probe = f"tltest{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
+    if made.returncode:
+        return f"no network namespaces here: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "delete", probe], check=True)
+    return None
+
+
+class Cluster:
+    """Four nodes of two cores."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        variables = os.environ | {"NODES": "4", "CORES": "2", "MEMORY_MB": "8000", "NODE_TIMEOUT_S": "10"}
+        started = subprocess.run([TRY / "start.sh", folder], env=variables, capture_output=True, text=True)
+        assert started.returncode == 0, started.stdout + started.stderr
+        self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
+        network = dict(line.split("=") for line in (folder / "network").read_text().split())
+        self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 5)]
+
+    def ask(self, *command: str) -> str:
+        done = subprocess.run(command, env=os.environ | self.variables, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def nodes_of(self, job: str) -> list[str]:
+        return self.ask("scontrol", "show", "hostnames", self.ask("squeue", "-h", "-j", job, "-o", "%N")).split()
+
+    def take_down(self, name: str) -> None:
+        """As when the power goes: everything on the node ends at once."""
+        space = self.namespaces[int(name.removeprefix("try")) - 1]
+        for pid in subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True).stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def bring_back(self, name: str) -> None:
+        subprocess.run([TRY / "node.sh", self.folder, name.removeprefix("try")], check=True)
+
+    def stop(self) -> None:
+        subprocess.run([TRY / "stop.sh", self.folder], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    reason = missing()
+    if reason:
+        if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
+
+
+@dataclass
+class Project:
+    """A copy of the tracked files, driven on the cluster."""
+
+    path: Path
+    cluster: Cluster
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """`snakemake ... --profile slurm`, both streams in stdout, in a process group of its own."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
+        command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
+        command += ["--slurm-init-seconds-before-status-checks", "8", "--configfile", "cluster.yaml"]
+        return subprocess.Popen(
+            command,
+            cwd=self.path,
+            env=variables | self.cluster.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        )
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        """The same to its end; what it printed."""
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == status, output
+        return output
+
+    def job(self, topology: str, benchmark: str = "long") -> str:
+        """The number of the running Slurm job of a run, once all its ranks train or warm up."""
+        found: list[str] = []
+        name = f"rule_run_wildcards_{benchmark}_4_fp32_torch_{topology}_1"
+
+        def running() -> bool:
+            listed = self.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %k").splitlines()
+            found[:] = [line.split()[0] for line in listed if line.split()[1] == name]
+            return bool(found) and len(self.ranks(benchmark, topology)) == world(topology)
+
+        until(running, 150)
+        return found[0]
+
+    def ranks(self, benchmark: str, topology: str) -> dict[int, int]:
+        """rank -> process id of the workers of this project's run that have begun, on whatever node."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"throughline.training.worker" not in words[2:4]:  # further back it is torchrun
+                    continue
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
+                spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
+                phase = heartbeat.read(Path(own["THROUGHLINE_NODE"], f"rank_{own['RANK']}.beat")).phase
+                ours = str(self.path) in own["PYTHONPATH"]
+                if ours and (spec["benchmark"], spec["topology"]) == (benchmark, topology) and phase in AT_WORK:
+                    found[int(own["RANK"])] = int(entry.name)
+        return found
+
+    def record(self, topology: str, benchmark: str = "long") -> Path:
+        return self.path / f"results/{benchmark}/bz4_fp32/torch/{topology}/run1.json"
+
+    def log(self, topology: str, benchmark: str = "long") -> str:
+        return self.record(topology, benchmark).with_suffix(".log").read_text()
+
+
+def world(topology: str) -> int:
+    nodes, _, devices = topology.removesuffix("g").partition("n")
+    return int(nodes) * int(devices)
+
+
+def until(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.3)
+
+
+@pytest.fixture(scope="session")
+def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    path = tmp_path_factory.mktemp("slurm") / "project"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    for name in filter(None, os.fsdecode(listed.stdout).split("\0")):
+        if (ROOT / name).is_file():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, path / name)
+    (path / "cluster.yaml").write_text(CONFIGURATION)
+    return Project(path, cluster)
+
+
+@pytest.fixture(scope="session")
+def finished(project: Project) -> tuple[Project, str]:
+    """The project after the quick benchmark and its report's ingredients, and what Snakemake printed."""
+    return project, project.run("results/quick/bz4_fp32.json", "results/quick/tables")

@@ -1,0 +1,52 @@
+"""The whole workflow on a real Slurm cluster: data, runs on one to four nodes, medians; and no name in any of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+
+from slurm.conftest import Project
+from throughline import records
+
+TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
+
+
+def test_data_and_runs_on_up_to_four_nodes(finished: tuple[Project, str]) -> None:
+    project, _ = finished
+    for topology, nodes in TOPOLOGIES.items():
+        record = records.read_run(project.record(topology, "quick"))
+        assert record.status == "ok", record.reason
+        assert {rank.node for rank in record.ranks} == set(range(nodes))
+        assert len(record.ranks) == int(topology[0]) * int(topology[2])
+        assert not (project.record(topology, "quick").parent / ".run1.claim").exists()
+        assert not list(project.record(topology, "quick").parent.glob(".run1.work.*"))
+    assert "4 ranks on the nodes of this Slurm job" in project.log("2n2g", "quick")
+    summary = json.loads((project.path / "results/quick/bz4_fp32.json").read_text())
+    assert list(summary["frameworks"]["torch"]) == list(TOPOLOGIES)
+    assert all(cell["speedup"] for cell in summary["frameworks"]["torch"].values())
+
+
+def test_the_jobs_ran_on_the_nodes(finished: tuple[Project, str]) -> None:
+    project, output = finished
+    completed = (project.cluster.folder / "log" / "completed.txt").read_text().splitlines()
+    assert len(completed) == output.count("has been submitted with SLURM jobid")
+    assert all("JobState=COMPLETED" in line for line in completed)
+    nodes = [re.search(r"NodeCnt=(\d+)", line) for line in completed]
+    assert sorted(int(found[1]) for found in nodes if found)[-2:] == [2, 4]
+
+
+def test_nothing_names_the_cluster(finished: tuple[Project, str]) -> None:
+    project, _ = finished
+    written = [path for folder in ("data", "results", "logs") for path in (project.path / folder).rglob("*")]
+    assert len(written) > 30
+    secret = rf"\btry[1-4]\b|\b{re.escape(socket.gethostname())}\b|\b10\.\d+\.\d+\.\d+\b"
+    for path in written:
+        if path.is_file():
+            found = re.search(secret.encode(), path.read_bytes())
+            assert not found or path.suffix in {".hdf5", ".bz2", ".jsonl"}, f"{path}: {found}"
+
+
+def test_a_second_call_does_nothing(finished: tuple[Project, str]) -> None:
+    project, _ = finished
+    assert "Nothing to be done" in project.run("--dry-run", "results/quick/bz4_fp32.json")

@@ -1,0 +1,112 @@
+"""What goes wrong on a cluster: what is said, what is left, and that the next call makes only what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+from slurm.conftest import Project, until
+from throughline import records
+
+
+def target(topology: str, benchmark: str = "long") -> str:
+    return f"results/{benchmark}/bz4_fp32/torch/{topology}/run1.json"
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project, str]) -> None:
+    """Three runs at the same time, each failing in its own way; none leaves a record or a process."""
+    project, _ = finished
+    process = project.start(*map(target, ("2n1g", "1n1g", "1n2g")))
+    limited = project.job("1n2g")
+    project.cluster.ask("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
+    cancelled, killed = project.job("1n1g"), project.job("2n1g")
+    ranks = [pid for name in ("2n1g", "1n1g", "1n2g") for pid in project.ranks("long", name).values()]
+    assert len(ranks) == 5 and len(project.cluster.nodes_of(killed)) == 2
+    os.kill(project.ranks("long", "2n1g")[1], signal.SIGKILL)
+    project.cluster.ask("scancel", cancelled)
+    output, _ = process.communicate(timeout=400)
+    assert process.returncode == 1
+    assert not any(alive(pid) for pid in ranks)
+    for topology in ("2n1g", "1n1g", "1n2g"):
+        assert not project.record(topology).exists()
+        folder = project.record(topology).parent
+        assert [path.name for path in folder.iterdir()] == ["run1.log"]
+    assert re.search(r"rank 1 in training, step \d+ of \d+: killed by signal 9", project.log("2n1g"))
+    assert "stopped from outside" in project.log("1n1g") and "stopped from outside" in project.log("1n2g")
+    assert "TIMEOUT" in output and "CANCELLED" in output
+
+
+def test_a_failed_shard_alone_again(finished: tuple[Project, str]) -> None:
+    project, _ = finished
+    shard = project.path / "data/little/seq32/training_0001.hdf5"
+    tokens = project.path / "data/little/tokens/training_0001.hdf5"
+    good, stat = tokens.read_bytes(), tokens.stat()
+    tokens.write_bytes(good[: len(good) // 2])
+    os.utime(tokens, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    shard.unlink()
+    project.run("data/little/seq32/training_0001.hdf5", status=1)
+    assert not shard.exists()
+    tokens.write_bytes(good)
+    os.utime(tokens, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    output = project.run("data/little/seq32/training_0001.hdf5")
+    assert shard.exists() and output.count("has been submitted with SLURM jobid") == 1
+
+
+def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str]) -> None:
+    """Slurm starts both again by itself; each ends in one record, as if nothing had been."""
+    project, _ = finished
+    process = project.start(*(target(topology, "capped") for topology in ("1n1g", "2n1g")))
+    requeued, struck = project.job("1n1g", "capped"), project.job("2n1g", "capped")
+    lost = project.cluster.nodes_of(struck)[1]
+    ranks = project.ranks("capped", "2n1g")
+    project.cluster.ask("scontrol", "requeue", requeued)
+    project.cluster.take_down(lost)
+    until(lambda: "down" in project.cluster.ask("sinfo", "-h", "-N", "-n", lost, "-o", "%T"), 90)
+    project.cluster.bring_back(lost)
+    output, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, output
+    assert not any(alive(pid) for pid in ranks.values())
+    for topology in ("1n1g", "2n1g"):
+        assert records.read_run(project.record(topology, "capped")).status == "ok"
+        assert sorted(path.name for path in project.record(topology, "capped").parent.iterdir()) == [
+            "run1.json",
+            "run1.log",
+        ]
+    assert "idle" in project.cluster.ask("sinfo", "-h", "-N", "-n", lost, "-o", "%T")
+
+
+def test_snakemake_killed_and_started_again_while_its_job_runs(finished: tuple[Project, str]) -> None:
+    """No second writer; the way out is said. Then Ctrl-C, which cancels what is in the queue."""
+    project, _ = finished
+    first = project.start(target("1n1g"))
+    job = project.job("1n1g")
+    pid = project.ranks("long", "1n1g")[0]
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    assert alive(pid), "its job goes on"
+    assert "--unlock" in project.run(target("1n1g"), status=1)
+    project.run("--unlock")
+    output = project.run(target("1n1g"), status=1)
+    assert alive(pid) and not project.record("1n1g").exists()
+    said = re.search(r"is being measured by Slurm job (\d+) since .*?next: [^\n]*scancel (\d+)", output, re.DOTALL)
+    assert said and said[1] == said[2] == job, output
+    project.cluster.ask("scancel", job)
+    until(lambda: not alive(pid))
+
+    second = project.start(target("1n1g"))
+    job = project.job("1n1g")
+    pid = project.ranks("long", "1n1g")[0]
+    os.killpg(second.pid, signal.SIGINT)
+    second.communicate(timeout=120)
+    assert second.returncode != 0
+    until(lambda: not alive(pid))
+    assert job not in project.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A").split()
+    assert not project.record("1n1g").exists()
+    json.loads((project.path / "results/quick/bz4_fp32.json").read_text())
