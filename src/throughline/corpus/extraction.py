@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,15 +154,14 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
         feeder = threading.Thread(target=_feed, args=(feed, process.stdin, moved, failure), daemon=True)
         feeder.start()
         try:
-            yield from _lines(process.stdout, moved, stall_s)
-            status = process.wait(timeout=stall_s)
-            feeder.join(timeout=stall_s)
-        except subprocess.TimeoutExpired:
-            raise _stalled(stall_s) from None
+            yield from _lines(process, process.stdout, moved, stall_s)
+            _await(process, stall_s)
         finally:
-            os.close(ours)  # kills whatever is left of it
-            process.wait()
+            os.killpg(process.pid, signal.SIGKILL)  # what outlived the program; an ended one keeps its status
+            status = process.wait()
+            os.close(ours)
             process.stdout.close()
+        feeder.join(timeout=stall_s)
         if failure and not isinstance(failure[0], BrokenPipeError):
             raise failure[0]
         if status or failure:
@@ -184,12 +184,29 @@ def _feed(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], failure: 
         failure.append(error)
 
 
-def _lines(stdout: IO[bytes], moved: list[float], stall_s: float) -> Iterator[bytes]:
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has ended; it is not collected yet, so that its group can still be named."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _await(process: subprocess.Popen[bytes], stall_s: float) -> None:
+    end = time.monotonic() + stall_s
+    while not _ended(process):
+        if time.monotonic() > end:
+            raise _stalled(stall_s)
+        time.sleep(0.005)
+
+
+def _lines(process: subprocess.Popen[bytes], stdout: IO[bytes], moved: list[float], stall_s: float) -> Iterator[bytes]:
+    """The lines that are printed, until the pipe is closed, or nothing comes any more of a program that has ended: what
+    it forked may hold the pipe open for ever."""
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stdout, selectors.EVENT_READ)
         while True:
             if not selector.select(timeout=min(stall_s, 5)):
+                if _ended(process):
+                    break
                 if time.monotonic() - moved[0] > stall_s:
                     raise _stalled(stall_s)
                 continue

@@ -16,6 +16,7 @@ reads one contiguous run from each part.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path) -> None:
         raise UserError(
             f"the token files of {path} were made with different vocabularies",
             why="the vocabulary was changed in between",
-            next_step=f"snakemake --force {' '.join(map(str, parts))}",
+            next_step=f"make them again: snakemake --force {shlex.join(map(str, parts))}",
         )
     (sha256, size), *_ = facts
     documents = concatenate(found, kind_for(size))
@@ -149,12 +150,14 @@ def _open(path: Path) -> Iterator[h5py.File]:
                 raise UserError(
                     f"{path} is no whole tokens file of schema {SCHEMA}",
                     why="another version of Throughline wrote it, or its writing was interrupted",
-                    next_step=f"remove it and make it again: snakemake {path}",
+                    next_step=f"make it again: snakemake --force {shlex.quote(str(path))}",
                 )
             yield stream
     except OSError as error:
         raise UserError(
-            f"{path} cannot be read", why=str(error), next_step=f"remove it and make it again: snakemake {path}"
+            f"{path} cannot be read",
+            why=str(error),
+            next_step=f"make it again: snakemake --force {shlex.quote(str(path))}",
         ) from None
 
 

@@ -1,0 +1,308 @@
+"""What goes wrong while the corpus is made, with real processes: nothing half made has a final name, and the next call
+completes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from corpus_helpers import documents, tiny_vocabulary
+from dump_server import Server, slow
+from throughline import files
+from throughline.corpus import dumps, shards, tokens
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "workflow" / "scripts"
+PARAMETERS = '{"sequence": 32, "predictions": 5, "copies": 5}'
+NAME = "simplewiki-20261101"
+SINGLE = "pages-articles-multistream.xml.bz2"
+
+
+def started(script: str, *arguments: object, folder: Path, limit_kb: int | None = None) -> subprocess.Popen[str]:
+    """A command line of the corpus in a process of its own; `limit_kb` is the largest file it may write."""
+    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+    if limit_kb is not None:
+        command = ["bash", "-c", f'ulimit -f {limit_kb} && exec "$@"', "bash", *command]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_CONTACT": "me@example.org"}
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str], status: int = 0) -> str:
+    """What it said, after it ended as it should."""
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == status, said
+    assert "Traceback" not in said
+    return said
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "waited for 30 s"
+        time.sleep(0.001)
+
+
+def hidden(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.partial*"))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a vocabulary and the tokens of a shard that takes a second to make."""
+    folder = tmp_path_factory.mktemp("source")
+    words = tiny_vocabulary(folder, words=3000)
+    chance = np.random.default_rng(4)
+    found = documents([chance.integers(3, 25, size=50).tolist() for _ in range(2000)], words)
+    tokens.write(folder / "tokens.hdf5", found, words.sha256, len(words))
+    return folder
+
+
+def shard(source: Path, folder: Path, limit_kb: int | None = None) -> subprocess.Popen[str]:
+    return started(
+        "corpus_shard.py",
+        *("--tokens", source / "tokens.hdf5", "--vocabulary", source / "tiny.txt", "--split", "training"),
+        *("--shard", 0, "--parameters", PARAMETERS, "--output", "data/training_0000.hdf5"),
+        folder=folder,
+        limit_kb=limit_kb,
+    )
+
+
+def verified(source: Path, folder: Path, status: int = 0) -> str:
+    process = started(
+        "corpus_verify.py",
+        *("--shard", "data/training_0000.hdf5", "--vocabulary", source / "tiny.txt", "--parameters", PARAMETERS),
+        *("--output", "data/verified.json"),
+        folder=folder,
+    )
+    return ended(process, status)
+
+
+@pytest.fixture(scope="module")
+def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The shard, made without a disturbance."""
+    folder = tmp_path_factory.mktemp("whole")
+    ended(shard(source, folder))
+    return (folder / "data/training_0000.hdf5").read_bytes()
+
+
+def killed_while_writing(source: Path, folder: Path) -> Path:
+    """The hidden file that a writer left which was killed in the midst of it."""
+    process = shard(source, folder)
+    until(lambda: any(path.stat().st_size > 200_000 for path in hidden(folder)))
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    (left,) = hidden(folder)
+    return left
+
+
+def test_kill_9_of_the_shard_writer(source: Path, whole: bytes, tmp_path: Path) -> None:
+    left = killed_while_writing(source, tmp_path)
+    assert not (tmp_path / "data/training_0000.hdf5").exists() and left.name.startswith(".")
+    ended(shard(source, tmp_path))
+    assert (tmp_path / "data/training_0000.hdf5").read_bytes() == whole
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["training_0000.hdf5"]
+
+
+def test_a_half_flushed_shard_under_its_final_name(source: Path, whole: bytes, tmp_path: Path) -> None:
+    """As a writer without our care would leave it: HDF5 opens the file and finds rows of zeros."""
+    path = tmp_path / "data/training_0000.hdf5"
+    path.parent.mkdir()
+    path.write_bytes(whole)
+    with h5py.File(path, "a") as stream:
+        rows = len(stream["input_ids"])
+        stream.attrs["complete"] = False
+    said = verified(source, tmp_path, 1)
+    assert "its writing was interrupted" in said and "snakemake --force data/training_0000.hdf5" in said
+    killed_while_writing(source, tmp_path).replace(path)
+    said = verified(source, tmp_path, 1)
+    assert "is no whole shard" in said and "snakemake --force data/training_0000.hdf5" in said
+    assert rows > 100_000 and not (tmp_path / "data/verified.json").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 7, 5000, -1000, -1])
+def test_a_truncated_shard(source: Path, whole: bytes, tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "data/training_0000.hdf5"
+    path.parent.mkdir()
+    path.write_bytes(whole[:keep])
+    said = verified(source, tmp_path, 1)
+    assert "data/training_0000.hdf5 is no whole shard" in said
+    assert "snakemake --force data/training_0000.hdf5" in said
+
+
+def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, tmp_path: Path) -> None:
+    """Everywhere in the data it is caught; in a byte of HDF5's that nothing reads, the content is the same."""
+    path = tmp_path / "data/training_0000.hdf5"
+    path.parent.mkdir()
+    path.write_bytes(whole)
+    content = shards.content_digest(shards.read(path))
+    with h5py.File(path) as stream:
+        chunk = stream["masked_lm_ids"].id.get_chunk_info(3)
+    places = [chunk.byte_offset + chunk.size // 2, *np.random.default_rng(5).integers(len(whole), size=20).tolist()]
+    caught = 0
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        try:
+            assert shards.content_digest(shards.read(path)) == content, place
+        except files.UserError as error:
+            caught += 1
+            assert "snakemake --force" in str(error)
+    assert caught > 15
+    path.write_bytes(whole[: places[0]] + bytes([whole[places[0]] ^ 16]) + whole[places[0] + 1 :])
+    assert "snakemake --force data/training_0000.hdf5" in verified(source, tmp_path, 1)
+
+
+def test_a_shard_that_was_changed_by_hand(source: Path, whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "data/training_0000.hdf5"
+    path.parent.mkdir()
+    path.write_bytes(whole)
+    with h5py.File(path, "a") as stream:
+        stream["input_ids"][77, 0] = 9
+    said = verified(source, tmp_path, 1)
+    assert "does not begin with [CLS]" in said and "row 77" in said and "snakemake --force" in said
+
+
+def test_a_full_disk_by_a_limit_of_sizes(source: Path, whole: bytes, tmp_path: Path) -> None:
+    said = ended(shard(source, tmp_path, limit_kb=len(whole) // 2048), 1)
+    assert "training_0000.hdf5 could not be written: File too large" in said and "nothing unfinished was left" in said
+    assert not any((tmp_path / "data").iterdir())
+    ended(shard(source, tmp_path))
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A tmpfs at `folder`; skipped where this user may not mount one."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here ({done.stderr.strip()})")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_disk_that_is_full(source: Path, tmp_path: Path) -> None:
+    with mounted(tmp_path / "data", "size=512k") as data:
+        said = ended(shard(source, tmp_path), 1)
+        assert "data could not be written: No space left on device" in said
+        assert not any(data.iterdir())
+
+
+def test_a_disk_too_small_for_the_download(tmp_path: Path) -> None:
+    with Server() as server, mounted(tmp_path / "data", "size=1m"):
+        server.publish(NAME, {SINGLE: bytes(3_000_000)})
+        process = started(
+            "corpus_download.py",
+            *("--official", server.address, "--output", f"data/{NAME}.json"),
+            folder=tmp_path,
+        )
+        assert "data has too little space for the download" in ended(process, 1)
+        assert all(not path.endswith("bz2") for path, _ in server.requests)
+
+
+def test_a_folder_that_is_read_only(source: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    if os.geteuid():
+        data.chmod(0o555)
+        said = ended(shard(source, tmp_path), 1)
+        assert "data could not be opened: Permission denied" in said
+        return
+    with mounted(data, "ro"):
+        said = ended(shard(source, tmp_path), 1)
+        assert "data could not be opened: Read-only file system" in said and "mounted read-only" in said
+
+
+def test_kill_9_of_a_download(tmp_path: Path) -> None:
+    content = np.random.default_rng(6).bytes(4_000_000)
+    with Server() as server:
+        folder = server.publish(NAME, {SINGLE: content})
+        path = f"{folder}/{NAME}-{SINGLE}"
+        server.misbehave(path, slow(0.05))
+        arguments = ("corpus_download.py", "--official", server.address, "--output", f"data/{NAME}.json")
+        process = started(*arguments, folder=tmp_path)
+        part = tmp_path / "data" / f"{NAME}-{SINGLE}.part"
+        until(lambda: part.exists() and part.stat().st_size > 500_000)
+        process.kill()
+        process.communicate()
+        kept = part.stat().st_size
+        assert sorted(file.suffix for file in part.parent.iterdir()) == [".json", ".lock", ".part"]
+        ended(started(*arguments, folder=tmp_path))
+        assert server.asked(path)[-1]["Range"] == f"bytes={kept}-"
+    assert sorted(file.name for file in part.parent.iterdir()) == [f"{NAME}-{SINGLE}", f"{NAME}.json"]
+    assert (part.parent / f"{NAME}-{SINGLE}").read_bytes() == content
+
+
+def extraction(folder: Path, dump: Path, *options: object) -> subprocess.Popen[str]:
+    ended(started("corpus_cut.py", "--dump", dump, "--parts", 1, "--output", "cut.json", folder=folder))
+    outputs = ("--output", "out/part.jsonl", "--counts", "out/part.json")
+    return started("corpus_extract.py", "--cut", "cut.json", "--part", 0, *outputs, *options, folder=folder)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes below `pid`, parents first."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError):
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+def is_extractor(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return b"WikiExtractor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+@pytest.mark.parametrize("number", [0, 1, -1], ids=["its guard", "the program", "its last process"])
+def test_kill_9_of_the_extractor(tmp_path: Path, number: int) -> None:
+    process = extraction(tmp_path, dumps.find_sample(), "--stall-s", 2)
+    below: list[int] = []
+
+    def running() -> bool:
+        below[:] = [pid for pid in descendants(process.pid) if is_extractor(pid)]
+        return len(below) >= 4 and bool(hidden(tmp_path / "out"))
+
+    until(running)
+    os.kill(below[number], signal.SIGKILL)
+    said = ended(process, 1)
+    assert "wikiextractor" in said or "text extraction" in said
+    assert not any((tmp_path / "out").iterdir())
+    until(lambda: not any(is_extractor(pid) for pid in below))
+    ended(extraction(tmp_path, dumps.find_sample()))
+    assert files.read_json(tmp_path / "out/part.json")["articles"] == 106
+
+
+def test_paths_with_blanks_and_quotes(tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s "a" folder; $(touch pwned) \\ *'
+    folder.mkdir()
+    dump = folder / "my 'dump' & more.xml.bz2"
+    shutil.copy(dumps.find_sample(), dump)
+    ended(extraction(folder, dump))
+    (folder / "out/part.jsonl").rename(folder / "the articles.jsonl")
+    tiny_vocabulary(folder)
+    ended(
+        started(
+            "corpus_tokens.py",
+            *("--articles", "the articles.jsonl", "--vocabulary", folder / "tiny.txt", "--output", "to kens.hdf5"),
+            folder=folder,
+        )
+    )
+    assert len(tokens.read(folder / "to kens.hdf5")[0]) == 105  # one of the 106 has no text
+    assert not list(tmp_path.rglob("pwned"))
+    (folder / "to kens.hdf5").write_bytes(b"")
+    gather = ("corpus_gather.py", "--parts", "to kens.hdf5", "--split", "training", "--shard", 0)
+    process = started(*gather, "--training", 1, "--test", 0, "--output", "x.hdf5", folder=folder)
+    assert "snakemake --force 'to kens.hdf5'" in ended(process, 1)
