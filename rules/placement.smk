@@ -3,7 +3,6 @@
 # On Slurm a run is one job of its topology's nodes, with nobody else on them; its launcher starts one agent a node.
 import json
 
-
 MEMORY_MB = {"cuda": 16000, "cpu": 1500, "auto": 1500}
 """Main memory per device and node, for a job to be granted; slurm/config.yaml can ask for another amount."""
 
@@ -17,15 +16,14 @@ def shape_of(wildcards):
 def slurm_options(wildcards):
     """What a run asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
     shape, spec = shape_of(wildcards), spec_of(wildcards)
+    if workflow.non_local_exec and spec.device == "auto":
+        raise WorkflowError(
+            "runs.device is auto, and a cluster has to be told what to reserve\n"
+            "  next: set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
+        )
     gpus = f" --gpus-per-node={shape.devices}" if spec.device == "cuda" else ""
     return f"--ntasks-per-node=1 --exclusive{gpus}"
 
-
-if workflow.non_local_exec and any(spec.device == "auto" for spec in SPECS.values()):
-    raise WorkflowError(
-        "runs.device is auto, and a cluster has to be told what to reserve\n"
-        "  next: set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
-    )
 
 # No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.
 os.environ["THROUGHLINE_HOSTS"] = json.dumps(

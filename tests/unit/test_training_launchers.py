@@ -1,0 +1,163 @@
+"""How topologies are started: the commands of every launcher, whatever the number of nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from throughline.files import UserError
+from throughline.runs import Topology
+from throughline.training import launchers, lock, nodes, ranks
+
+
+def order(topology: str, reach: str, **changes: Any) -> dict[str, Any]:
+    """job.json of a run on `topology`."""
+    shape = Topology.parse(topology)
+    return {
+        "spec": json.loads(training_fixtures.spec(topology=topology, **changes).model_dump_json()),
+        "python": "/env/bin/python",
+        "world": shape.world,
+        "nodes": shape.nodes,
+        "per_node": shape.devices,
+        "reach": reach,
+        "master": "first",
+        "port": 29500,
+        "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
+    }
+
+
+@pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
+def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
+    job, shape = order(topology, "slurm", threads=3), Topology.parse(topology)
+    (command,) = launchers.commands(job, Path("/shared/job.json"))
+    agent = command.index("/env/bin/python")
+    for word in (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"):
+        assert word in command[:agent]
+    assert f"--cpus-per-task={3 * shape.devices}" in command[:agent]
+    assert command[agent:] == ["/env/bin/python", "-m", "throughline.training.agent", "/shared/job.json", "slurm"]
+
+
+@pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
+def test_torchrun_meets_at_the_first_node(topology: str) -> None:
+    job, shape = order(topology, "slurm"), Topology.parse(topology)
+    last = shape.nodes - 1
+    text = " ".join(launchers.starter(job)(job, last, "/shared/job.json", "/tmp/folder"))
+    assert f"--nnodes {shape.nodes} --nproc-per-node {shape.devices} --node-rank {last} " in text
+    assert "--rdzv-backend static --master-addr first --master-port 29500 --max-restarts 0" in text
+    assert text.endswith("--module throughline.training.worker /shared/job.json")
+    every = [rank for node in range(shape.nodes) for rank in launchers.ranks_of(job, node)]
+    assert every == list(range(shape.world))
+
+
+def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = order("2n2g", "simulated", hosts="simulated")
+    assert [command[-1] for command in launchers.commands(job, Path("job.json"))] == ["0", "1"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [launchers.share(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    assert launchers.share(job, 1) == ["6", "7"]
+
+
+def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell() -> None:
+    first, second = launchers.commands(order("2n1g", "ssh", hosts="ssh"), Path("/it's/job.json"), ["one", "ada@two"])
+    assert first[0] == "ssh" and "BatchMode=yes" in first and first[-3:-1] == ["--", "one"]
+    assert second[-2] == "ada@two"
+    folder, rest = second[-1].split(" && ", 1)
+    assert shlex.split(folder) == ["cd", os.getcwd()]
+    words = shlex.split(rest)
+    assert words[:4] == ["exec", "env", "OMP_NUM_THREADS=1", "X=a b"]
+    assert words[4:] == ["/env/bin/python", "-m", "throughline.training.agent", "/it's/job.json", "1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}, (3, 1, 4)),
+        ({"HOROVOD_RANK": "1", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_SIZE": "2"}, (1, 1, 2)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 0, 4)),
+    ],
+)
+def test_a_rank_knows_its_place_from_its_starter(given: dict[str, str], place: tuple[int, int, int]) -> None:
+    assert ranks.of(given) == place
+    with pytest.raises(RuntimeError, match="no starter"):
+        ranks.of({"RANK": "3"})
+
+
+def test_several_nodes_need_a_place() -> None:
+    spec = training_fixtures.spec(topology="2n1g")
+    with pytest.raises(UserError, match=r"--profile slurm.*simulated"):
+        nodes.find(spec, [], {})
+    with pytest.raises(UserError, match="needs 2 hosts"):
+        nodes.find(training_fixtures.spec(topology="2n1g", hosts="ssh"), ["one"], {})
+    assert nodes.find(training_fixtures.spec(topology="2n1g", hosts="simulated"), [], {}).kind == "simulated"
+    found = nodes.find(training_fixtures.spec(hosts="ssh"), ["ada@one.example", "two"], {})
+    assert found.elsewhere and found.master == "one.example" and "one" not in repr(found)
+
+
+def script(folder: Path, name: str, body: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path, "squeue", "echo 'big[7-8]'")
+    script(tmp_path, "scontrol", '[ "$3" = "big[7-8]" ] && printf "big7\\nbig8\\n"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = nodes.find(training_fixtures.spec(topology="2n4g"), [], {"SLURM_JOB_ID": "5"})
+    assert (found.kind, found.names, found.master) == ("slurm", ("big7", "big8"), "big7")
+    with pytest.raises(UserError, match="needs 3 nodes, and the Slurm job has 2"):
+        nodes.find(training_fixtures.spec(topology="3n4g"), [], {"SLURM_JOB_ID": "5"})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("echo 'ssh: connect to host two port 22: No route' >&2; exit 255", "entry 2 of runs.hosts cannot be reached"),
+        ("echo 'env: python: not found' >&2; exit 127", "entry 2 of runs.hosts cannot run"),
+        ('echo \'{"sees_files": false, "software": {}}\'', "entry 2 of runs.hosts does not see this project's files"),
+        (
+            'echo \'{"sees_files": true, "software": {"torch": "2.1"}}\'',
+            "entry 2 of runs.hosts has torch 2.1, entry 1 has 2.13",
+        ),
+    ],
+)
+def test_hosts_are_checked_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
+) -> None:
+    good = 'echo \'{"sees_files": true, "software": {"torch": "2.13"}, "gpus": {}, "cpu": {}}\''
+    script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {good};; *) {body};; esac')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UserError) as error:
+        nodes.survey(nodes.Nodes("ssh", ("one", "two")), "torch", "python", {}, tmp_path)
+    assert message in str(error.value) and "host two" not in str(error.value)
+    same = nodes.survey(nodes.Nodes("ssh", ("one", "one")), "torch", "python", {}, tmp_path)
+    assert same["software"] == {"torch": "2.13"}
+
+
+def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of a job in the queue holds; that of one which is over, or of the same one started again, does not."""
+    record = tmp_path / "run1.json"
+    script(tmp_path, "squeue", 'case "$3" in 7) echo RUNNING;; *) echo "Invalid job id specified" >&2; exit 1;; esac')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    claim = tmp_path / ".run1.claim"
+    for owner in ("7", "8"):
+        claim.write_text(json.dumps({"job": owner, "since": "2026-11-20T12:00:00Z"}))
+        if owner == "7":
+            with (
+                pytest.raises(UserError, match=r"measured by Slurm job 7 since .*\n.*\n.*scancel 7"),
+                lock.record(record, {"SLURM_JOB_ID": "9"}),
+            ):
+                pass
+            assert claim.exists()
+        with lock.record(record, {"SLURM_JOB_ID": "9" if owner == "8" else "7"}):
+            assert json.loads(claim.read_text())["job"] == ("9" if owner == "8" else "7")
+        assert not claim.exists()
+    with lock.record(record, {}):
+        assert not claim.exists()

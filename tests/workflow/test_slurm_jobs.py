@@ -1,0 +1,48 @@
+"""What Slurm is asked for: the real submissions of large topologies, with an sbatch that only writes them down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from workflow.conftest import Clone, job_counts
+
+LARGE = """
+corpus: {name: large, sequences: {32: 5}}
+runs: {device: cuda, repeats: 1, threads: 2}
+benchmarks: {big: {sequence: 32, topologies: [1n8g, 64n8g, 125n8g], batch: {fp32: [4]}, options: {data: synthetic}}}
+"""
+SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "1")
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the arguments of every sbatch come to stand."""
+    scripts = {"sbatch": f'echo "$@" >> {tmp_path}/asked; exit 1', "sinfo": ":", "squeue": ":", "scontrol": ":"}
+    for name, body in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "asked"
+
+
+def test_runs_are_jobs_of_their_nodes_and_devices(clone: Callable[[str], Clone], asked: Path) -> None:
+    big = clone(LARGE)
+    dry = big.made("results/big/bz4_fp32.json", "--dry-run", *SLURM)
+    assert job_counts(dry.stdout)["run"] == 3 and not asked.exists()
+    big.snakemake("results/big/bz4_fp32.json", *SLURM)
+    jobs = asked.read_text().splitlines()
+    for nodes in (1, 64, 125):
+        (job,) = [line for line in jobs if f"--nodes={nodes} " in line]
+        for words in (f"--ntasks={nodes} ", "--cpus-per-task=16", "--ntasks-per-node=1 --exclusive --gpus-per-node=8"):
+            assert words in job
+        assert "--mem 128000 " in job and "-t 60 " in job
+
+
+def test_auto_is_no_device_on_a_cluster(clone: Callable[[str], Clone], asked: Path) -> None:
+    refused = clone(LARGE.replace("device: cuda, ", "")).snakemake(*SLURM)
+    assert refused.returncode == 1 and "set runs.device to cuda or cpu" in refused.stdout
+    assert not asked.exists()
