@@ -38,7 +38,7 @@ benchmarks:
   quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
-    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000, at_most_s: 20}}
+    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 20}}
 """
 
 
@@ -156,9 +156,12 @@ class Project:
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
                 spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
-                phase = heartbeat.read(Path(own["THROUGHLINE_NODE"], f"rank_{own['RANK']}.beat")).phase
-                ours = str(self.path) in own["PYTHONPATH"]
-                if ours and (spec["benchmark"], spec["topology"]) == (benchmark, topology) and phase in AT_WORK:
+                if str(self.path) not in own["PYTHONPATH"] or [spec["benchmark"], spec["topology"]] != [
+                    benchmark,
+                    topology,
+                ]:
+                    continue
+                if heartbeat.read(Path(own["THROUGHLINE_NODE"], f"rank_{own['RANK']}.beat")).phase in AT_WORK:
                     found[int(own["RANK"])] = int(entry.name)
         return found
 

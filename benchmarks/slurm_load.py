@@ -1,0 +1,88 @@
+"""Load on the scheduler: 1,000 shards and 200 runs of a second through a real Slurm cluster, none lost, none twice.
+
+    sudo slurm/try/start.sh /tmp/cluster && . /tmp/cluster/environment
+    python benchmarks/slurm_load.py                    # --shards 1000 --runs 200 --per-job 100
+    sudo slurm/try/stop.sh /tmp/cluster
+
+The workflow's own profile, and rules shaped like its own whose commands only take their time and sign a ledger: what is
+measured is Snakemake and Slurm. Shards share jobs (`--group-components`), runs are jobs of their own, in arrays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROFILE = Path(__file__).parents[1] / "slurm" / "config.yaml"
+
+SNAKEFILE = """
+SHARDS, RUNS = int(config["shards"]), int(config["runs"])
+
+rule all:
+    localrule: True
+    input: expand("results/run{number}.json", number=range(RUNS))
+
+rule shard:
+    output: "data/{number}.hdf5"
+    group: "shards"
+    resources: mem_mb=100, runtime=30
+    shell: "echo data/{wildcards.number} >> ledger && touch {output}"
+
+rule manifest:
+    localrule: True
+    input: expand("data/{number}.hdf5", number=range(SHARDS))
+    output: "data/manifest.json"
+    shell: "ls data | wc -l > {output}"
+
+rule run:
+    input: ancient("data/manifest.json")
+    output: "results/run{number}.json"
+    resources: mem_mb=200, runtime=30
+    shell: "sleep 1; echo run/{wildcards.number} >> ledger && touch {output}"
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shards", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--per-job", type=int, default=100, help="shards that share a job of Slurm's")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="slurm-load-") as name:
+        folder = Path(name)
+        (folder / "slurm").mkdir()
+        shutil.copy(PROFILE, folder / "slurm")
+        (folder / "Snakefile").write_text(SNAKEFILE)
+        command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", "--quiet", "all"]
+        command += ["--group-components", f"shards={arguments.per_job}", "--slurm-array-jobs", "run"]
+        command += ["--slurm-init-seconds-before-status-checks", "5"]
+        command += ["--config", f"shards={arguments.shards}", f"runs={arguments.runs}"]
+        before, start = jobs(), time.monotonic()
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        seconds = time.monotonic() - start
+        if done.returncode:
+            sys.exit(done.stdout)
+        signed = collections.Counter((folder / "ledger").read_text().split())
+        expected = arguments.shards + arguments.runs
+        twice = [line for line, count in signed.items() if count > 1]
+        print(
+            f"{arguments.shards} shards and {arguments.runs} runs in {seconds:.0f} s, {jobs() - before} jobs of Slurm's"
+        )
+        print(f"lost: {expected - len(signed)}; twice: {len(twice)}")
+        sys.exit(len(signed) != expected or bool(twice))
+
+
+def jobs() -> int:
+    """Jobs (an array's tasks one by one) that Slurm knows of, finished ones among them."""
+    listed = subprocess.run(["squeue", "-h", "-r", "-t", "all", "-o", "%i"], capture_output=True, text=True, check=True)
+    return len(listed.stdout.split())
+
+
+if __name__ == "__main__":
+    main()
