@@ -91,6 +91,9 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync(temporary)
         os.replace(temporary, final)
         _sync(final.parent)
+    except OSError as error:
+        error.filename = error.filename or str(final)  # a failed write does not say of what
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

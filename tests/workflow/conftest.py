@@ -1,92 +1,20 @@
-"""Fresh clones of this checkout, and Snakemake in them as a user calls it."""
+"""Fresh clones for the tests of the workflow."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from clones import ROOT, SMALL, Clone, copy, job_counts
 
-SMALL = """
-corpus:
-  name: little
-  parts: 2
-  shards: {training: 2, test: 1}
-  sequences: {32: 5, 64: 10}
-  masking: {copies: 1}
-runs: {device: cpu, repeats: 2, steps: {warmup: 2, timed: 4}}
-benchmarks:
-  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g], batch: {fp32: [4]}}
-  other: {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {bf16: [4]}, repeats: 1}
-"""
-
-
-@dataclass
-class Clone:
-    """A copy of the tracked files with a small configuration, in a folder whose name a shell would take apart."""
-
-    path: Path
-
-    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `snakemake ... --configfile small.yaml`; both streams in stdout."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
-        return subprocess.run(
-            [sys.executable, "-m", "snakemake", *arguments, "--configfile", "small.yaml"],
-            cwd=self.path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=900,
-        )
-
-    def made(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The same, and it has to succeed."""
-        done = self.snakemake(*arguments)
-        assert done.returncode == 0, done.stdout
-        return done
-
-    def files(self, *patterns: str) -> set[str]:
-        return {str(path.relative_to(self.path)) for pattern in patterns for path in self.path.glob(pattern)}
-
-    def times(self, *patterns: str) -> dict[str, int]:
-        return {name: (self.path / name).stat().st_mtime_ns for name in self.files(*patterns)}
-
-
-def job_counts(output: str) -> dict[str, int]:
-    """The table of jobs that Snakemake prints before it starts."""
-    table = re.search(r"^job +count\n-+ +-+\n(.*?)\n\n", output, re.DOTALL | re.MULTILINE)
-    assert table, output
-    rows = (line.split() for line in table[1].splitlines())
-    return {name: int(count) for name, count in rows if name != "total"}
+__all__ = ["ROOT", "SMALL", "Clone", "job_counts"]
 
 
 @pytest.fixture(scope="session")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Clone]:
     def make(configuration: str = SMALL) -> Clone:
-        path = tmp_path_factory.mktemp("clone") / "it's a folder; $(touch pwned)"
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        for name in filter(None, listed.stdout.split("\0")):
-            if (ROOT / name).is_file():
-                target = path / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, target)
-        (path / "small.yaml").write_text(configuration, encoding="utf-8")
-        return Clone(path)
+        return copy(tmp_path_factory.mktemp("clone") / "it's a folder; $(touch pwned)", configuration)
 
     return make
 

@@ -332,7 +332,8 @@ def _supervise(job: Job, crew: Crew, world: int, progress: Progress, parent: Par
             reports[rank] = refused
     if found := outcome.failure(reports, ended, world):
         rank, what = found
-        raise _failed(job, f"{place(rank, beats[rank])}: {what}", None)
+        spoken = crew.last_words[rank] if rank not in reports else None
+        raise _failed(job, f"{place(rank, beats[rank])}: {what}", f"it said last: {spoken[-1]}" if spoken else None)
     return reports
 
 

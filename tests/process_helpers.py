@@ -1,0 +1,52 @@
+"""Processes seen from outside, for the tests of faults."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from throughline.training import processes
+
+
+def workers_below(launcher: int) -> list[int]:
+    """The processes behind the launcher that are ranks; torchrun has the worker's name among its words as well."""
+    return [
+        pid
+        for pid in processes.descendants(launcher)
+        if b"throughline.training.worker" in processes.command_line(pid).split(b"\0")[2:4]
+    ]
+
+
+def variable(pid: int, name: str) -> str:
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next(entry.decode().partition("=")[2] for entry in entries if entry.startswith(f"{name}=".encode()))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def until(done: Callable[[], object], seconds: float = 180) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def works(*command: str) -> bool:
+    return shutil.which(command[0]) is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def needs(there: bool, what: str) -> None:
+    """Skip the test where the system cannot show it; fail it where THROUGHLINE_REQUIRE_SYSTEM says that it has to."""
+    if not there:
+        (pytest.fail if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") else pytest.skip)(f"needs {what}")
