@@ -71,8 +71,8 @@ class Masking(Section):
 
 class ShardFolder(Section):
     shards: Annotated[str, StringConstraints(min_length=1)] = Field(
-        description="a folder of finished HDF5 files in NVIDIA's layout, used as they are: `training` or `test` in each "
-        "name says its split. corpus.sequences has to name their lengths; parts, shards and masking are not used"
+        description="a folder of finished HDF5 files in NVIDIA's layout, used as they are: `training` or `test` in "
+        "each name says its split. corpus.sequences has to name their lengths; parts, shards and masking are not used"
     )
 
 
