@@ -196,7 +196,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 def test_a_disk_that_is_full(source: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "data", "size=512k") as data:
         said = ended(shard(source, tmp_path), 1)
-        assert "data could not be written: No space left on device" in said
+        assert "data/training_0000.hdf5 could not be written: No space left on device" in said
         assert not any(data.iterdir())
 
 
