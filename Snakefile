@@ -84,6 +84,7 @@ onstart:
     pending = {str(output) for job in workflow.dag.needrun_jobs() for output in job.output}
     try:
         plan.check_places(pending)
+        lock.unclaimed(pending)
     except UserError as error:
         raise WorkflowError(str(error))
     print(plan.describe(list(SPECS.values()), pending), file=sys.stderr)

@@ -84,7 +84,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket=$folder/run/munge
+AuthInfo=socket=$folder/run/munge,cred_expire=20
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool/%n
 SlurmctldPidFile=$folder/run/slurmctld.pid

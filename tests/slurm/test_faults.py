@@ -60,7 +60,7 @@ def test_a_failed_shard_alone_again(finished: tuple[Project, str]) -> None:
 
 
 def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str]) -> None:
-    """Slurm starts both again by itself; each ends in one record, as if nothing had been."""
+    """Slurm starts the one again by itself; the other fails at once, says where, and is made again."""
     project, _ = finished
     process = project.start(*(target(topology, "capped") for topology in ("1n1g", "2n1g")))
     requeued, struck = project.job("1n1g", "capped"), project.job("2n1g", "capped")
@@ -68,11 +68,12 @@ def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str])
     ranks = project.ranks("capped", "2n1g")
     project.cluster.ask("scontrol", "requeue", requeued)
     project.cluster.take_down(lost)
-    until(lambda: "down" in project.cluster.ask("sinfo", "-h", "-N", "-n", lost, "-o", "%T"), 90)
+    process.communicate(timeout=400)
+    assert process.returncode == 1 and not any(alive(pid) for pid in ranks.values())
+    assert re.search(r"2n1g/run1.json: rank 1 in .*: no word from it any more: its node", project.log("2n1g", "capped"))
+    assert "down" in project.cluster.ask("sinfo", "-h", "-N", "-n", lost, "-o", "%T")
     project.cluster.bring_back(lost)
-    output, _ = process.communicate(timeout=400)
-    assert process.returncode == 0, output
-    assert not any(alive(pid) for pid in ranks.values())
+    assert project.run(target("2n1g", "capped")).count("has been submitted with SLURM jobid") == 1
     for topology in ("1n1g", "2n1g"):
         assert records.read_run(project.record(topology, "capped")).status == "ok"
         assert sorted(path.name for path in project.record(topology, "capped").parent.iterdir()) == [

@@ -323,14 +323,15 @@ def _supervise(job: Job, crew: Crew, world: int, progress: Progress, parent: Par
         crew.end()
     if hang:
         raise _failed(job, hang, "the stacks of all threads are in the log")
-    if all(status is not None for status in statuses):  # what they told last
+    over = all(status is not None for status in statuses)
+    if over:  # what they told last
         beats, ended = list(crew.beats), crew.ended.copy()
     reports = crew.reports(range(world))
     for rank, words in enumerate(crew.last_words):
         refused = outcome.out_of_memory(rank, words) if rank not in reports else None
         if refused:
             reports[rank] = refused
-    if found := outcome.failure(reports, ended, world):
+    if found := outcome.failure(reports, ended, world, over):
         rank, what = found
         spoken = crew.last_words[rank] if rank not in reports else None
         raise _failed(job, f"{place(rank, beats[rank])}: {what}", f"it said last: {spoken[-1]}" if spoken else None)

@@ -10,7 +10,7 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
     if job is None:
         yield
         return
-    claim = path.with_name(f".{path.stem}.claim")
+    claim = _claim(path)
     claim.parent.mkdir(parents=True, exist_ok=True)
     mine = json.dumps({"job": job, "since": _now()})
     while True:
@@ -78,28 +78,37 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
                 file.write(mine)
             break
         except FileExistsError:
-            _take_over(path, claim, job)
+            _check(path, claim, job)
+            claim.unlink(missing_ok=True)
     try:
         yield
     finally:
         claim.unlink(missing_ok=True)
 
 
-def _take_over(path: Path, claim: Path, job: str) -> None:
-    """Remove the claim of a job that is over, or of this one before Slurm started it again; UserError otherwise."""
+def unclaimed(records: Iterable[str], root: Path = Path()) -> None:
+    """UserError where a job in Slurm's queue measures one of the records that are about to be made."""
+    for path in map(Path, records):
+        if path.suffix == ".json" and (claim := root / _claim(path)).exists():
+            _check(path, claim)
+
+
+def _claim(path: Path) -> Path:
+    return path.with_name(f".{path.stem}.claim")
+
+
+def _check(path: Path, claim: Path, job: str | None = None) -> None:
+    """UserError unless the claim's job is over, or is `job` itself, before Slurm started it again."""
     try:
         held = json.loads(claim.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # it has just gone; killed while it wrote
         return
-    except ValueError:  # killed while it wrote
-        held = {"job": job}
     if held["job"] != job and _is_in_queue(held["job"]):
         raise UserError(
             f"{path} is being measured by Slurm job {held['job']} since {held['since']}",
             why="an earlier Snakemake submitted that job and has ended without it (killed, or its host went down)",
             next_step=f"wait until it has ended, or end it with `scancel {held['job']}`; then run snakemake again",
         )
-    claim.unlink(missing_ok=True)
 
 
 def _is_in_queue(job: str) -> bool:
@@ -108,9 +117,9 @@ def _is_in_queue(job: str) -> bool:
     try:
         answer = subprocess.run(question, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError("`squeue` does not answer inside the Slurm job", why=type(error).__name__) from None
+        raise UserError("`squeue` does not say whether an earlier job still runs", why=type(error).__name__) from None
     if answer.returncode and "Invalid job id" not in answer.stderr:
-        raise UserError("`squeue` does not answer inside the Slurm job", why=" ".join(answer.stderr.split()))
+        raise UserError("`squeue` does not say whether an earlier job still runs", why=" ".join(answer.stderr.split()))
     return bool(answer.stdout.strip())
 
 
