@@ -22,7 +22,7 @@ from throughline import plan, runs
 from throughline.config import load
 from throughline.files import UserError
 from throughline.report import cells
-from throughline.training import equivalence, frameworks, installation, models
+from throughline.training import equivalence, frameworks, installation, lock, models
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
