@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 
@@ -94,31 +95,28 @@ def compare(what: str, ours: Path, bare: Path, arguments: list[str], repeats: in
     """Print medians of interleaved calls, and their ratio with its range over the pairs."""
     pairs = [(seconds(ours, *arguments), seconds(bare, *arguments)) for _ in range(repeats)]
     ratios = sorted(mine / theirs for mine, theirs in pairs)
-    mine, theirs = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
-    print(
-        f"| {what} | {mine:.2f} | {theirs:.2f} | {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |", flush=True
-    )
+    mine, theirs = (median(pair[side] for pair in pairs) for side in (0, 1))
+    spread = f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    print(f"| {what} | {mine:.2f} | {theirs:.2f} | {spread} |", flush=True)
 
 
 def between_windows(records: Path) -> None:
-    """Print the median time from the end of one run's window to the start of the next, as far as records tell."""
+    """Print what a run takes beyond its window: to start, to warm up, to end. From finished records."""
     runs = [json.loads(path.read_text()) for path in records.glob("*/*/run*.json")]
-    spans = sorted((run["started"], run["ended"], run["window_s"] or 0.0, run["warmup_steps"]) for run in runs)
-    lengths = [_span(start, end) - window for start, end, window, _ in spans]
-    if lengths:
-        print(f"\nA run takes {median(lengths):.1f} s beyond its window (median of {len(lengths)} records: start, warm-up, end).")
+    beyond = [_span(run["started"], run["ended"]) - run["window_s"] for run in runs if run["window_s"]]
+    if beyond:
+        print(f"\nA run takes {median(beyond):.1f} s beyond its window (median of {len(beyond)} records).")
 
 
 def _span(start: str, end: str) -> float:
-    from datetime import datetime
-
     return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="interleaved pairs per figure")
-    parser.add_argument("--records", type=Path, default=ROOT / "results" / "bert" / "bz32_fp32", help="finished records")
+    finished = ROOT / "results" / "bert" / "bz32_fp32"
+    parser.add_argument("--records", type=Path, default=finished, help="finished records of one configuration")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         print("| what | throughline, s | bare Snakefile, s | ratio (range) |\n|---|--:|--:|--:|", flush=True)
@@ -126,7 +124,8 @@ def main() -> None:
             ours, bare = clone(Path(folder), runs)
             compare(f"dry run of {runs:,} runs", ours, bare, ["--dry-run", "--quiet", "all"], arguments.repeats)
         target = "results/wide/bz7_fp32/torch/1n3g/run5.json"
-        compare("one target of 10,000 runs", ours, bare, ["--dry-run", "--quiet", "all", "--", target], arguments.repeats)
+        one = ["--dry-run", "--quiet", "all", "--", target]
+        compare("one target of 10,000 runs", ours, bare, one, arguments.repeats)
         ours, bare = clone(Path(folder) / "done", 1000)
         for place in (ours, bare):
             _pretend(place)

@@ -37,11 +37,12 @@ rule equivalence_plot:
         equivalence="results/{benchmark}/equivalence.json",
         code=modules("report/equivalence", "report/plots"),
     output:
-        multiext("results/{benchmark}/equivalence", ".svg", ".png"),
+        svg="results/{benchmark}/equivalence.svg",
+        png="results/{benchmark}/equivalence.png",
     log:
         "logs/equivalence/{benchmark}_plot.log",
     localrule: True
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/equivalence_plot.py {input.equivalence:q} --output {output[0]:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/equivalence_plot.py {input.equivalence:q} --output {output.svg:q} 2>&1 | tee {log:q}"

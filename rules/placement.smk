@@ -26,6 +26,8 @@ def slurm_options(wildcards):
 
 
 # No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.
-os.environ["THROUGHLINE_HOSTS"] = json.dumps(
-    {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}
+os.environ.update(
+    THROUGHLINE_HOSTS=json.dumps(
+        {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}
+    )
 )

@@ -34,12 +34,33 @@ def torchrun(job: Job, node: int, path: str, folder: str) -> list[str]:
 
 
 def horovod(job: Job, node: int, path: str, folder: str) -> list[str]:
-    """Horovod's launcher, or MPI's where Horovod was built for it; it starts the ranks of all nodes."""
-    world, worker = str(job["world"]), [job["python"], "-m", WORKER, path]
-    if job["spec"]["options"]["controller"] == "mpi":
-        once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
-        return ["mpirun", "--allow-run-as-root", "-np", world, *once, *worker]
-    return [str(Path(job["python"]).with_name("horovodrun")), "-np", world, "--gloo", *worker]
+    """Horovod's launcher, or MPI's where Horovod was built for it; it reaches the other nodes through `ssh`."""
+    hosts, remote = [], []
+    if job["hosts"]:
+        hosts = ["-H", ",".join(f"{name}:{job['per_node']}" for name in job["hosts"])]
+    if job["reach"] == "slurm":
+        remote = ["env", f"PATH={_srun_as_ssh(job, folder)}{os.pathsep}{os.environ['PATH']}"]
+    start = ["-np", str(job["world"]), *hosts]
+    worker = [job["python"], "-m", WORKER, path]
+    if job["spec"]["options"].get("controller", "gloo") == "mpi":
+        once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot", "--mca", "plm", "rsh"]
+        return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *worker]
+    return [*remote, str(Path(job["python"]).with_name("horovodrun")), *start, "--gloo", *worker]
+
+
+def _srun_as_ssh(job: Job, folder: str) -> str:
+    """A folder with an `ssh` that runs its command on a node of the Slurm job: ssh itself often is not allowed there."""
+    place = Path(folder, "bin")
+    place.mkdir()
+    step = shlex.join(srun(1, job["per_node"] * job["spec"]["threads"]))
+    (place / "ssh").write_text(
+        "#!/bin/sh\n"
+        'while :; do case "$1" in -[opi]) shift 2 ;; -*) shift ;; *) break ;; esac; done\n'
+        "host=$1; shift\n"
+        f'exec {step} --overlap --nodelist="$host" sh -c "$*" < /dev/null\n'
+    )
+    (place / "ssh").chmod(0o755)
+    return str(place)
 
 
 STARTERS: dict[str, Callable[[Job, int, str, str], list[str]]] = {"torchrun": torchrun, "horovod": horovod}
