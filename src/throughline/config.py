@@ -86,13 +86,13 @@ class VocabularyFile(Section):
 
 class Corpus(Section):
     name: Name = Field("sample", description="folder under data/; unique per dump")
-    dump: (
-        Annotated[str, StringConstraints(min_length=1)] | Annotated[list[str], Field(min_length=1)] | ShardFolder
-    ) = Field(
-        "sample",
-        description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
-        "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, which is "
-        "downloaded, or {shards: FOLDER} of finished shards",
+    dump: Annotated[str, StringConstraints(min_length=1)] | Annotated[list[str], Field(min_length=1)] | ShardFolder = (
+        Field(
+            "sample",
+            description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
+            "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, "
+            "which is downloaded, or {shards: FOLDER} of finished shards",
+        )
     )
     contact: Contact | None = Field(
         None, description="your e-mail or web address, sent with every download; Wikimedia wants one"

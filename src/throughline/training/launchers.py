@@ -43,20 +43,22 @@ def horovod(job: Job, node: int, path: str, folder: str) -> list[str]:
     start = ["-np", str(job["world"]), *hosts]
     worker = [job["python"], "-m", WORKER, path]
     if job["spec"]["options"].get("controller", "gloo") == "mpi":
-        once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot", "--mca", "plm", "rsh"]
+        once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
+        once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]  # Snakemake hides from it that this is a Slurm job
         return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *worker]
     return [*remote, str(Path(job["python"]).with_name("horovodrun")), *start, "--gloo", *worker]
 
 
 def _srun_as_ssh(job: Job, folder: str) -> str:
-    """A folder with an `ssh` that runs its command on a node of the Slurm job: ssh itself often is not allowed there."""
+    """A folder with an `ssh` that runs its command on a node of the Slurm job, where sshd often lets nobody in."""
     place = Path(folder, "bin")
     place.mkdir()
     step = shlex.join(srun(1, job["per_node"] * job["spec"]["threads"]))
     (place / "ssh").write_text(
         "#!/bin/sh\n"
-        'while :; do case "$1" in -[opi]) shift 2 ;; -*) shift ;; *) break ;; esac; done\n'
-        "host=$1; shift\n"
+        "host=\n"
+        'while :; do case "$1" in -[opi]) shift 2 ;; -*) shift ;;\n'
+        '  *) if [ "$host" ]; then break; fi; host=$1; shift ;; esac; done\n'
         f'exec {step} --overlap --nodelist="$host" sh -c "$*" < /dev/null\n'
     )
     (place / "ssh").chmod(0o755)
