@@ -36,6 +36,7 @@ corpus:
 runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
   quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]}}
+  horovod: {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod], topologies: [2n1g], batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
     {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 20}}

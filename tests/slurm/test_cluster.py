@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import re
 import socket
+from pathlib import Path
+
+import pytest
 
 from slurm.conftest import Project
 from throughline import records
+from throughline.training import installation
 
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 
@@ -50,3 +54,13 @@ def test_nothing_names_the_cluster(finished: tuple[Project, str]) -> None:
 def test_a_second_call_does_nothing(finished: tuple[Project, str]) -> None:
     project, _ = finished
     assert "Nothing to be done" in project.run("--dry-run", "results/quick/bz4_fp32.json")
+
+
+def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
+    """horovodrun reaches the second node through srun."""
+    project, _ = finished
+    if not Path(installation.ready("mxnet-horovod") or "").is_file():
+        pytest.skip("the environment of mxnet-horovod is not built (make frameworks)")
+    project.run("results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
+    record = records.read_run(project.path / "results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
+    assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])

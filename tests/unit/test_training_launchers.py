@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def order(topology: str, reach: str, **changes: Any) -> dict[str, Any]:
         "nodes": shape.nodes,
         "per_node": shape.devices,
         "reach": reach,
+        "hosts": [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else [],
         "master": "first",
         "port": 29500,
         "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
@@ -53,6 +55,38 @@ def test_torchrun_meets_at_the_first_node(topology: str) -> None:
     assert text.endswith("--module throughline.training.worker /shared/job.json")
     every = [rank for node in range(shape.nodes) for rank in launchers.ranks_of(job, node)]
     assert every == list(range(shape.world))
+
+
+def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = order("2n2g", "slurm", framework="torch-horovod")
+    assert [len(launchers.commands(job, Path("job.json"))), launchers.ranks_of(job, 0)] == [1, range(4)]
+    command = launchers.starter(job)(job, 0, "/shared/job.json", str(tmp_path))
+    assert command[2:] == [
+        *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
+        *("/env/bin/python", "-m", "throughline.training.worker", "/shared/job.json"),
+    ]
+    script(tmp_path, "srun", 'printf "%s\\n" "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    called = [
+        str(tmp_path / "bin" / "ssh"),
+        "-o",
+        "StrictHostKeyChecking=no",
+        "host1",
+        "-p",
+        "22",
+        "cd '/a b'; python x",
+    ]
+    words = subprocess.run(called, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert words[-4:] == ["--nodelist=host1", "sh", "-c", "cd '/a b'; python x"] and "--overlap" in words
+
+
+def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
+    job = order("1n2g", "here", framework="mxnet-horovod")
+    command = launchers.starter(job)(job, 0, "job.json", str(tmp_path))
+    assert command[:4] == ["/env/bin/horovodrun", "-np", "2", "--gloo"]
+    job["spec"]["options"]["controller"] = "mpi"
+    command = launchers.starter(job)(job, 0, "job.json", str(tmp_path))
+    assert command[:4] == ["mpirun", "--allow-run-as-root", "-np", "2"] and "-H" not in command
 
 
 def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "manifest": str(job.manifest.resolve()) if manifest and job.manifest else None,
         "variables": variables,
         "reach": where.kind,
+        "hosts": [name.rpartition("@")[2] for name in where.names],
         "master": where.master,
         "port": launchers.free_port(),
         "shared": where.elsewhere,
