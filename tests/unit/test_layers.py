@@ -15,7 +15,7 @@ FLOORS = [
     {"config", "config_errors"},
     {"runs"},
     {"records", "statistics", "config_reference"},
-    {"corpus", "training", "report", "plan"},
+    {"corpus", "training", "report", "plan", "features_reference"},
 ]
 FRAMEWORK_LIBRARIES = {
     "torch_ddp": {"torch"},

@@ -9,6 +9,10 @@ COMPILE_HANG_AFTER_S = 1800.0
 """A compiler may work that long on the first step."""
 
 
+PHASES = ("start", "join", "device", "model", "data", "optimizer", "warm-up", "training", "end")
+"""In a run's order: who waits for another rank may be phases ahead of it."""
+
+
 class Watchdog:
     """Remembers when any rank last moved. A step that takes longer than the limit counts as a hang."""
 
@@ -22,7 +26,7 @@ class Watchdog:
             self._seen, self._moved = list(beats), now
         if now - self._moved < self.limit_s or not beats:
             return None
-        rank = min(range(len(beats)), key=lambda r: (beats[r].phase == "end", beats[r].step))
+        rank = min(range(len(beats)), key=lambda r: (PHASES.index(beats[r].phase), beats[r].step))
         return f"no progress for {self.limit_s:.0f} s: {place(rank, beats[rank])}"
 
 

@@ -1,0 +1,92 @@
+"""Real runs of every framework, and of one more: a copy of the library in which `fake` is a framework as well."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from throughline import records
+from throughline.training import frameworks, installation
+
+ROOT = Path(__file__).parents[1]
+REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
+"""In continuous integration nothing may be missing."""
+
+NAMES = [*frameworks.TABLE, "fake"]
+ENTRY = """    "fake": Entry(
+        "fake", "Fake", "torchrun", TORCH_GPUS, frozenset({"devices", "accumulation", "clipping"}),
+    ),
+"""
+
+
+def register(root: Path) -> None:
+    """What docs/add-a-framework.md says: one file, one entry, and what it is installed from (here: nothing)."""
+    folder = root / "src/throughline/training/frameworks"
+    shutil.copy(ROOT / "tests/frameworks/fake.py", folder / "fake.py")
+    (root / "envs/fake.txt").write_text("numpy==2.4.6\n")
+    (root / "envs/fake.yaml").write_text("dependencies: [python=3.11, numpy=2.4.6]\n")
+    text = (folder / "__init__.py").read_text()
+    assert text.count("TABLE = {\n") == 1
+    (folder / "__init__.py").write_text(text.replace("TABLE = {\n", "TABLE = {\n" + ENTRY))
+
+
+def python(framework: str) -> str:
+    """The interpreter of a framework; skips where its environment is not built (fails if it has to be)."""
+    marker = installation.ready(framework)
+    if marker is None:
+        return sys.executable
+    if not marker.is_file():
+        message = f"the environment of {framework} is not built: make frameworks"
+        pytest.fail(message) if REQUIRED else pytest.skip(message)
+    return installation.python_of(marker)
+
+
+def needs(program: str) -> None:
+    """Skip where a system program is missing; fail where it has to be there."""
+    if shutil.which(program) is None:
+        pytest.fail(f"{program} is missing") if REQUIRED else pytest.skip(f"{program} is missing")
+
+
+class Lab:
+    """A copy of the sources with `fake`, and a corpus."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in ("src", "workflow", "envs"):
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        register(folder)
+        self.manifest = training_fixtures.corpus(folder / "data")
+
+    def launch(self, framework: str, *options: str, **changes: Any) -> tuple[subprocess.CompletedProcess[str], Path]:
+        """Run run_training.py; what it printed, and where its record belongs."""
+        variables = changes.pop("variables", {})
+        spec = training_fixtures.spec(framework=framework, **changes)
+        record = self.folder / spec.record
+        record.unlink(missing_ok=True)
+        command = [
+            *(sys.executable, "workflow/scripts/run_training.py", "--spec", spec.canonical),
+            *("--python", python(framework), "--manifest", str(self.manifest)),
+            *("--record", str(record), "--log", str(record.with_suffix(".log")), *options),
+        ]
+        environment = os.environ | variables
+        environment |= {"PYTHONPATH": str(self.folder / "src"), "THROUGHLINE_LOCKS": str(self.folder)}
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        return done, record
+
+    def run(self, framework: str, **changes: Any) -> records.RunRecord:
+        """The record of a run that ended as it should."""
+        done, record = self.launch(framework, **changes)
+        log = record.with_suffix(".log")
+        assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")
+        return records.RunRecord.model_validate(json.loads(record.read_text()))

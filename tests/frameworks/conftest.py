@@ -1,0 +1,12 @@
+"""The lab is made once: its runs share nothing but its files."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework_lab import Lab
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(tmp_path_factory.mktemp("lab"))

@@ -1,0 +1,144 @@
+"""What every framework has to do, whatever it is made of; `fake` shows that a new one can."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import training_fixtures
+from framework_lab import NAMES, ROOT, Lab, needs, python
+from throughline.training import equivalence, frameworks, models
+from throughline.training.data import Manifest
+
+HELPER = Path(__file__).with_name("framework_steps.py")
+HOROVOD = [name for name, entry in frameworks.TABLE.items() if entry.starter == "horovod"]
+
+
+@pytest.mark.parametrize("framework", NAMES)
+def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
+    record = lab.run(framework, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"})
+    assert (record.status, record.reason) == ("ok", None)
+    assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4)
+    assert all(loss is not None and 4 < loss < 15 for loss in record.loss)
+    assert record.window_s is not None and sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2)
+    assert record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert all(rank.cpu_seconds is not None and rank.peak_memory_bytes is not None for rank in record.ranks)
+    assert record.data is not None and record.data.rows == 120
+    assert any(record.environment["framework"].values())
+    assert record.environment["variables"]["OMP_NUM_THREADS"] == "1"
+    assert record.settings is not None and set(frameworks.SETTINGS) < set(record.settings)
+    if framework != "fake":
+        assert None not in [record.settings[key] for key in frameworks.SETTINGS]
+
+
+@pytest.mark.parametrize("framework", NAMES)
+def test_one_device_without_reading(lab: Lab, framework: str) -> None:
+    steps = {"warmup": 30, "timed": 10_000, "at_most_s": 2.0}
+    record = lab.run(framework, options={"data": "synthetic", "dropout": 0.0}, optimizer={"name": "lamb"}, steps=steps)
+    assert record.status == "ok" and record.data is None and record.window_s is not None
+    if framework != "fake":
+        assert 3 <= record.steps_timed < 10_000 and record.window_s < 4
+        assert any("at_most_s 2" in warning for warning in record.warnings)
+        assert record.settings is not None and record.settings["optimizer"] == "lamb"
+
+
+@pytest.mark.parametrize("framework", HOROVOD)
+def test_over_mpi(lab: Lab, framework: str) -> None:
+    needs("mpirun")
+    record = lab.run(framework, topology="1n2g", options={"controller": "mpi"})
+    assert record.status == "ok"
+    assert record.environment["framework"]["controller"] == "mpi"
+
+
+@pytest.mark.parametrize("framework", ["mxnet-horovod", "fake"])
+def test_what_a_framework_cannot_do_is_a_result_with_its_reason(lab: Lab, framework: str) -> None:
+    record = lab.run(framework, precision="bf16", topology="1n2g")
+    assert (record.status, record.samples_per_s) == ("unsupported", None)
+    assert record.reason is not None and ("bf16" in record.reason or "fp32" in record.reason)
+
+
+def test_too_much_memory_is_a_result_of_mxnet_as_well(lab: Lab) -> None:
+    record = lab.run("mxnet-horovod", batch_per_device=2048, options={"memory_limit_mb": 1024})
+    assert record.status == "oom"
+    assert record.reason == "rank 0: MXNetError: Failed to allocate CPU Memory"
+
+
+@pytest.mark.parametrize("phase", ["join", "training"])
+def test_a_deadlock_is_a_failure_that_names_its_phase(lab: Lab, phase: str) -> None:
+    """Ranks that wait for one another, as MXNet's once did: devices busy, no step done."""
+    limit = ("--hang-after", "15")  # seconds, in which the ranks have to start
+    done, record = lab.launch("fake", *limit, topology="1n2g", variables={"FAKE_HANGS_IN": phase})
+    assert done.returncode == 1
+    where = {"join": "join", "training": "warm-up, step 0 of 2"}[phase]
+    assert "no progress for 15 s: rank " in done.stderr and f" in {where}" in done.stderr
+    assert not record.exists()
+    assert "most recent call first" in record.with_suffix(".log").read_text()
+
+
+OPTIONS = [
+    {"optimizer": {"name": "adam", "weight_decay": 0.1, "epsilon": 1e-6}},
+    {"optimizer": {"name": "adamw", "weight_decay": 0.1}, "options": {"clip": "global_norm", "accumulate": 2}},
+    {"optimizer": {"name": "lamb", "weight_decay": 0.1}, "options": {"clip": "value"}},
+    {"optimizer": {"name": "adam"}, "options": {"clip": "norm", "accumulate": 2}},
+]
+
+
+@pytest.fixture(scope="module")
+def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """framework -> losses of every set of options, from the same weights, in one process each."""
+    folder = tmp_path_factory.mktemp("steps")
+    weights = folder / "weights.npz"
+    equivalence.initial(training_fixtures.spec(), Manifest(lab.manifest), weights)
+    specs = [
+        json.loads(
+            training_fixtures.spec(**{**one, "options": {"dropout": 0.0, **one.get("options", {})}}).model_dump_json()
+        )
+        for one in OPTIONS
+    ]
+    (folder / "specs.json").write_text(json.dumps(specs))
+    found = {}
+    for framework in ("torch", "mxnet-horovod"):
+        output = folder / f"{framework}.json"
+        command = [python(framework), str(HELPER), framework, str(folder / "specs.json"), str(weights), str(output)]
+        variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, env=variables, check=True, timeout=120)
+        found[framework] = json.loads(output.read_text())
+    return found
+
+
+@pytest.mark.parametrize("index", range(len(OPTIONS)), ids=lambda index: json.dumps(OPTIONS[index]))
+def test_optimizers_clipping_and_accumulation_are_the_same_in_torch_and_mxnet(
+    losses: dict[str, Any], index: int
+) -> None:
+    ours, theirs = (losses[name]["losses"][index] for name in ("torch", "mxnet-horovod"))
+    assert max(ours) > min(ours)
+    np.testing.assert_allclose(theirs, ours, rtol=2e-5)
+
+
+def test_settings_are_stated_alike(losses: dict[str, Any]) -> None:
+    for ours, theirs in zip(losses["torch"]["settings"], losses["mxnet-horovod"]["settings"], strict=True):
+        assert ours == theirs
+
+
+def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
+    """Whatever a framework refuses on a CPU is no feature, or needs a GPU."""
+    for framework, found in losses.items():
+        refused = found["refused"]
+        features = frameworks.TABLE[framework].features
+        assert set(refused) & features <= {"amp"}, refused
+        assert not {"compile", "checkpointing", "bf16"} - features - set(refused)
+
+
+def test_weights_of_another_network_are_refused() -> None:
+    form = models.of("bert-tiny", "torch")
+    spec = json.loads(training_fixtures.spec().model_dump_json())
+    weights = form.weights(form.build(spec, 1000))
+    with pytest.raises(ValueError, match="weights of another network"):
+        form.load(form.build(spec, 1000), {**weights, "more": np.zeros(1)})

@@ -1,0 +1,138 @@
+"""Environments: keyed by their pins, whole or absent, and clear about what is missing. Nothing is downloaded here."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from framework_lab import NAMES, ROOT
+from throughline import features_reference
+from throughline.files import UserError
+from throughline.training import frameworks, installation
+
+EMPTY = "#: python {version}\n#: check json\n"
+OWN = [name for name in frameworks.TABLE if installation.ready(name)]
+
+
+@pytest.fixture
+def pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of pins for a framework `try`, and a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "envs"
+    folder.mkdir()
+    monkeypatch.setattr(installation, "PINS", folder)
+    monkeypatch.setattr(installation.recipe, "__defaults__", (folder,))
+    return folder
+
+
+def write(folder: Path, more: str = "") -> installation.Recipe:
+    (folder / "try.txt").write_text(EMPTY.format(version="3.11") + more)
+    found = installation.recipe("try", folder)
+    assert found is not None
+    return found
+
+
+def test_which_frameworks_have_an_environment_of_their_own() -> None:
+    assert OWN == ["torch-horovod", "mxnet-horovod"]
+    for name in OWN:
+        found = installation.recipe(name)
+        assert found is not None and found.python == "3.11"
+        every = [line for stage in found.stages for line in stage.requirements]
+        assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in every)
+        assert any("horovod" in module for module in found.modules)
+        conda = (ROOT / "envs" / f"{name}.yaml").read_text()
+        assert f"# pins: {found.pins}\n" in conda, "the conda file has to change with the pins"
+        assert f"environment.py {name} --here" in (ROOT / "envs" / f"{name}.post-deploy.sh").read_text()
+    assert "fake" in NAMES
+
+
+def test_both_horovods_train_on_the_same_torch() -> None:
+    plain = {line for line in (ROOT / "envs/torch.txt").read_text().splitlines() if "==" in line}
+    assert plain <= set((ROOT / "envs/torch-horovod.txt").read_text().splitlines())
+
+
+def test_the_feature_matrix_is_up_to_date() -> None:
+    assert features_reference.PAGE.read_text(encoding="utf-8") == features_reference.reference()
+
+
+def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:
+    one = write(pins)
+    (pins / "p.patch").write_text("a")
+    two = write(pins, "#: source x\n#: patch p.patch\n")
+    (pins / "p.patch").write_text("b")
+    assert len({one.digest, two.digest, write(pins, "#: step a\nx==1\n").digest}) == 3
+    assert one.folder.parent == installation.cache()
+    assert one.folder.parent.parts[-3:] == ("cache", "throughline", "environments")
+
+
+def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "logs" / "try.log"
+    found = write(pins)
+    found.folder.mkdir(parents=True)
+    (found.folder / "half").touch()
+    folders: list[Path] = []
+    threads = [threading.Thread(target=lambda: folders.append(installation.build("try", log))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    said = capfd.readouterr().err
+    assert folders == [found.folder, found.folder]
+    assert "removing what an interrupted build left" in said and not (found.folder / "half").exists()
+    assert said.count("virtual environment ...") == 1 and "another process builds it; waiting" in said
+    assert re.search(r"try 2/2: check: \d+ s", said)
+    assert json.loads((found.folder / "built.json").read_text())["framework"] == "try"
+    marker = installation.ready("try")
+    assert marker is not None and marker.is_file()
+    assert subprocess.run([installation.python_of(marker), "-c", "import pip"], check=False).returncode == 0
+    assert "$ " in log.read_text()
+    installation.build("try", log)
+    assert "virtual environment" not in capfd.readouterr().err
+
+
+def test_a_failed_build_leaves_nothing_and_its_log(pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    found = write(pins, "#: step things\nthis-is-not-there==1.0\n")
+    log = tmp_path / "try.log"
+    with pytest.raises(UserError) as failed:
+        installation.build("try", log)
+    assert "No matching distribution found" in str(failed.value) and "pip's index" in str(failed.value)
+    assert not found.folder.exists()
+    assert "this-is-not-there" in log.read_text()
+
+
+def test_a_missing_system_package_is_named_before_anything_starts(
+    pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = write(pins, "#: source Thing\nthing==1.0\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError) as failed:
+        installation.build("try", tmp_path / "try.log")
+    assert "install g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++), make" in str(failed.value)
+    assert "Thing is compiled from its source" in str(failed.value)
+    assert not found.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("x.c:1:10: fatal error: Python.h: No such file or directory", "python3-dev"),
+        ("CMake Error: Could NOT find MPI (missing: MPI_CXX_FOUND)", "HOROVOD_WITHOUT_MPI=1"),
+        ("OSError: [Errno 28] No space left on device", "XDG_CACHE_HOME"),
+        ("g++: error: something else", "nothing half made is left behind"),
+    ],
+)
+def test_what_a_build_fails_on_is_said_with_what_to_do(line: str, advice: str) -> None:
+    error = installation._failed("try", ["before", line, "after"], Path("logs/try.log"))
+    assert line in str(error) and advice in str(error)
+
+
+def test_another_python_is_looked_for(pins: Path, tmp_path: Path) -> None:
+    (pins / "try.txt").write_text(EMPTY.format(version="2.99"))
+    with pytest.raises(UserError, match=r"needs Python 2\.99, and python2\.99 was not found"):
+        installation.build("try", tmp_path / "try.log")
