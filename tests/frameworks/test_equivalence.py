@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import training_fixtures
 from framework_lab import Lab, python
@@ -19,9 +18,8 @@ from throughline.training.data import Manifest
 
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits for no real run, and leaves the other cores to whoever has them."""
+    """Waits for no real run."""
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
-    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("framework", list(frameworks.TABLE))

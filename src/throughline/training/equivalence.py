@@ -152,6 +152,7 @@ def reference(spec: RunSpec, manifest: Manifest | None, world: int, weights: Pat
     network = form.build(spec.model_dump(), _vocabulary(spec, manifest))
     with np.load(weights) as file:
         form.load(network, {name: file[name] for name in file.files})
+    torch.set_num_threads(spec.threads)  # as a worker: where others compute as well, threads wait for one another
     at = "cuda" if spec.device != "cpu" and torch.cuda.is_available() else "cpu"
     network.double().to(at)
     parameters = list(network.parameters())
