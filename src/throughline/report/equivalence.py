@@ -34,9 +34,13 @@ def draw(found: Equivalence, theme: plots.Theme) -> Figure:
             steps = range(1, len(one.difference) + 1)
             values = [max(FLOOR, value) for value in one.difference]
             axes.plot(
-                steps, values, dash, color=theme.colour(index), lw=1.3, label=f"{framework} {topology}: {one.verdict}"
-            )
+                steps, values, dash, color=theme.colour(index), lw=max(1.2, 3.2 - index),
+                label=f"{framework} {topology}: {one.verdict}",
+            )  # fmt: skip
     axes.axhline(found.tolerance, color=theme.muted, lw=1.0, ls=":", label=f"tolerance {found.tolerance:.0e}")
-    axes.legend(fontsize=7.5, frameon=False, labelcolor=theme.ink, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.subplots_adjust(right=0.62)
+    figure.set_size_inches(theme.size[0], theme.size[1] * 1.25)
+    axes.set_position((0.13, 0.36, 0.83, 0.52))
+    axes.legend(
+        fontsize=7.5, frameon=False, labelcolor=theme.ink, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2
+    )
     return figure

@@ -21,7 +21,7 @@ def join(hvd: ModuleType, options: dict[str, Any]) -> None:
     hvd.init()
 
 
-def versions(hvd: ModuleType, options: dict[str, Any], world: int) -> dict[str, str | None]:
+def versions(options: dict[str, Any]) -> dict[str, str | None]:
     import horovod
 
-    return {"horovod": horovod.__version__, "controller": options["controller"] if world > 1 else None}
+    return {"horovod": horovod.__version__, "controller": options["controller"]}

@@ -163,7 +163,7 @@ class MXNetHorovod:
             "gluonnlp": gluonnlp.__version__,
             "cuda": "yes" if mx.runtime.Features().is_enabled("CUDA") else None,
             "driver": nvidia_driver(),
-            **horovod_ranks.versions(hvd, self.options, self.world),
+            **horovod_ranks.versions(self.options),
         }
 
     def is_out_of_memory(self, error: BaseException) -> bool:

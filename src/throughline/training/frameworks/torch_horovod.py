@@ -61,7 +61,7 @@ class TorchHorovod(TorchRank):
         return int(hvd.broadcast(torch.tensor(value, device=self.at), root_rank=0, name="broadcast"))
 
     def versions(self) -> dict[str, str | None]:
-        return {**super().versions(), **horovod_ranks.versions(hvd, self.options, self.world)}
+        return {**super().versions(), **horovod_ranks.versions(self.options)}
 
     def close(self) -> None:
         if self.world > 1:
