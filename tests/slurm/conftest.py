@@ -115,7 +115,7 @@ class Project:
         """`snakemake ... --profile slurm`, both streams in stdout, in a process group of its own."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
-        command += ["--slurm-init-seconds-before-status-checks", "8", "--configfile", "cluster.yaml"]
+        command += ["--slurm-init-seconds-before-status-checks", "6", "--configfile", "cluster.yaml"]
         return subprocess.Popen(
             command,
             cwd=self.path,

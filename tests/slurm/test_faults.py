@@ -31,7 +31,7 @@ def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project,
     assert len(ranks) == 5 and len(project.cluster.nodes_of(killed)) == 2
     os.kill(project.ranks("long", "2n1g")[1], signal.SIGKILL)
     project.cluster.ask("scancel", cancelled)
-    output, _ = process.communicate(timeout=400)
+    process.communicate(timeout=400)
     assert process.returncode == 1
     assert not any(alive(pid) for pid in ranks)
     for topology in ("2n1g", "1n1g", "1n2g"):
@@ -40,7 +40,9 @@ def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project,
         assert [path.name for path in folder.iterdir()] == ["run1.log"]
     assert re.search(r"rank 1 in (warm-up|training), step \d+ of \d+: killed by signal 9", project.log("2n1g"))
     assert "stopped from outside" in project.log("1n1g") and "stopped from outside" in project.log("1n2g")
-    assert "TIMEOUT" in output and "CANCELLED" in output
+    completed = (project.cluster.folder / "log" / "completed.txt").read_text()
+    for job, state in ((killed, "FAILED"), (cancelled, "CANCELLED"), (limited, "TIMEOUT")):
+        assert re.search(rf"JobId={job} .*JobState={state}", completed)
 
 
 def test_a_failed_shard_alone_again(finished: tuple[Project, str]) -> None:

@@ -33,7 +33,7 @@ EVERY_S = 1.0
 
 class Agent:
     def __init__(self, path: Path, node: int) -> None:
-        self.work = path.parent
+        self.work, self.node = path.parent, node
         self.job: dict[str, Any] = json.loads(path.read_text())
         for name in ranks.NAMES:  # whatever started this process, it is no rank
             os.environ.pop(name, None)
@@ -89,6 +89,7 @@ class Agent:
         _end_all()
         while self._wait(0.0):
             pass
+        self._tell_beats()
         return starter.wait()
 
     def close(self) -> None:
@@ -154,6 +155,7 @@ class Agent:
             self.watched.register(descriptor, selectors.EVENT_READ, ended)
 
     def _tell_beats(self) -> None:
+        _say(MARK + json.dumps({"node": self.node, "over": self.over}))
         for rank in self.ranks:
             beats = [heartbeat.read(folder / f"rank_{rank}.beat") for folder in (self.folder, self.work)]
             beat = max(beats, key=lambda beat: beat.phase != "start")

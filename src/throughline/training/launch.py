@@ -41,6 +41,8 @@ WHERE = {
 }
 AS_IT_IS = frozenset({"spec", "framework", "kernel"})
 """What of a record is not scrubbed: versions of four numbers would pass for addresses."""
+SILENT_S = 5.0
+"""An agent that has said nothing for so long, which it does every second, is gone, or its node is."""
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
 
@@ -254,9 +256,11 @@ class Crew:
     def __init__(self, order: dict[str, Any], work: Path, log: Log, names: Sequence[str]) -> None:
         world, path = order["world"], work / "job.json"
         path.write_text(json.dumps(order))
-        self.log, self.work = log, work
+        self.order, self.log, self.work = order, log, work
         self.beats = [heartbeat.Beat("start", 0, 0)] * world
         self.ended: dict[int, int | None] = {}
+        self.heard = {node: time.monotonic() for node in range(launchers.agents(order))}
+        self.done: set[int] = set()
         self.last_words = [collections.deque[str](maxlen=20) for _ in range(world)]
         self.patience_s = 10.0 if order["shared"] else 5.0
         variables = dict(os.environ) | order["variables"]
@@ -275,7 +279,11 @@ class Crew:
             self.log.write(line)
             return
         told = json.loads(line[1:])
-        if "beat" in told:
+        if "node" in told:
+            self.heard[told["node"]] = time.monotonic()
+            if told["over"]:
+                self.done.add(told["node"])
+        elif "beat" in told:
             self.beats[told["rank"]] = heartbeat.Beat(*told["beat"])
         else:
             self.ended[told["rank"]] = told["ended"]
@@ -284,7 +292,13 @@ class Crew:
         """Of every agent: None while it runs."""
         return [child.exit_status() for child in self.agents]
 
-    def lost_somebody(self) -> bool:
+    def lost(self) -> list[int]:
+        """Ranks whose node has fallen silent."""
+        over, now = all(status is not None for status in self.statuses()), time.monotonic()
+        silent = {node for node, last in self.heard.items() if over or now - last > SILENT_S} - self.done
+        return [rank for node in sorted(silent) for rank in launchers.ranks_of(self.order, node)]
+
+    def has_failed(self) -> bool:
         """Whether an agent or a rank has ended otherwise than it should."""
         if any(self.statuses()) or any(self.ended.copy().values()):
             return True
@@ -317,22 +331,21 @@ def _supervise(job: Job, crew: Crew, world: int, progress: Progress, parent: Par
     """Run the ranks to their end, and nothing of them beyond it; rank -> report. UserError when the run failed."""
     try:
         hang = _watch(job, crew, progress, parent)
-        beats, ended, statuses = list(crew.beats), crew.ended.copy(), crew.statuses()
+        beats, ended, lost, statuses = list(crew.beats), crew.ended.copy(), crew.lost(), crew.statuses()
         if hang:
             crew.write_stacks()
     finally:
         crew.end()
     if hang:
         raise _failed(job, hang, "the stacks of all threads are in the log")
-    over = all(status is not None for status in statuses)
-    if over:  # what they told last
-        beats, ended = list(crew.beats), crew.ended.copy()
+    if all(status is not None for status in statuses):  # what they told last
+        beats, ended, lost = list(crew.beats), crew.ended.copy(), crew.lost()
     reports = crew.reports(range(world))
     for rank, words in enumerate(crew.last_words):
         refused = outcome.out_of_memory(rank, words) if rank not in reports else None
         if refused:
             reports[rank] = refused
-    if found := outcome.failure(reports, ended, world, over):
+    if found := outcome.failure(reports, ended, world, lost):
         rank, what = found
         spoken = crew.last_words[rank] if rank not in reports else None
         raise _failed(job, f"{place(rank, beats[rank])}: {what}", f"it said last: {spoken[-1]}" if spoken else None)
@@ -343,7 +356,7 @@ def _watch(job: Job, crew: Crew, progress: Progress, parent: Parent) -> str | No
     """Wait until all agents have ended, or a rank has ended early; the watchdog's words when they hang."""
     dog = Watchdog(job.limit_s, time.monotonic())
     while not all(status is not None for status in crew.statuses()):
-        if crew.lost_somebody():
+        if crew.has_failed():
             wait_until(lambda: all(status is not None for status in crew.statuses()), GRACE_S)
             return None
         if parent.is_gone():

@@ -25,13 +25,13 @@ def out_of_memory(rank: int, last_words: Iterable[str]) -> dict[str, Any] | None
 
 
 def failure(
-    reports: dict[int, dict[str, Any]], ended: dict[int, int | None], world: int, over: bool = True
+    reports: dict[int, dict[str, Any]], ended: dict[int, int | None], world: int, lost: Iterable[int] = ()
 ) -> tuple[int, str] | None:
     """(rank, what happened) when this is an infrastructure failure: no record. None when there is an outcome.
 
     reports: rank -> what it wrote; ended: rank -> exit status, None where only its end is known, in the order in which
-    they ended; `over`: all agents have ended by themselves, so that nobody will tell more. One rank out of memory makes
-    the run out of memory, however the others ended.
+    they ended; lost: ranks whose node has fallen silent. One rank out of memory makes the run out of memory, however
+    the others ended.
     """
     if any(report["status"] == "oom" for report in reports.values()):
         return None
@@ -39,9 +39,9 @@ def failure(
     for rank, status in silent.items():
         if status and status != -signal.SIGTERM:  # killed: the others only lost their connection
             return rank, _ending(status)
-    lost = [rank for rank in range(world) if rank not in reports and rank not in ended]
-    if over and ended and lost:  # the others know only that they cannot reach it
-        return lost[0], "no word from it any more: its node, or the agent on it, is gone"
+    for rank in lost:
+        if ended and rank not in reports and rank not in ended:  # the others know only that they cannot reach it
+            return rank, "no word from it any more: its node, or the agent on it, is gone"
     if failed := [report for report in reports.values() if report["status"] == "failed"]:
         first = min(failed, key=lambda report: report["at"])
         return first["rank"], first["reason"]
