@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 
 import training_fixtures
 from framework_lab import NAMES, ROOT, Lab, needs, python
-from throughline.training import equivalence, frameworks, models
+from throughline.training import equivalence, frameworks, launchers, models
 from throughline.training.data import Manifest
+from throughline.training.frameworks import horovod_ranks
 
 HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name, entry in frameworks.TABLE.items() if entry.starter == "horovod"]
@@ -55,6 +57,19 @@ def test_over_mpi(lab: Lab, framework: str) -> None:
     record = lab.run(framework, topology="1n2g", options={"controller": "mpi"})
     assert record.status == "ok"
     assert record.environment["framework"]["controller"] == "mpi"
+
+
+@pytest.mark.parametrize(("found", "reason"), [("/usr/bin/mpirun", "built without MPI"), (None, "no mpirun here")])
+def test_without_mpi_its_controller_is_unsupported(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, reason: str
+) -> None:
+    monkeypatch.setattr(horovod_ranks.shutil, "which", lambda name: found)
+    gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
+    with pytest.raises(frameworks.Unsupported, match=reason):
+        horovod_ranks.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
+    job = {"spec": {"options": {"controller": "mpi"}}, "python": "/env/bin/python", "world": 2, "hosts": None}
+    command = launchers.horovod({**job, "reach": "local"}, 0, "job.json", "folder")
+    assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
 
 
 @pytest.mark.parametrize("framework", ["mxnet-horovod", "fake"])

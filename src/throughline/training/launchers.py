@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,8 @@ def horovod(job: Job, node: int, path: str, folder: str) -> list[str]:
         remote = ["env", f"PATH={_srun_as_ssh(job, folder)}{os.pathsep}{os.environ['PATH']}"]
     start = ["-np", str(job["world"]), *hosts]
     worker = [job["python"], "-m", WORKER, path]
-    if job["spec"]["options"].get("controller", "gloo") == "mpi":
+    wants_mpi = job["spec"]["options"].get("controller", "gloo") == "mpi"
+    if wants_mpi and shutil.which("mpirun"):  # without it the ranks have to start to say that they cannot
         once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
         once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]  # Snakemake hides from it that this is a Slurm job
         return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *worker]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,8 @@ from throughline.training.frameworks import Unsupported
 
 def join(hvd: ModuleType, options: dict[str, Any]) -> None:
     """Meet the other ranks through the starter that began this one. Unsupported where Horovod lacks the controller."""
+    if options["controller"] == "mpi" and shutil.which("mpirun") is None:
+        raise Unsupported("there is no mpirun here (Debian, Ubuntu: openmpi-bin)")
     if options["controller"] == "mpi" and not hvd.mpi_built():
         raise Unsupported(
             "Horovod was built without MPI: install its compiler (libopenmpi-dev), remove this environment's folder "
