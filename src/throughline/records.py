@@ -59,6 +59,78 @@ class Utilization(Entry):
     gpu: NonNegative | None
 
 
+class Series(Entry):
+    """One figure over the timed window, sampled at a fixed interval."""
+
+    mean: float
+    min: float
+    max: float
+
+
+class DeviceTelemetry(Entry):
+    """One device over the window. What it does not tell is None, and `NodeTelemetry.reasons` says why."""
+
+    index: Annotated[int, Field(ge=0)]
+    utilization: Series | None = None
+    memory_used_bytes: Series | None = None
+    sm_clock_mhz: Series | None = None
+    power_w: Series | None = None
+    temperature_c: Series | None = None
+    sm_active: Series | None = None
+    tensor_active: Series | None = None
+    dram_active: Series | None = None
+    nvlink_bytes_per_s: Series | None = None
+    energy_j: NonNegative | None = None
+    throttle_reasons: list[str] | None = None
+
+
+class NodeTelemetry(Entry):
+    """What one node did over the window: the whole machine, the run's own processes, the run's devices.
+
+    `cost_cpu_share` is the sampler's own CPU-seconds over the window's seconds. `reasons` says of every figure that is
+    None why it is.
+    """
+
+    node: Annotated[int, Field(ge=0)]
+    interval_s: Positive
+    samples: Annotated[int, Field(ge=0)]
+    cost_cpu_share: NonNegative | None
+    machine: dict[str, Series | None]
+    processes: dict[str, Series | None]
+    devices: list[DeviceTelemetry]
+    reasons: dict[str, str]
+
+
+class Memory(Entry):
+    """Peak memory of one device, the highest of all ranks: as the framework needs it, as it reserves it, as the card
+    sees it, and what there is."""
+
+    needed_bytes: Bytes | None
+    reserved_bytes: Bytes | None
+    device_used_bytes: Bytes | None
+    device_total_bytes: Bytes | None
+    reasons: dict[str, str]
+
+
+class Work(Entry):
+    """How much work a sample is, and how much of the device's peak that came to, per device.
+
+    `mfu` divides by the datasheet's dense peak at this precision, `matmul_share` by a matrix product measured on this
+    very device in this run. `convention` states every choice behind the figures.
+    """
+
+    flops_per_sample: Positive | None
+    flops_per_s: Positive | None
+    datasheet_flops_per_s: Positive | None
+    mfu: NonNegative | None
+    matmul_flops_per_s: Positive | None
+    matmul_share: NonNegative | None
+    real_token_share: NonNegative | None
+    real_tokens_per_s: Positive | None
+    convention: dict[str, str]
+    reasons: dict[str, str]
+
+
 class RunRecord(Entry):
     """One measured run. `status` is a measured outcome; only `ok` carries a throughput."""
 
@@ -83,6 +155,10 @@ class RunRecord(Entry):
     data: Data | None
     environment: dict[str, Any]
     settings: dict[str, Any] | None = None
+    telemetry: list[NodeTelemetry] | None = None
+    memory: Memory | None = None
+    work: Work | None = None
+    configuration: dict[str, Any] | None = None
     started: str
     ended: str
 
