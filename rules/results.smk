@@ -9,7 +9,11 @@ rule summary:
     input:
         records=records_of,
         equivalence=equivalence_of,
-        code=modules("records", "statistics", "report/summary", "report/advice"),
+        code=modules(
+            "records",
+            "statistics",
+            *(f"report/{name}" for name in ("summary", "advice", "pooling", "hardware", "windows")),
+        ),
     output:
         summary=CELL,
     log:

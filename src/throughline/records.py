@@ -183,6 +183,30 @@ class RunRecord(Entry):
             raise ValueError(f"samples_per_s {samples_per_s} does not follow from the window: {expected}")
 
 
+class LeftOut(Entry):
+    """Repeats that are ok and do not enter the figures, because they ran in another environment than the others."""
+
+    repeats: list[Annotated[int, Field(ge=1)]]
+    values: list[Positive]
+    environment: str | None
+    differs: list[str]
+
+
+class Use(Entry):
+    """What the telemetry of a cell comes to: means over nodes, devices and repeats, and the extremes of all.
+
+    `devices` has the names of `DeviceTelemetry`. `reasons` says of every figure that is None why it is.
+    """
+
+    machine: dict[str, Series | None]
+    processes: dict[str, Series | None]
+    devices: dict[str, Series | None]
+    throttle_reasons: list[str] | None
+    samples: Annotated[int, Field(ge=0)]
+    cost_cpu_share: NonNegative | None
+    reasons: dict[str, str]
+
+
 class Cell(Entry):
     """All repeats of one framework on one topology, and what they come to."""
 
@@ -205,6 +229,18 @@ class Cell(Entry):
     loader_stall_share: NonNegative | None
     simulated: bool = False
     logs: list[str]
+    median_absolute_deviation: NonNegative | None = None
+    coefficient_of_variation: NonNegative | None = None
+    range_coverage: NonNegative | None = None
+    speedup_range: list[Positive] | None = None
+    speedup_coverage: NonNegative | None = None
+    efficiency_range: list[Positive] | None = None
+    left_out: list[LeftOut] = []
+    utilization: Utilization | None = None
+    memory: Memory | None = None
+    use: Use | None = None
+    work: Work | None = None
+    energy_j_per_sample: Positive | None = None
 
 
 class Mathematics(Entry):

@@ -1,4 +1,4 @@
-"""What is said about the repeats of one configuration: median, average, range, speedup, efficiency.
+"""What is said about the repeats of one configuration, and about the steps of one run; docs/method.md has the reasons.
 
 A value is a throughput in samples per second. A repeat that has no value (out of memory, invalid) is left out
 by the caller; with nothing left every figure here is None, never 0 and never a default.
@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+
+Range = tuple[float, float]
+"""Lowest and highest."""
+
+LEAST_STEPS = 50
+"""Steps from which on their times can show a drift or two modes."""
 
 
 def median(values: Sequence[float]) -> float | None:
@@ -26,6 +32,26 @@ def spread(values: Sequence[float]) -> float | None:
     if len(values) < 2 or not middle:
         return None
     return (max(values) - min(values)) / middle
+
+
+def median_absolute_deviation(values: Sequence[float]) -> float | None:
+    """The median distance from the median, in samples/s, unscaled; None with fewer than two values.
+
+    One repeat that went wrong does not move it. Times 1.4826 it estimates the standard deviation of normal values
+    (Rousseeuw and Croux 1993); that factor is not applied here.
+    """
+    middle = median(values)
+    if len(values) < 2 or middle is None:
+        return None
+    return median([abs(value - middle) for value in values])
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation (n - 1) over the average, a share; None with fewer than two values."""
+    middle = average(values)
+    if len(values) < 2 or not middle:
+        return None
+    return statistics.stdev(values) / middle
 
 
 def range_coverage(n: int) -> float | None:
@@ -52,6 +78,23 @@ def efficiency(speedup_value: float | None, world_size: int) -> float | None:
     return None if speedup_value is None else speedup_value / world_size
 
 
+def speedup_range(values: Sequence[float], baseline: Sequence[float]) -> Range | None:
+    """The least and the most that the speedup of two true medians can be, where both lie in their repeats' ranges.
+
+    lowest / highest baseline to highest / lowest baseline. It covers the true ratio with at least the product of both
+    ranges' coverages, since the repeats of both are independent. None where either is empty.
+    """
+    if not values or not baseline:
+        return None
+    return min(values) / max(baseline), max(values) / min(baseline)
+
+
+def speedup_coverage(n: int, n_baseline: int) -> float | None:
+    """The probability that `speedup_range` of `n` and `n_baseline` repeats contains the true ratio, at least."""
+    one, other = range_coverage(n), range_coverage(n_baseline)
+    return one * other if one and other else None
+
+
 def excess_of_first(values: Sequence[float]) -> float | None:
     """How much slower the first repeat is than the median of the others, as a share; None below three values.
 
@@ -61,3 +104,60 @@ def excess_of_first(values: Sequence[float]) -> float | None:
     if len(values) < 3 or not others:
         return None
     return 1 - values[0] / others
+
+
+def rank_test(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Two-sided p of the Mann-Whitney U test that two sets of repeats come from one distribution.
+
+    Exact without ties, asymptotic with them (scipy's `auto`). Not the signed-rank test: of five pairs it cannot say
+    less than 6.25 %; here 5 against 5 can say 0.8 %. None with fewer than three values on a side, where no p below
+    10 % exists.
+    """
+    if min(len(one), len(other)) < 3:
+        return None
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(one, other, alternative="two-sided").pvalue)
+
+
+def drift(step_seconds: Sequence[float]) -> tuple[float, float] | None:
+    """How much slower the last third of the steps is than the first, as a share of it, and p of the rank test between
+    them; None with fewer than `LEAST_STEPS` steps."""
+    if len(step_seconds) < LEAST_STEPS:
+        return None
+    third = len(step_seconds) // 3
+    first, last = step_seconds[:third], step_seconds[-third:]
+    early, late, p = median(first), median(last), rank_test(first, last)
+    return (late / early - 1, p) if early and late and p is not None else None
+
+
+def dip_test(step_seconds: Sequence[float]) -> tuple[float, float] | None:
+    """Hartigan's dip statistic of the steps' times, and p of the hypothesis that they have one mode.
+
+    Hartigan and Hartigan 1985; p is interpolated in a table of simulated uniform samples. None with fewer than
+    `LEAST_STEPS` steps.
+    """
+    if len(step_seconds) < LEAST_STEPS:
+        return None
+    import diptest
+    import numpy as np
+
+    dip, p = diptest.diptest(np.asarray(step_seconds, dtype=np.float64))
+    return float(dip), float(p)
+
+
+def two_levels(values: Sequence[float]) -> tuple[Range, float]:
+    """The medians of the two groups that a cut separates best, and the share of values in the upper one.
+
+    The cut is the one with the least sum of squares within the groups (Fisher 1958; Jenks).
+    """
+    import numpy as np
+
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    count = np.arange(1, len(ordered))
+    below = np.cumsum(ordered)[:-1]
+    above = ordered.sum() - below
+    between = below**2 / count + above**2 / (len(ordered) - count)  # total squares less those within
+    cut = int(np.argmax(between)) + 1
+    lower, upper = ordered[:cut], ordered[cut:]
+    return (float(np.median(lower)), float(np.median(upper))), len(upper) / len(ordered)

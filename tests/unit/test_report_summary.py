@@ -147,19 +147,60 @@ def test_fewer_steps_are_said(tmp_path: Path) -> None:
     assert warnings == [text for text in warnings if "40 of 100 steps" in text]
 
 
-def test_mixed_surroundings_are_said_and_strict_refuses_them(tmp_path: Path) -> None:
-    paths = [
-        write_record(tmp_path, record(spec(repeat=1), 100.0)),
-        write_record(tmp_path, record(spec(repeat=2), 100.0, device={**V100, "name": "Tesla V100-PCIE"})),
-        write_record(tmp_path, record(spec(repeat=3), 100.0, framework={"torch": "2.12.0"})),
-    ]
-    warnings = " ".join(summary.summarize(paths, asked=3).frameworks["torch"]["1n1g"].warnings)
-    assert "device.name" in warnings
-    assert "environment.framework.torch" in warnings
+def test_repeats_from_two_environments_are_never_pooled(tmp_path: Path) -> None:
+    other = {**V100, "name": "Tesla V100-PCIE"}
+    paths = [write_record(tmp_path, record(spec(repeat=repeat), 100.0 + repeat)) for repeat in (1, 4, 5)]
+    paths += [write_record(tmp_path, record(spec(repeat=2), 50.0, device=other))]
+    paths += [write_record(tmp_path, record(spec(repeat=3), 60.0, framework={"torch": "2.12.0"}))]
+    cell = summary.summarize(paths, asked=5).frameworks["torch"]["1n1g"]
+    assert (cell.median_speed, cell.n, cell.n_ok) == (104.0, 5, 3)
+    assert cell.values == [101.0, None, None, 104.0, 105.0]
+    assert {tuple(part.repeats): part.values for part in cell.left_out} == {(2,): [50.0], (3,): [60.0]}
+    first, second = cell.warnings
+    assert "repeat 2 ran in another environment than repeats 1, 4, 5" in first and "Tesla V100-PCIE" in first
+    assert "repeat 3" in second and "environment.framework.torch is 2.12.0 and 2.13.0" in second
     place = tmp_path / "bert/bz32_fp32.json"
     with pytest.raises(UserError, match="strict"):
-        summary.write(paths, place, asked=3, strict=True)
+        summary.write(paths, place, asked=5, strict=True)
     assert not place.exists()
+
+
+def with_digest(value: dict[str, Any], digest: str, **changes: Any) -> dict[str, Any]:
+    return {**value, "environment": {**value["environment"], "digest": digest}, **changes}
+
+
+def test_the_digest_decides_what_an_environment_is(tmp_path: Path) -> None:
+    same = [with_digest(record(spec(repeat=n), 100.0, commit=f"{n}" * 40), "one") for n in (1, 2)]
+    cell = summary.summarize([write_record(tmp_path, value) for value in same], asked=2).frameworks["torch"]["1n1g"]
+    assert (cell.n_ok, cell.left_out) == (2, [])
+    newer = [with_digest(record(spec(repeat=n), 90.0), "two", ended="2026-11-21T00:00:00Z") for n in (3, 4)]
+    paths = [write_record(tmp_path, value) for value in [*same, *newer]]
+    cell = summary.summarize(paths, asked=4).frameworks["torch"]["1n1g"]
+    assert cell.median_speed == 90.0  # of two equal groups the newer one
+    assert [(part.repeats, part.environment) for part in cell.left_out] == [([1, 2], "one")]
+
+
+def test_scatter_and_ranges_are_kept(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": [100.0, 101.0, 102.0], "1n2g": [190.0, 194.0, 198.0]})
+    cells = summary.summarize(paths, asked=3).frameworks["torch"]
+    one, two = cells["1n1g"], cells["1n2g"]
+    assert (one.speedup_range, one.efficiency_range) == (None, None)
+    assert two.speedup_range == [190 / 102, 198 / 100]
+    assert two.efficiency_range == [95 / 102, 99 / 100]
+    assert (two.range_coverage, two.speedup_coverage) == (0.75, 0.5625)
+    assert two.median_absolute_deviation == 4.0
+    assert two.coefficient_of_variation == pytest.approx(4 / 194)
+
+
+def test_what_happens_within_a_window_is_said(tmp_path: Path) -> None:
+    heating = record(spec(repeat=1), 100.0)
+    heating["step_seconds"] = [0.3 + 0.001 * index for index in range(100)]
+    switching = record(spec(repeat=2), 100.0)
+    switching["step_seconds"] = [0.3 + 0.0001 * (index * 7 % 31) + 0.05 * (index % 2) for index in range(100)]
+    paths = [write_record(tmp_path, value) for value in (heating, switching)]
+    drift, modes = summary.summarize(paths, asked=2).frameworks["torch"]["1n1g"].warnings
+    assert "steps get slower within the window" in drift and "(repeat 1)" in drift and "temperature" in drift
+    assert "two modes" in modes and "50 % of the steps" in modes and "(repeat 2)" in modes
 
 
 def test_a_baseline_from_elsewhere_is_said(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,3 +87,61 @@ def test_the_facts_are_the_published_file() -> None:
         for row in csv.DictReader(stream):
             published.setdefault(row["topology"], []).append(float(row["samples_per_s"]))
     assert published == DLPERF_BERT_BS32
+
+
+def test_scatter_of_the_published_repeats() -> None:
+    values = DLPERF_BERT_BS32["1n1g"]
+    assert statistics.median_absolute_deviation(values) == pytest.approx(0.07)
+    assert statistics.coefficient_of_variation([90.0, 100.0, 110.0]) == pytest.approx(0.1)
+    assert statistics.median_absolute_deviation([1.0, 1.0, 1.0, 50.0]) == 0.0
+    assert statistics.median_absolute_deviation([5.0]) is None
+    assert statistics.coefficient_of_variation([5.0]) is None
+
+
+def test_the_range_covers_the_median_as_often_as_it_says() -> None:
+    """20,000 times five and seven draws of a skewed distribution whose median is known."""
+    draw = np.random.Generator(np.random.Philox(key=1))
+    for n in (5, 7):
+        samples = draw.exponential(size=(20_000, n))
+        covered = ((samples.min(axis=1) <= np.log(2)) & (np.log(2) <= samples.max(axis=1))).mean()
+        assert covered == pytest.approx(statistics.range_coverage(n), abs=0.006)
+
+
+def test_the_range_of_a_speedup() -> None:
+    assert statistics.speedup_range([180.0, 190.0, 200.0], [100.0, 95.0]) == (1.8, 200 / 95)
+    assert statistics.speedup_range([], [1.0]) is None
+    assert statistics.speedup_coverage(5, 7) == pytest.approx(0.9375 * 0.984375)
+    assert statistics.speedup_coverage(1, 7) is None
+
+
+def test_ranks_tell_two_sets_of_repeats_apart() -> None:
+    """5 against 5 without overlap: 2 of 252 orders are that extreme."""
+    low, high = [1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]
+    assert statistics.rank_test(low, high) == pytest.approx(2 / 252)
+    assert statistics.rank_test(low, low) == pytest.approx(1.0)
+    assert statistics.rank_test(low, [1.0, 2.0]) is None
+
+
+def test_a_drift_is_told_from_noise() -> None:
+    draw = np.random.Generator(np.random.Philox(key=2))
+    noise = 0.1 + 0.002 * draw.standard_normal(90)
+    heating = noise * np.linspace(1.0, 1.15, 90)
+    share, p = statistics.drift(heating.tolist()) or (0.0, 1.0)
+    assert share == pytest.approx(0.1, abs=0.02)
+    assert p < 1e-6
+    share, p = statistics.drift(noise.tolist()) or (1.0, 0.0)
+    assert abs(share) < 0.02
+    assert p > 0.01
+    assert statistics.drift([0.1] * 49) is None
+
+
+def test_two_modes_are_told_from_one() -> None:
+    draw = np.random.Generator(np.random.Philox(key=3))
+    one = (0.1 + 0.004 * draw.standard_normal(100)).tolist()
+    two = [value + (0.03 if index % 3 == 0 else 0.0) for index, value in enumerate(one)]
+    assert (statistics.dip_test(one) or (0, 0))[1] > 0.05
+    assert (statistics.dip_test(two) or (0, 1))[1] < 0.001
+    (low, high), share = statistics.two_levels(two)
+    assert (low, high) == (pytest.approx(0.1, abs=0.002), pytest.approx(0.13, abs=0.002))
+    assert share == pytest.approx(34 / 100)
+    assert statistics.dip_test(two[:49]) is None

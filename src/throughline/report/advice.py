@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
-from throughline.records import Cell, Mathematics, RunRecord
+from throughline.records import Cell, LeftOut, Mathematics, RunRecord
+from throughline.report import windows
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
@@ -16,12 +17,13 @@ MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
 def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
-    """Warnings about one cell from its records (sorted by repeat) and its figures."""
+    """Warnings about one cell from the records that enter it (sorted by repeat) and its figures."""
     ok = [run for run in runs if run.status == "ok"]
-    notes: list[str] = []
-    if 0 < cell.n_ok < cell.n:
+    notes = [_left_out(part, [run.spec.repeat for run in ok]) for part in cell.left_out]
+    silent = cell.n - cell.n_ok - sum(len(part.repeats) for part in cell.left_out)
+    if cell.n_ok and silent > 0:
         notes.append(
-            f"the median is over {cell.n_ok} of {cell.n} repeats: the others gave no valid figure; see their logs"
+            f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
         )
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     if cell.speedup is not None and cell.speedup > cell.world_size > 1:
@@ -30,9 +32,20 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
             "probably slowed down by something else; run it again on an idle machine"
         )
     notes += _fewer_steps(ok)
+    notes += windows.warnings(ok)
     notes += list(dict.fromkeys(text for run in ok for text in run.warnings if STEP_CAP not in text))
-    notes += [f"the repeats ran in different surroundings, {text}: run the older ones again" for text in mixture(runs)]
     return notes
+
+
+def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
+    def named(repeats: Sequence[int]) -> str:
+        return f"{'repeats' if len(repeats) > 1 else 'repeat'} {', '.join(map(str, repeats))}"
+
+    what = "; ".join(part.differs) or "the digests of their environments differ"
+    return (
+        f"{named(part.repeats)} ran in another environment than {named(kept)} and "
+        f"{'are' if len(part.repeats) > 1 else 'is'} left out of the median: {what}; run the older ones again"
+    )
 
 
 def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
@@ -67,10 +80,10 @@ def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
 
 def mixture(runs: Sequence[RunRecord]) -> list[str]:
     """Which parts of device, environment and data differ between these records, with the values."""
-    surroundings = [_surroundings(run) for run in runs]
+    every = [surroundings(run) for run in runs]
     found = []
-    for key in dict.fromkeys(key for one in surroundings for key in one):
-        values = [one.get(key) for one in surroundings]
+    for key in dict.fromkeys(key for one in every for key in one):
+        values = [one.get(key) for one in every]
         if len(set(map(str, values))) > 1 and not _close(key, values):
             found.append(f"{key} is {' and '.join(dict.fromkeys(map(str, values)))}")
     return found
@@ -84,7 +97,7 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
     # Variables differ between topologies for good reasons, and a commit in between need not touch what is measured;
     # a mixture inside a cell is that cell's own warning.
     here, there = (
-        {k: v for k, v in _surroundings(part[-1]).items() if ".variables." not in k and k != "environment.commit"}
+        {k: v for k, v in surroundings(part[-1]).items() if ".variables." not in k and k != "environment.commit"}
         for part in (ok, base)
     )
     return [
@@ -145,9 +158,10 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def _surroundings(run: RunRecord) -> dict[str, Any]:
+def surroundings(run: RunRecord) -> dict[str, Any]:
+    """Device, environment and data of a run, by dotted keys."""
     device = {"kind": run.device.kind, "name": run.device.name} if run.device else {}
-    environment = {key: value for key, value in run.environment.items() if key != "tree_clean"}
+    environment = {key: value for key, value in run.environment.items() if key not in ("tree_clean", "digest")}
     data = {"content_digest": run.data.content_digest} if run.data else {}
     return flat({"device": device, "environment": environment, "data": data})
 

@@ -16,7 +16,7 @@ import pandas as pd
 from throughline import statistics
 from throughline.files import UserError, write_json
 from throughline.records import Cell, Equivalence, RunRecord, Summary, dump, read_equivalence, read_run
-from throughline.report import advice
+from throughline.report import advice, hardware, pooling
 from throughline.runs import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
@@ -141,28 +141,29 @@ def _each_once(frame: pd.DataFrame, paths: Sequence[Path]) -> None:
 
 def _series(by_topology: dict[str, list[RunRecord]], asked: int) -> dict[str, Cell]:
     """All topologies of one framework, smallest first."""
-    baseline_runs = by_topology.get("1n1g", [])
-    baseline = statistics.median(_speeds(baseline_runs))
+    pooled = {topology: pooling.pool(runs) for topology, runs in by_topology.items()}
+    baseline = pooled.get("1n1g", ([], []))[0]
     cells: dict[str, Cell] = {}
-    for topology in sorted(by_topology, key=lambda name: (Topology.parse(name).world, Topology.parse(name))):
-        runs = by_topology[topology]
-        cell = _cell(topology, runs, asked, baseline)
-        notes = advice.about_cell(runs, cell)
+    for topology in sorted(pooled, key=lambda name: (Topology.parse(name).world, Topology.parse(name))):
+        kept, left_out = pooled[topology]
+        cell = _cell(by_topology[topology], kept, asked, baseline).model_copy(update={"left_out": left_out})
+        notes = advice.about_cell(kept, cell)
         if topology != "1n1g":
-            notes += advice.unlike_baseline(runs, baseline_runs)
+            notes += advice.unlike_baseline(kept, baseline)
         cells[topology] = cell.model_copy(update={"warnings": notes})
     return cells
 
 
-def _cell(topology: str, runs: Sequence[RunRecord], asked: int, baseline: float | None) -> Cell:
-    spec, world = runs[0].spec, Topology.parse(topology).world
-    speeds = _speeds(runs)
+def _cell(every: Sequence[RunRecord], runs: Sequence[RunRecord], asked: int, baseline: Sequence[RunRecord]) -> Cell:
+    """What `runs` come to; `every` are the records of the cell, also those that are left out."""
+    spec = every[0].spec
+    world = Topology.parse(spec.topology).world
+    speeds, baseline_speeds = _speeds(runs), _speeds(baseline)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
-    n = max(asked, *by_repeat)
+    n = max(asked, *(run.spec.repeat for run in every))
     middle = statistics.median(speeds)
-    speedup = statistics.speedup(middle, baseline)
-    memory = [run.peak_memory_bytes for run in runs if run.status == "ok" and run.peak_memory_bytes is not None]
-    stalls = [run.loader_stall_share for run in runs if run.status == "ok" and run.loader_stall_share is not None]
+    speedup = statistics.speedup(middle, statistics.median(baseline_speeds))
+    interval = None if spec.topology == "1n1g" else statistics.speedup_range(speeds, baseline_speeds)
     return Cell(
         values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
         n=n,
@@ -171,18 +172,23 @@ def _cell(topology: str, runs: Sequence[RunRecord], asked: int, baseline: float 
         average_speed=statistics.average(speeds),
         min=min(speeds, default=None),
         max=max(speeds, default=None),
+        median_absolute_deviation=statistics.median_absolute_deviation(speeds),
+        coefficient_of_variation=statistics.coefficient_of_variation(speeds),
+        range_coverage=statistics.range_coverage(len(speeds)),
         speedup=speedup,
+        speedup_range=list(interval) if interval else None,
+        speedup_coverage=statistics.speedup_coverage(len(speeds), len(baseline_speeds)) if interval else None,
         efficiency=statistics.efficiency(speedup, world),
+        efficiency_range=[end / world for end in interval] if interval else None,
         batch_size_per_device=spec.batch_per_device,
         global_batch=world * spec.batch_per_device * spec.options.accumulate,
         world_size=world,
-        statuses=dict(Counter(run.status for run in runs)),
-        reasons=list(dict.fromkeys(run.reason for run in runs if run.reason)),
+        statuses=dict(Counter(run.status for run in every)),
+        reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),
         warnings=[],
-        peak_memory_bytes=max(memory, default=None),
-        loader_stall_share=statistics.median(stalls),
         simulated=spec.hosts == "simulated",
-        logs=[f"{spec.framework}/{topology}/run{run.spec.repeat}.log" for run in runs],
+        logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],
+        **hardware.of(runs),
     )
 
 
