@@ -220,7 +220,13 @@ def summary_options(wildcards, input):
     block = runs.benchmark_block(CONFIG, wildcards.benchmark)
     remarks = [f"--remarks={block.remarks}"] if block.remarks else []
     proof = ["--equivalence", input.equivalence] if input.equivalence else []
-    return ["--asked", str(block.repeats), *remarks, *proof, *(["--strict"] if block.strict else [])]
+    terms = {
+        "goals": None if "__" in wildcards.benchmark else CONFIG.goals.model_dump(),
+        "prices": {name: price.model_dump() for name, price in CONFIG.prices.items()},
+        "task_samples": block.task_samples,
+    }
+    strict = ["--strict"] if block.strict else []
+    return ["--asked", str(block.repeats), "--terms", runs.canonical(terms), *remarks, *proof, *strict]
 
 
 def manifests():

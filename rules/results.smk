@@ -9,10 +9,12 @@ rule summary:
     input:
         records=records_of,
         equivalence=equivalence_of,
+        prices="resources/gpus.csv",
         code=modules(
             "records",
             "statistics",
-            *(f"report/{name}" for name in ("summary", "advice", "pooling", "hardware", "windows")),
+            "gpus",
+            *(f"report/{name}" for name in ("summary", "advice", "pooling", "hardware", "windows", "cost", "goals")),
         ),
     output:
         summary=CELL,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
@@ -41,6 +41,7 @@ _PATTERNS = {
     rf"^{TOPOLOGY}$": "a topology is <nodes>n<devices per node>g, both from 1 on, such as 1n2g or 4n8g",
     r"^https?://[^\s?#]+$": "an address begins with http:// or https:// and has no blank, ? or #",
     r"^[!-~]+(@|://)[!-~]+$": "an e-mail or web address is needed, such as you@your.org",
+    r"^[A-Z]{3}$": "a currency is three capital letters, such as EUR",
     rf"^{NAME}$": "a name has lower-case letters, digits and _, and begins with a letter",
 }
 
@@ -200,6 +201,9 @@ class Benchmark(Runs):
         default_factory=list,
         description="derived runs beside these: `aa` (the same again), `synthetic` (without reading)",
     )
+    task_samples: PositiveInt | None = Field(
+        None, description="samples of the whole training that is planned: the report tells its hours and its price"
+    )
     remarks: str | None = Field(None, description="text shown under the tables")
 
     @field_validator("frameworks", "topologies", "extras")
@@ -219,10 +223,51 @@ class Benchmark(Runs):
         return batch
 
 
+class EfficiencyGoal(Section):
+    from_nodes: PositiveInt = Field(20, description="topologies of so many nodes and more are judged")
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(0.8, description="speedup over devices")
+
+
+class UtilizationGoal(Section):
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="mean use of the devices over the timed window; on a CPU, of the workers' threads"
+    )
+
+
+class Goals(Section):
+    efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well it has to scale")
+    utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
+
+
+class Price(Section):
+    per_hour: Annotated[float, Field(gt=0)] | None = Field(None, description="price of one device for an hour")
+    per_month: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="price of a node for a month of 720 hours; instead of per_hour"
+    )
+    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month")
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = Field(
+        description="three capital letters, such as EUR"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Price:
+        if (self.per_hour is None) == (self.per_month is None):
+            raise ValueError("one of per_hour and per_month is needed, and only one")
+        if (self.per_month is None) != (self.devices is None):
+            raise ValueError("devices goes with per_month: the devices of that node")
+        return self
+
+
 class Config(Section):
     corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
     runs: Runs = Field(
         default_factory=Runs, description="how to measure; any of it can be set again inside a benchmark"
+    )
+    goals: Goals = Field(default_factory=Goals, description="what every benchmark is judged by, pass or fail")
+    prices: dict[str, Price] = Field(
+        default_factory=dict,
+        description="a device's name as the report prints it, or a part of it in whole words, such as `A100-SXM4-80GB` "
+        "or `Xeon`: what it costs (on a CPU, one worker); resources/gpus.csv has some prices of GPUs",
     )
     benchmarks: dict[Name, Benchmark] = Field(
         default_factory=dict, description="what to measure, each under `results/<name>/`"

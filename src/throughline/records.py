@@ -207,6 +207,32 @@ class Use(Entry):
     reasons: dict[str, str]
 
 
+class Cost(Entry):
+    """What a cell's throughput costs; `price_per_device_hour` times devices. `reasons` says why a figure is None."""
+
+    price_per_device_hour: Positive | None
+    currency: str | None
+    price_source: str | None
+    per_million_samples: Positive | None
+    samples_per_currency_unit: Positive | None
+    task_samples: Annotated[int, Field(ge=1)] | None
+    task_hours: Positive | None
+    task_price: Positive | None
+    reasons: dict[str, str]
+
+
+class Goal(Entry):
+    """One goal of the configuration and what became of it; `worst` is the cell that decides, `where` names it."""
+
+    name: Literal["efficiency", "utilization"]
+    verdict: Literal["pass", "fail", "not measured"]
+    at_least: Positive
+    from_nodes: Annotated[int, Field(ge=1)] | None
+    worst: NonNegative | None
+    where: str | None
+    why: str
+
+
 class Cell(Entry):
     """All repeats of one framework on one topology, and what they come to."""
 
@@ -241,6 +267,7 @@ class Cell(Entry):
     use: Use | None = None
     work: Work | None = None
     energy_j_per_sample: Positive | None = None
+    cost: Cost | None = None
 
 
 class Mathematics(Entry):
@@ -271,6 +298,7 @@ class Summary(Entry):
     remarks: str | None
     mathematics: dict[str, Mathematics] | None = None
     settings: dict[str, dict[str, Any] | None] | None = None
+    goals: list[Goal] | None = None
     frameworks: dict[str, dict[str, Cell]]
 
 

@@ -14,7 +14,7 @@ FLOORS = [
     {"files"},
     {"config", "config_errors"},
     {"runs"},
-    {"records", "statistics", "config_reference"},
+    {"records", "statistics", "gpus", "config_reference"},
     {"corpus", "training", "report", "plan", "features_reference"},
 ]
 FRAMEWORK_LIBRARIES = {

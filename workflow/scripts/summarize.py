@@ -16,10 +16,17 @@ def main() -> None:
     parser.add_argument("--remarks", help="text to show under the tables")
     parser.add_argument("--equivalence", type=Path, help="equivalence.json, where several frameworks are compared")
     parser.add_argument("--strict", action="store_true", help="fail on warnings instead of writing them down")
+    parser.add_argument("--terms", default="{}", metavar="JSON", help="goals, prices and task_samples")
     parser.add_argument("--output", type=Path, required=True, help="the summary")
     arguments = parser.parse_args()
     summary.write(
-        arguments.records, arguments.output, arguments.asked, arguments.remarks, arguments.strict, arguments.equivalence
+        arguments.records,
+        arguments.output,
+        arguments.asked,
+        arguments.remarks,
+        arguments.strict,
+        arguments.equivalence,
+        summary.read_terms(arguments.terms),
     )
 
 

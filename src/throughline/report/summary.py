@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import Field, ValidationError
 
 from throughline import statistics
+from throughline.config import Goals, Price, Section
 from throughline.files import UserError, write_json
-from throughline.records import Cell, Equivalence, RunRecord, Summary, dump, read_equivalence, read_run
-from throughline.report import advice, hardware, pooling
+from throughline.records import Cell, Device, Equivalence, RunRecord, Summary, dump, read_equivalence, read_run
+from throughline.report import advice, cost, goals, hardware, pooling
 from throughline.runs import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
@@ -24,8 +26,28 @@ FREE = {"framework", "topology", "repeat", "hosts"}
 hosts as well)."""
 
 
+class Terms(Section):
+    """What a benchmark is judged and priced by, from the configuration; without goals it is not judged."""
+
+    goals: Goals | None = None
+    prices: dict[str, Price] = Field(default_factory=dict)
+    task_samples: int | None = None
+
+
+def read_terms(text: str) -> Terms:
+    """The terms in a JSON text; UserError where it is none."""
+    try:
+        return Terms.model_validate_json(text)
+    except ValidationError as error:
+        raise UserError("--terms are no goals and prices", why=str(error)) from None
+
+
 def summarize(
-    paths: Sequence[Path], asked: int, remarks: str | None = None, equivalence: Equivalence | None = None
+    paths: Sequence[Path],
+    asked: int,
+    remarks: str | None = None,
+    equivalence: Equivalence | None = None,
+    terms: Terms | None = None,
 ) -> Summary:
     """The summary of the records at `paths` (one benchmark, batch and precision), `asked` repeats a cell.
 
@@ -62,6 +84,9 @@ def summarize(
             for topology, cell in frameworks[name].items()
         }
     first, spec = records[0], records[0].spec
+    device = next((record.device for record in records if record.device), None)
+    terms = terms or Terms()
+    frameworks = {name: _priced(series, device, terms) for name, series in frameworks.items()}
     return Summary(
         schema_=1,
         benchmark=spec.benchmark,
@@ -70,7 +95,7 @@ def summarize(
         batch_size_per_device=spec.batch_per_device,
         precision=spec.precision,
         unit="samples/s",
-        device=next((record.device for record in records if record.device), None),
+        device=device,
         environment={
             record.spec.framework: record.environment for record in reversed(records)
         },  # each framework's first
@@ -81,8 +106,19 @@ def summarize(
         remarks=remarks,
         mathematics=mathematics,
         settings=settings if any(settings.values()) else None,
+        goals=goals.judge(frameworks, terms.goals, device.kind if device else None) if terms.goals else None,
         frameworks=frameworks,
     )
+
+
+def _priced(series: dict[str, Cell], device: Device | None, terms: Terms) -> dict[str, Cell]:
+    rated = cost.rate(device, terms.prices)
+    return {
+        topology: cell.model_copy(
+            update={"cost": cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)}
+        )
+        for topology, cell in series.items()
+    }
 
 
 def write(
@@ -92,10 +128,11 @@ def write(
     remarks: str | None = None,
     strict: bool = False,
     equivalence: Path | None = None,
+    terms: Terms | None = None,
 ) -> None:
     """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
     compared = read_equivalence(equivalence) if equivalence else None
-    summary = summarize(paths, asked, remarks, compared)
+    summary = summarize(paths, asked, remarks, compared, terms)
     own = f"{summary.benchmark}/bz{summary.batch_size_per_device}_{summary.precision}.json"
     if not output.absolute().as_posix().endswith("/" + own):
         raise UserError(

@@ -25,7 +25,7 @@ import throughline
 from throughline import files, records
 from throughline.files import UserError
 from throughline.runs import RunSpec, Topology
-from throughline.training import agent, environment, heartbeat, launchers, lock, machine, nodes, outcome, watchdog
+from throughline.training import agent, environment, heartbeat, launchers, lock, machine, nodes, outcome, watchdog, work
 from throughline.training.data import Manifest
 from throughline.training.processes import Child, Parent, die_with_parent, wait_until
 from throughline.training.progress import Progress
@@ -192,8 +192,8 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "shared": where.elsewhere,
         "weights": str(job.weights.resolve()) if job.weights else None,
     }
-    with _work_folder(job, where.elsewhere) as work:
-        crew = Crew(order, work, log, where.names)
+    with _work_folder(job, where.elsewhere) as folder:
+        crew = Crew(order, folder, log, where.names)
         reports = _supervise(job, crew, topology.world, progress, parent)
 
     record = {
@@ -207,6 +207,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "started": started,
         "ended": _now(),
     }
+    record["work"] = work.of(spec, record["samples_per_s"], topology.world, device, work.measured(reports))
     record["warnings"] = warnings + record["warnings"]
     if job.weights:
         for rank in record["ranks"]:

@@ -39,6 +39,7 @@ class Run:
         self.manifest = Manifest(Path(job["manifest"])) if job["manifest"] else None
         self.weights: str | None = job.get("weights")
         self.loader: Loader | None = None
+        self.real_tokens: list[int] = []
         framework = frameworks.load(self.spec["framework"])
         self.framework = framework(self.spec, rank, rank % job["per_node"], self.world, job["kind"])
 
@@ -64,11 +65,24 @@ class Run:
         count, seed = self.spec["batch_per_device"], self.spec["seed"]
         if self.manifest:
             source = batches(self.manifest, seed, self.rank, self.world, count)
-            self.loader = Loader(source, lambda rows: self.framework.data(model.batch(rows)))
+            self.loader = Loader(source, lambda rows: self._prepared(model, rows))
         else:
             sizes = count, self.spec["sequence"], self.spec["predictions"]
             made = [self.framework.data(model.synthetic(*sizes, one)) for one in synthetic_seeds(seed, self.rank)]
             self.resident: Iterator[Any] = itertools.cycle([self.framework.deliver(batch) for batch in made])
+
+    def _prepared(self, model: Any, rows: Any) -> Any:
+        self.real_tokens.append(int(rows["input_mask"].sum()))
+        return self.framework.data(model.batch(rows))
+
+    def _real_token_share(self, warmup: int, timed: int) -> float | None:
+        """Share of the window's positions that are no padding; the thread that prepares batches has counted them."""
+        if self.loader is None:
+            return None
+        each = self.options["accumulate"]
+        window = self.real_tokens[warmup * each : (warmup + timed) * each]
+        positions = len(window) * int(self.spec["batch_per_device"] * self.spec["sequence"])
+        return sum(window) / positions
 
     def _micro_batches(self) -> list[Any]:
         count = self.options["accumulate"]
@@ -107,6 +121,7 @@ class Run:
             "window": [start, end],
             "cpu_seconds": cpu,
             "loader_stall_s": self.loader.stall_s - stalled if self.loader and stalled is not None else None,
+            "real_token_share": self._real_token_share(warmup, timed),
             "step_seconds": framework.seconds(marks),
             "loss": every[warmup:],
             "warmup_loss": every[:warmup],

@@ -67,6 +67,18 @@ def flops_per_sample(shape: Shape, sequence: int, predictions: int, vocabulary: 
     return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
 
 
+def convention(sequence: int, predictions: int) -> dict[str, str]:
+    """What `flops_per_sample` counts, in words."""
+    return {
+        "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
+        "or optimizer",
+        "attention": f"full: every of the {sequence} positions attends to all, padding included",
+        "head_positions": f"the vocabulary head on {predictions} masked positions a sample, used or not; its "
+        f"{padded(VOCABULARY)} rows include the padding to a multiple of 64",
+        "tokens": f"a sample has {sequence} positions, padding included",
+    }
+
+
 def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
     """What one step needs, from B rows of a shard (arrays [B, S] and [B, P] in NVIDIA's layout).
 

@@ -1,0 +1,60 @@
+"""resources/gpus.csv: what the datasheets of GPUs promise, and what an hour of them costs. Standard library only.
+
+Peaks are dense (without sparsity), in TFLOP/s, with a multiply-add as two; each row says where its figures come from.
+A device that is not in the file has no peak and no price: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
+VENDOR = re.compile(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)+", re.IGNORECASE)
+"""What some drivers put before a device's name, and others do not."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One row: FLOP/s by precision (None where the device has no such units), the price of an hour, and sources."""
+
+    name: str
+    peak_flops_per_s: dict[str, float | None]
+    price_per_hour: float | None
+    currency: str | None
+    price_source: str | None
+    source: str
+    notes: str
+
+
+def find(reported_name: str) -> Gpu | None:
+    """The GPU that a driver or a framework names so; None where the file does not know exactly this name."""
+    return _all().get(_plain(reported_name))
+
+
+def _plain(name: str) -> str:
+    return VENDOR.sub("", name.strip()).casefold()
+
+
+@cache
+def _all() -> dict[str, Gpu]:
+    found: dict[str, Gpu] = {}
+    with FILE.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            gpu = Gpu(
+                name=f"{row['gpu']} {row['form_factor']}",
+                peak_flops_per_s={
+                    precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
+                    for precision in ("fp32", "tf32", "bf16", "fp16")
+                },
+                price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,
+                currency=row["currency"] or None,
+                price_source=row["price_source"] or None,
+                source=f"{row['source']} ({row['confidence']})",
+                notes=row["notes"],
+            )
+            found |= {_plain(name): gpu for name in row["reported_name"].split("|")}
+    return found

@@ -1,0 +1,133 @@
+"""Goals and prices: what passes, what fails, what cannot be said, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
+from throughline.config import Goals, Price
+from throughline.files import UserError
+from throughline.records import Device, Summary
+from throughline.report import cost, summary
+from throughline.report.summary import Terms
+
+
+def judged(paths: list[Path], **terms: Any) -> Summary:
+    return summary.summarize(paths, asked=5, terms=Terms(goals=Goals.model_validate(terms or {})))
+
+
+def verdicts(found: Summary) -> dict[str, tuple[str, str]]:
+    return {goal.name: (goal.verdict, goal.why) for goal in found.goals or ()}
+
+
+def test_efficiency_is_judged_from_its_number_of_nodes_on(tmp_path: Path) -> None:
+    speeds = {"1n1g": 100.0, "8n1g": 700.0, "20n1g": 1700.0, "32n1g": 2400.0}
+    paths = write_series(tmp_path, {topology: jitter(speed) for topology, speed in speeds.items()})
+    verdict, why = verdicts(judged(paths))["efficiency"]
+    assert (verdict, why) == ("fail", "75.0 % on torch 32n1g, the lowest")
+    verdict, why = verdicts(judged(paths[:15]))["efficiency"]
+    assert (verdict, why) == ("pass", "85.0 % on torch 20n1g, the lowest")
+    verdict, why = verdicts(judged(paths[:10]))["efficiency"]
+    assert (verdict, why) == ("not measured", "no topology has 20 nodes and more")
+    assert verdicts(judged(paths[:10], efficiency={"from_nodes": 8, "at_least": 0.9}))["efficiency"][0] == "fail"
+    assert "compare with" in verdicts(judged(paths[10:15]))["efficiency"][1]
+
+
+def test_a_range_on_both_sides_of_the_goal_is_said(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": [99.0, 100.0, 101.0], "20n1g": [1580.0, 1610.0, 1640.0]})
+    verdict, why = verdicts(judged(paths))["efficiency"]
+    assert verdict == "pass"
+    assert "its range, 78 % to 83 %, lies on both sides" in why
+
+
+def test_utilization_is_that_of_the_devices(tmp_path: Path) -> None:
+    values = [record(spec(repeat=n), 100.0) for n in (1, 2, 3)]
+    assert verdicts(judged([write_record(tmp_path, value) for value in values]))["utilization"] == (
+        "not measured", "no device told how busy it was (driver or permission)",
+    )  # fmt: skip
+    for value, share in zip(values, (0.7, 0.75, 0.9), strict=True):
+        value["utilization"]["gpu"] = share
+    verdict, why = verdicts(judged([write_record(tmp_path, value) for value in values]))["utilization"]
+    assert (verdict, why) == ("fail", "75.0 % on torch 1n1g, the lowest")
+    cpu = [write_record(tmp_path, record(spec(repeat=n), 100.0, device=CPU)) for n in (1, 2, 3)]
+    assert verdicts(judged(cpu))["utilization"] == ("pass", "97.0 % on torch 1n1g, the lowest")
+
+
+def test_without_goals_nothing_is_judged(tmp_path: Path) -> None:
+    assert summary.summarize(write_series(tmp_path, {"1n1g": [1.0]}), asked=1).goals is None
+
+
+def named(name: str, kind: str = "cuda") -> Device:
+    return Device.model_validate({**V100, "name": name, "kind": kind})
+
+
+def test_the_longest_fitting_name_has_the_price() -> None:
+    prices = {
+        "A100": Price(per_hour=9.3, currency="CNY"),
+        "A100-SXM4-80GB": Price(per_month=50112, devices=8, currency="CNY"),
+    }
+    short, node = cost.rate(named("NVIDIA A100-PCIE-40GB"), prices), cost.rate(named("NVIDIA A100-SXM4-80GB"), prices)
+    assert isinstance(short, cost.Rate) and short.per_hour == 9.3
+    assert isinstance(node, cost.Rate) and node.per_hour == pytest.approx(8.7)
+    assert "720 hours" in node.source
+    assert isinstance(cost.rate(named("NVIDIA A1000"), {"A100": prices["A100"]}), str)
+
+
+def test_known_prices_and_unknown_ones() -> None:
+    h100 = cost.rate(named("NVIDIA H100 80GB HBM3"), {})
+    assert isinstance(h100, cost.Rate) and (h100.per_hour, h100.currency) == (2.49, "USD")
+    assert "Lambda" in h100.source
+    assert cost.rate(named("some CPU", "cpu"), {}) == (
+        "no price is known for some CPU: set prices in the configuration"
+    )
+
+
+def test_what_a_task_costs(tmp_path: Path) -> None:
+    """A blog's arithmetic: 1,000 samples/s on 4 devices at 5.3 an hour, for 36 million samples: 10 hours, 212."""
+    paths = write_series(tmp_path, {"1n4g": [990.0, 1000.0, 1010.0]})
+    terms = Terms(prices={"V100-SXM2-16GB": Price(per_hour=5.3, currency="CNY")}, task_samples=36_000_000)
+    found = summary.summarize(paths, asked=3, terms=terms).frameworks["torch"]["1n4g"].cost
+    assert found is not None
+    assert (found.task_hours, found.task_price) == (pytest.approx(10.0), pytest.approx(212.0))
+    assert found.per_million_samples == pytest.approx(212 / 36)
+    assert found.samples_per_currency_unit == pytest.approx(36e6 / 212)
+    assert (found.currency, found.reasons) == ("CNY", {})
+
+
+def test_a_missing_price_is_no_zero(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": [100.0]}, device_found=CPU)
+    found = summary.summarize(paths, asked=1, terms=Terms(task_samples=360_000)).frameworks["torch"]["1n1g"].cost
+    assert found is not None
+    assert (found.per_million_samples, found.task_price, found.task_hours) == (None, None, 1.0)
+    assert "set prices" in found.reasons["per_million_samples"]
+    none = summary.summarize(paths, asked=1).frameworks["torch"]["1n1g"].cost
+    assert none is not None and "task_samples is not set" in none.reasons["task_hours"]
+
+
+def test_terms_travel_as_json(tmp_path: Path) -> None:
+    text = json.dumps({"goals": Goals().model_dump(), "prices": {}, "task_samples": None})
+    assert summary.read_terms(text).goals == Goals()
+    with pytest.raises(UserError, match="--terms"):
+        summary.read_terms('{"goals": 3}')
+
+
+def with_energy(value: dict[str, Any], *joules: float | None) -> dict[str, Any]:
+    node = {
+        "node": 0, "interval_s": 1.0, "samples": 20, "cost_cpu_share": 0.001, "machine": {}, "processes": {},
+        "devices": [{"index": index, "energy_j": one} for index, one in enumerate(joules)], "reasons": {},
+    }  # fmt: skip
+    return {**value, "telemetry": [node]}
+
+
+def test_energy_per_sample(tmp_path: Path) -> None:
+    run = record(spec(topology="1n2g"), 400.0)
+    samples = 400.0 * run["window_s"]
+    both = write_record(tmp_path, with_energy(run, samples, 2 * samples))
+    cell = summary.summarize([both], asked=1).frameworks["torch"]["1n2g"]
+    assert cell.energy_j_per_sample == pytest.approx(3.0)
+    silent = write_record(tmp_path, with_energy(run, samples, None))
+    assert summary.summarize([silent], asked=1).frameworks["torch"]["1n2g"].energy_j_per_sample is None

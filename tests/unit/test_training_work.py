@@ -1,0 +1,97 @@
+"""Work done: FLOPs and shares of peaks from known figures, and nothing guessed about unknown devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from report_fixture import spec
+from throughline import gpus
+from throughline.records import Work
+from throughline.training import work
+
+A100 = {"kind": "cuda", "name": "NVIDIA A100-SXM4-80GB", "count": 8, "fp16_native": True}
+BERT_LARGE = 240.6e9
+"""FLOPs of one sample of 128 tokens with 20 predictions."""
+
+
+def of(
+    samples_per_s: float | None, device: dict[str, Any] | None, raw: dict[str, Any] | None = None, **run: Any
+) -> Work:
+    return Work(
+        **work.of(spec(**{"model": "bert-large", "precision": "fp16", **run}), samples_per_s, 8, device, raw or {})
+    )
+
+
+def test_a_known_device() -> None:
+    found = of(4800.0, A100, {"matmul_flops_per_s": 250e12, "real_token_share": 0.75})
+    assert found.flops_per_sample == pytest.approx(BERT_LARGE, rel=1e-3)
+    assert found.flops_per_s == pytest.approx(600 * BERT_LARGE, rel=1e-3)
+    assert found.mfu == pytest.approx(600 * BERT_LARGE / 312e12, rel=1e-3)
+    assert found.matmul_share == pytest.approx(600 * BERT_LARGE / 250e12, rel=1e-3)
+    assert found.real_tokens_per_s == pytest.approx(0.75 * 128 * 4800)
+    assert found.reasons == {}
+    assert "dense, without sparsity, at fp16" in found.convention["peak"]
+    assert {"flops", "attention", "head_positions", "tokens", "recomputation", "matmul"} <= set(found.convention)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "why"),
+    [
+        ({**A100, "name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb"}, "fp16", "does not know"),
+        ({**A100, "name": "NVIDIA H100 NVL"}, "fp16", "no peak is guessed"),
+        ({**A100, "name": "Tesla V100-SXM2-16GB"}, "bf16", "states no bf16 peak for V100"),
+        ({"kind": "cpu", "name": "some CPU", "count": 2, "fp16_native": None}, "fp32", "a CPU's peak"),
+        (None, "fp32", "no device"),
+    ],
+)
+def test_nothing_is_guessed(device: dict[str, Any] | None, precision: str, why: str) -> None:
+    found = of(100.0, device, precision=precision)
+    assert (found.mfu, found.datasheet_flops_per_s) == (None, None)
+    assert why in found.reasons["mfu"]
+    assert found.matmul_share is None and "no matrix product" in found.reasons["matmul_share"]
+    assert found.flops_per_s
+
+
+def test_a_run_without_throughput_says_so() -> None:
+    found = of(None, A100, {"real_token_share": 0.5})
+    assert (found.flops_per_s, found.mfu, found.real_tokens_per_s) == (None, None, None)
+    assert set(found.reasons) >= {"flops_per_s", "mfu", "real_tokens_per_s"}
+
+
+def test_made_up_tokens_are_all_real() -> None:
+    assert of(10.0, A100, options={"data": "synthetic"}).real_tokens_per_s == 1280.0
+
+
+def test_a_larger_vocabulary_is_more_work() -> None:
+    larger = of(1.0, A100, {"vocabulary_rows": 2 * 30528}).flops_per_sample
+    assert larger == pytest.approx((of(1.0, A100).flops_per_sample or 0) + 3 * 20 * 2 * 1024 * 30528)
+
+
+def test_what_the_ranks_measured() -> None:
+    reports = {
+        0: {"matmul_flops_per_s": 3e12, "real_token_share": 0.5, "settings": {"vocabulary_rows": 30528}},
+        1: {"matmul_flops_per_s": 2e12, "real_token_share": 0.7, "settings": {"vocabulary_rows": 30528}},
+    }
+    found = work.measured(reports)
+    assert found["matmul_flops_per_s"] == 2e12
+    assert found["real_token_share"] == pytest.approx(0.6)
+    assert work.measured({0: {"work_reasons": {"matmul_flops_per_s": "it failed"}}})["reasons"] == {
+        "matmul_flops_per_s": "it failed"
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 3090", "NVIDIA H100 80GB HBM3", "A100-PCIE-40GB"]
+)
+def test_names_as_drivers_report_them(name: str) -> None:
+    gpu = gpus.find(name)
+    assert gpu is not None and gpu.source and gpu.peak_flops_per_s["fp32"]
+
+
+def test_no_peak_counts_sparsity() -> None:
+    """Headlines with sparsity are twice the dense figure; H100 SXM's is 1,979 TFLOPS."""
+    h100, a100 = gpus.find("NVIDIA H100 80GB HBM3"), gpus.find("NVIDIA A100-SXM4-40GB")
+    assert h100 and h100.peak_flops_per_s["bf16"] == 989.4e12
+    assert a100 and a100.peak_flops_per_s == {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12}
