@@ -215,6 +215,12 @@ def summaries_of(wildcards):
     return summaries
 
 
+def extras_of(wildcards):
+    """The summaries of the derived runs that tell where a benchmark's time goes; none where it has none."""
+    names = [f"results/{wildcards.benchmark}__{extra}/" for extra in ("noexchange", "synthetic")]
+    return [summary for name in names for summary in SUMMARIES if summary.startswith(name)]
+
+
 def summary_options(wildcards, input):
     """What a summary has to know beside its records."""
     block = runs.benchmark_block(CONFIG, wildcards.benchmark)

@@ -13,7 +13,10 @@ rule report:
         code=modules(
             "records",
             "statistics",
-            *(f"report/{name}" for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences")),
+            *(
+                f"report/{name}"
+                for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences", "split")
+            ),
             *(f"report/{name}" for name in ("surroundings", "report.html.j2", "report.css", "report.js")),
             "training/frameworks/__init__",
         ),

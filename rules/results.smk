@@ -32,7 +32,8 @@ rule summary:
 rule tables:
     input:
         summaries=summaries_of,
-        code=modules("records", "report/tables", "report/cells", "report/markup"),
+        extras=extras_of,
+        code=modules("records", "report/tables", "report/split", "report/cells", "report/markup"),
     output:
         tables=directory("results/{benchmark}/tables"),
     log:
@@ -41,13 +42,14 @@ rule tables:
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/tables.py {input.summaries:q} --output-dir {output.tables:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/tables.py {input.summaries:q} --extras {input.extras:q} --output-dir {output.tables:q} 2>&1 | tee {log:q}"
 
 
 rule plots:
     input:
         summaries=summaries_of,
-        code=modules("records", "report/plots", "report/cells", "report/markup"),
+        extras=extras_of,
+        code=modules("records", "report/plots", "report/split", "report/cells", "report/markup"),
     output:
         plots=directory("results/{benchmark}/plots"),
     log:
@@ -56,4 +58,4 @@ rule plots:
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/plots.py {input.summaries:q} --output-dir {output.plots:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/plots.py {input.summaries:q} --extras {input.extras:q} --output-dir {output.plots:q} 2>&1 | tee {log:q}"

@@ -28,7 +28,7 @@ FrameworkName = Annotated[str, StringConstraints(pattern=rf"^{FRAMEWORK}$")]
 TopologyName = Annotated[str, StringConstraints(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Extra = Literal["aa", "synthetic"]
+Extra = Literal["aa", "synthetic", "noexchange"]
 PositiveInt = Annotated[int, Field(ge=1)]
 CountingInt = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -169,6 +169,9 @@ class Options(Section):
     compile: bool = Field(False, description="compile the model (torch.compile)")
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
     data: Literal["real", "synthetic"] = Field("real", description="the corpus, or full-length random tokens")
+    exchange: bool = Field(
+        True, description="false: every rank keeps its own gradients, which shows what exchanging them costs"
+    )
     bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
     controller: Literal["gloo", "mpi"] = Field(
         "gloo", description="how Horovod's ranks find each other, and on CPUs how they exchange gradients"
@@ -199,7 +202,8 @@ class Benchmark(Runs):
     options: Options = Field(default_factory=Options, description="switches; the tables' titles name them")
     extras: list[Extra] = Field(
         default_factory=list,
-        description="derived runs beside these: `aa` (the same again), `synthetic` (without reading)",
+        description="derived runs beside these: `aa` (the same again), `synthetic` (without reading), `noexchange` "
+        "(ranks keep their gradients); the last two give the step's split in compute, communication and input",
     )
     task_samples: PositiveInt | None = Field(
         None, description="samples of the whole training that is planned: the report tells its hours and its price"

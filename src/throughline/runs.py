@@ -38,6 +38,9 @@ PROTOCOL = 1
 DATA_PROTOCOL = 1
 """Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
 
+CHANGED: dict[str, dict[str, Any]] = {"synthetic": {"data": "synthetic"}, "noexchange": {"exchange": False}}
+"""What a derived run does otherwise: options by extra. `aa` changes nothing."""
+
 
 @dataclass(frozen=True, order=True)
 class Topology:
@@ -193,8 +196,7 @@ def expand(config: Config) -> list[RunSpec]:
 def _with_extras(name: str, block: Benchmark) -> Iterable[tuple[str, Benchmark]]:
     yield name, block
     for extra in block.extras:
-        changed = {"data": "synthetic"} if extra == "synthetic" else {}
-        options = block.options.model_copy(update=changed)
+        options = block.options.model_copy(update=CHANGED.get(extra, {}))
         yield f"{name}__{extra}", block.model_copy(update={"options": options})
 
 

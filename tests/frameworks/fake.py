@@ -72,7 +72,7 @@ class Fake:
             seen = np.bincount(labels, weights, len(shares)) / weights.sum()
             total -= float((np.log(shares[labels]) * weights).sum() / weights.sum()) / len(batches)
             gradient += (shares - seen).astype(np.float32) / len(batches)
-        gradient = self._mean(gradient)
+        gradient = self._mean(gradient) if self.options["exchange"] else gradient
         if self.options["clip"] != "none":
             gradient /= max(1.0, float(np.linalg.norm(gradient)))
         self.scores -= self.rate * gradient

@@ -16,7 +16,7 @@ BLOCK = {
     "topologies": ["1n1g", "2n4g"],
     "batch": {"fp32": [8, 16], "fp16": [8]},
     "repeats": 2,
-    "extras": ["aa", "synthetic"],
+    "extras": ["aa", "synthetic", "noexchange"],
 }
 
 
@@ -38,7 +38,7 @@ def test_what_is_no_topology(text: str) -> None:
 
 def test_the_whole_grid_is_expanded_once(config: Config) -> None:
     specs = runs.expand(config)
-    assert len(specs) == 3 * (3 * 2 * 2)  # three blocks; batch and precision, topologies, repeats
+    assert len(specs) == 4 * (3 * 2 * 2)  # four blocks; batch and precision, topologies, repeats
     assert len({spec.record for spec in specs}) == len(specs)
 
 
@@ -49,9 +49,10 @@ def test_repeats_are_interleaved(config: Config) -> None:
 
 def test_derived_runs_lie_in_folders_of_their_own(config: Config) -> None:
     by_name = {spec.benchmark: spec for spec in runs.expand(config)}
-    assert set(by_name) == {"b", "b__aa", "b__synthetic"}
+    assert set(by_name) == {"b", "b__aa", "b__synthetic", "b__noexchange"}
     assert by_name["b__synthetic"].options.data == "synthetic"
     assert by_name["b__synthetic"].corpus is None
+    assert [name for name, spec in by_name.items() if not spec.options.exchange] == ["b__noexchange"]
     assert runs.benchmark_block(config, "b__aa") == config.benchmarks["b"]
 
 

@@ -7,20 +7,25 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_summary
-from throughline.report import cells, plots
+from throughline.report import cells, plots, split
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("summaries", nargs="+", type=Path, help="bz<b>_<precision>.json of the benchmark")
+    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="summaries of noexchange and synthetic")
     parser.add_argument(
         "--output-dir",
         type=Path,
         required=True,
-        help="folder: bz<b>_<precision>_{throughput,speedup}.{svg,png} and precisions.{svg,png}",
+        help="folder: bz<b>_<precision>_{throughput,speedup,split}.{svg,png} and precisions.{svg,png}",
     )
     arguments = parser.parse_args()
-    plots.write(cells.groups([read_summary(path) for path in arguments.summaries]), arguments.output_dir)
+    groups, derived = (
+        cells.groups([read_summary(path) for path in paths]) for paths in (arguments.summaries, arguments.extras)
+    )
+    plots.write(groups, arguments.output_dir)
+    split.write_plots(groups, derived, arguments.output_dir)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,22 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_summary
-from throughline.report import cells, tables
+from throughline.report import cells, split, tables
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("summaries", nargs="+", type=Path, help="bz<b>_<precision>.json of the benchmark")
+    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="summaries of noexchange and synthetic")
     parser.add_argument("--expected", default="[]", metavar="JSON", help="the cells that were asked for")
-    parser.add_argument("--output-dir", type=Path, required=True, help="folder: {throughput,memory}.{csv,md,tex}")
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, help="folder: {throughput,memory}.{csv,md,tex}, split.csv"
+    )
     arguments = parser.parse_args()
-    found = [read_summary(path) for path in arguments.summaries]
-    tables.write(cells.groups(found, cells.read_asked(arguments.expected)), arguments.output_dir)
+    found, derived = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))
+    groups = cells.groups(found, cells.read_asked(arguments.expected))
+    tables.write(groups, arguments.output_dir)
+    split.write_table(groups, cells.groups(derived), arguments.output_dir)
 
 
 if __name__ == "__main__":

@@ -89,11 +89,13 @@ class Row:
     cell: Cell | None
     asked: bool = True
     unequal: bool = False
+    exchanges: bool = True
 
     @property
     def shown(self) -> str:
         """The framework's name in a table, marked where its mathematics are not those of the others."""
-        return f"{self.framework} (unequal)" if self.unequal else self.framework
+        marks = (" (unequal)" if self.unequal else "") + ("" if self.exchanges else " (no exchange)")
+        return self.framework + marks
 
     @property
     def status(self) -> str:
@@ -126,6 +128,11 @@ class Group:
         return f"bz{self.batch}_{self.precision}"
 
     @property
+    def exchanges(self) -> bool:
+        """Whether its ranks exchange gradients: without, there is no common training."""
+        return self.summary is None or self.summary.options.exchange
+
+    @property
     def frameworks(self) -> list[str]:
         return list(dict.fromkeys(row.framework for row in self.rows))
 
@@ -152,6 +159,7 @@ def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
     measured = summary.frameworks if summary else {}
     frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
     compared = summary.mathematics or {} if summary else {}
+    exchanges = summary.options.exchange if summary else True
     for framework in frameworks:
         unequal = framework in compared and compared[framework].verdict in advice.UNEQUAL
         cells = measured.get(framework, {})
@@ -160,7 +168,7 @@ def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
         for topology in sorted(topologies, key=lambda t: (t.world, t)):
             cell, name = cells.get(str(topology)), str(topology)
             marked = replace(topology, simulated=cell is not None and cell.simulated)
-            yield Row(framework, marked, cell, not asked or name in wanted, unequal)
+            yield Row(framework, marked, cell, not asked or name in wanted, unequal, exchanges)
 
 
 def switches(summary: Summary) -> str:
@@ -176,6 +184,8 @@ def switches(summary: Summary) -> str:
     ]
     if options.accumulate > 1:
         parts.append(f"W/ accumulation of {options.accumulate}")
+    if not options.exchange:
+        parts.append("W/O exchange of gradients")
     if options.data != "real":
         parts.append(f"W/ {options.data} data")
     return " & ".join(parts)

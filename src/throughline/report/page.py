@@ -22,7 +22,7 @@ from markupsafe import Markup
 from throughline import statistics
 from throughline.files import UserError, write_text
 from throughline.records import Summary, read_summary
-from throughline.report import cells, inline, markup, plots, sentences, surroundings
+from throughline.report import cells, inline, markup, plots, sentences, split, surroundings
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.training.frameworks import FEATURES, TABLE
 
@@ -130,7 +130,7 @@ class _View:
             "counts": _counts(parts),
             "settings": _settings(summaries[0]) if summaries else [],
             "remarks": list(dict.fromkeys(s.remarks for s in summaries if s.remarks)),
-            "groups": [self._group(group, f"{identity}-{group.name}") for group in parts],
+            "groups": [self._group(group, f"{identity}-{group.name}", by_name) for group in parts],
             "precisions": self._precisions(parts, identity) if comparable else [],
         }
 
@@ -151,7 +151,7 @@ class _View:
             for index, framework in enumerate(dict.fromkeys(best.row.framework for best in measured))
         ]
 
-    def _group(self, group: Group, identity: str) -> dict[str, Any]:
+    def _group(self, group: Group, identity: str, by_name: dict[str, list[Group]]) -> dict[str, Any]:
         place = self.places.get((group.benchmark, group.name))
         shown = any(group.series(framework) for framework in group.frameworks)
         scales = any(
@@ -159,6 +159,7 @@ class _View:
             for row in group.series(name)
         )  # fmt: skip
         drawings = {"throughput": plots.throughput} | ({"speedup": plots.speedup} if scales else {})
+        parts = split.split(group, [other for groups in by_name.values() for other in groups])
         return {
             "id": identity,
             "title": f"{group.precision}, batch {group.batch} per device",
@@ -174,8 +175,10 @@ class _View:
                     f"batch {group.batch} per device", inline.describe(group, what),
                 )
                 for what, draw in drawings.items() if shown
-            ],
-            "notes": cells.notes(group),
+            ] + ([inline.figure(split.draw(group, parts, inline.PAGE), f"{identity}-split",
+                                f"{group.benchmark}: where a step's time goes", split.describe(parts))]
+                 if parts else []),
+            "notes": [*cells.notes(group), *(cells.Note(where, text, "split") for where, text in split.notes(parts))],
             "command": f"snakemake results/{group.benchmark}/{group.name}.json",
             "summary": self._link(place) if place and place.exists() else None,
         }  # fmt: skip

@@ -55,9 +55,9 @@ def write(groups: Sequence[Group], folder: Path) -> None:
     A group without a single measured value gets figures that say so.
     """
     for group in groups:
-        _save(throughput(group, LIGHT), folder / f"{group.name}_throughput")
-        _save(speedup(group, LIGHT), folder / f"{group.name}_speedup")
-    _save(precisions(groups, LIGHT), folder / "precisions")
+        save(throughput(group, LIGHT), folder / f"{group.name}_throughput")
+        save(speedup(group, LIGHT), folder / f"{group.name}_speedup")
+    save(precisions(groups, LIGHT), folder / "precisions")
 
 
 def svg(figure: Figure, theme: Theme) -> str:
@@ -75,7 +75,7 @@ def svg(figure: Figure, theme: Theme) -> str:
 
 def throughput(group: Group, theme: Theme) -> Figure:
     """Samples/s over devices: medians as a line, every repeat a point, the range a whisker, ideal scaling dotted."""
-    figure, axes = blank(theme, f"{group.benchmark}: throughput, {_settings(group)}", "samples/s")
+    figure, axes = blank(theme, f"{group.benchmark}: throughput, {settings(group)}", "samples/s")
     labels = []
     for index, framework in enumerate(group.frameworks):
         rows = group.series(framework)
@@ -100,7 +100,7 @@ def throughput(group: Group, theme: Theme) -> Figure:
 
 def speedup(group: Group, theme: Theme) -> Figure:
     """Median over the same framework's 1n1g median, over devices, with the ideal line."""
-    figure, axes = blank(theme, f"{group.benchmark}: speedup, {_settings(group)}", "speedup over 1n1g")
+    figure, axes = blank(theme, f"{group.benchmark}: speedup, {settings(group)}", "speedup over 1n1g")
     labels, shown = [], []
     for index, framework in enumerate(group.frameworks):
         rows = [row for row in group.series(framework) if row.cell and row.cell.speedup]
@@ -168,8 +168,9 @@ def _precision(axes: Axes, group: Group, rows: Sequence[Row], order: int, theme:
     return worlds[-1], values[-1], f"{group.precision}, batch {group.batch}", markup.reading(values[-1]), colour
 
 
-def _settings(group: Group) -> str:
-    return f"{group.precision}, batch {group.batch} per device"
+def settings(group: Group) -> str:
+    """What a figure's title says of its group."""
+    return f"{group.precision}, batch {group.batch} per device" + ("" if group.exchanges else ", no exchange")
 
 
 def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
@@ -310,7 +311,8 @@ def _median(row: Row) -> float:
     return row.cell.median_speed or 0.0 if row.cell else 0.0
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write `path` with .svg and with .png."""
     with atomic(path.with_name(f"{path.name}.svg")) as temporary:
         temporary.write_text(svg(figure, LIGHT), encoding="utf-8", newline="\n")
     with atomic(path.with_name(f"{path.name}.png")) as temporary:

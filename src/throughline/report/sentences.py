@@ -54,7 +54,7 @@ def headline(groups: Sequence[Group]) -> str:
         return "Nothing could be measured yet."
     model = best.group.summary.model if best.group.summary else best.group.benchmark
     return (
-        f"{best.row.framework} trains {model} at {reading(best.speed)} samples/s on {devices(best)} "
+        f"{best.row.shown} trains {model} at {reading(best.speed)} samples/s on {devices(best)} "
         f"({best.settings}){_scaling(best)}. {sample(best.cell)}"
     )
 
@@ -199,5 +199,11 @@ def compared_with_origin(groups: Sequence[Group], origin: Sequence[Group], extra
         return (
             f"The configurations of {name} with tokens that are made up instead of read: {middle:.3f} times its "
             f"throughput (median of {len(ratios)}). What is above 1 is the price of reading the corpus."
+        )
+    if extra == "noexchange":
+        return (
+            f"The configurations of {name}, but every rank keeps its gradients: it trains as many models as there are "
+            f"devices, up to {max(ratios):.3f} times as fast. No speedup of a training, but the most that a faster "
+            "exchange could give."
         )
     return None

@@ -83,6 +83,7 @@ def _identity(group: Group, row: Row) -> dict[str, object]:
         "device": markup.spreadsheet(summary.device.name) if summary and summary.device else None,
         "status": row.status,
         "mathematics": _verdict(group, row),
+        "exchange": row.exchanges,
     }
 
 

@@ -166,7 +166,7 @@ class Run:
             "predictions": self.spec["predictions"],
             "bucket_mb": self.options["bucket_mb"],
             "data": f"{self.options['data']}, prepared {AHEAD} batches ahead" if self.loader else self.options["data"],
-            "timed_step": "deliver, forward, backward, exchange, clip, update",
+            "timed_step": f"deliver, forward, backward, {'exchange, ' if self.options['exchange'] else ''}clip, update",
         }
 
     def close(self) -> None:

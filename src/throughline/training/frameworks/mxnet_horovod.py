@@ -74,7 +74,7 @@ class MXNetHorovod:
         self.clip = CLIP[self.options["clip"]]
         self.trainer: Any = (
             hvd.DistributedTrainer(self.network.collect_params(), update)
-            if self.world > 1
+            if self.world > 1 and self.options["exchange"]
             else mx.gluon.Trainer(self.network.collect_params(), update, kvstore=None)
         )
         self.latest: Any = None

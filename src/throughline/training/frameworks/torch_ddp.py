@@ -34,7 +34,8 @@ class TorchDDP(TorchRank):
     def step(self, batches: list[Batch]) -> Tensor:
         total = torch.zeros((), device=self.at)
         for number, batch in enumerate(batches, 1):
-            alone = number < len(batches) and self.world > 1  # gradients are exchanged with the last micro-batch
+            last = number == len(batches)  # gradients are exchanged with the last micro-batch
+            alone = self.world > 1 and not (last and self.exchanges)
             with self.parallel.no_sync() if alone else nullcontext():
                 with self.autocast:
                     loss = self.network(**batch) / len(batches)

@@ -27,7 +27,7 @@ class TorchHorovod(TorchRank):
 
     def optimizer(self) -> None:
         super().optimizer()
-        if self.world > 1:
+        if self.exchanges:
             # It exchanges gradients from hooks of the backward pass, with the last micro-batch's.
             self.update = hvd.DistributedOptimizer(
                 self.update, self.bare.named_parameters(), backward_passes_per_step=self.options["accumulate"]
@@ -40,12 +40,12 @@ class TorchHorovod(TorchRank):
                 loss = self.network(**batch) / len(batches)
             self.scaler.scale(loss).backward()
             total += loss.detach()
-        if self.world > 1:
+        if self.exchanges:
             self.update.synchronize()
         if self.clip is not None:
             self.scaler.unscale_(self.update)
             self.clip(self.parameters)
-        with self.update.skip_synchronize() if self.world > 1 else nullcontext():
+        with self.update.skip_synchronize() if self.exchanges else nullcontext():
             self.scaler.step(self.update)
         self.scaler.update()
         self.update.zero_grad()  # Horovod's takes no arguments; PyTorch's default is to drop the gradients

@@ -32,6 +32,7 @@ class TorchRank:
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
+        self.exchanges = world > 1 and self.options["exchange"]
         self.library = models.of(spec["model"], "torch")
         self.at = torch.device(kind, local_rank) if kind == "cuda" else torch.device("cpu")
 

@@ -1,0 +1,40 @@
+"""Without exchange (extra `noexchange`) every rank trains by itself, exactly as a single process on its rows would."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from framework_lab import python
+from throughline.training import equivalence, frameworks, launch
+from throughline.training.data import Manifest
+
+
+@pytest.mark.parametrize("framework", frameworks.TABLE)
+def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = python(framework)
+    manifest = training_fixtures.corpus(tmp_path / "data")
+    plain = equivalence.settings(training_fixtures.spec(framework=framework, topology="1n2g"), steps=6)
+    spec = plain.model_copy(update={"options": plain.options.model_copy(update={"exchange": False})})
+    weights, place = tmp_path / "weights.npz", tmp_path / "run1.json"
+    data = Manifest(manifest)
+    equivalence.initial(spec, data, weights)
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    record = launch.run(
+        launch.Job(
+            spec=spec, record=place, log=place.with_suffix(".log"), manifest=manifest, weights=weights,
+            python=interpreter or sys.executable,
+        )
+    )  # fmt: skip
+    assert record["status"] == "ok" and not record["spec"]["options"]["exchange"]
+    assert "exchange" not in record["settings"]["timed_step"]
+    batches: Any = equivalence._batches
+    for rank in (0, 1):
+        monkeypatch.setattr(equivalence, "_batches", lambda s, m, _, __, own=rank: batches(s, m, own, 2))
+        alone = equivalence.reference(spec, data, 1, weights)
+        assert record["ranks"][rank]["loss"] == pytest.approx(alone, rel=equivalence.TOLERANCE)
+    assert record["ranks"][0]["loss"] != pytest.approx(record["ranks"][1]["loss"], rel=1e-3)

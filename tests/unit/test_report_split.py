@@ -1,0 +1,107 @@
+"""A step's time in compute, communication and input: from the differences of repeats, with their noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from report_fixture import write_series
+from throughline.records import Summary, read_summary
+from throughline.report import cells, page, plots, split, summary, tables
+
+
+def measured(root: Path, name: str, values: dict[str, list[float]], **changes: object) -> Summary:
+    """A summary of BERT at batch 32, `values` in ms per step and repeat."""
+    worlds = {topology: int(topology[2]) for topology in values}
+    speeds = {topology: [32 * worlds[topology] * 1000 / ms for ms in steps] for topology, steps in values.items()}
+    records = write_series(root, speeds, benchmark=name, **changes)
+    place = root / name / "bz32_fp32.json"
+    summary.write(records, place, asked=3)
+    return read_summary(place)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> tuple[list[cells.Group], list[cells.Group]]:
+    """A machine whose second repeat is 10 ms slower in everything."""
+    whole = measured(tmp_path, "bert", {"1n1g": [100, 110, 101], "1n4g": [150, 160, 151]})
+    kept = measured(
+        tmp_path, "bert__noexchange", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]}, options={"exchange": False}
+    )
+    made = measured(
+        tmp_path, "bert__synthetic", {"1n1g": [95, 105, 97], "1n4g": [152, 159, 156]}, options={"data": "synthetic"}
+    )
+    return cells.groups([whole]), cells.groups([kept, made])
+
+
+def test_the_split_is_the_median_of_the_differences(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
+    (group,), derived = study
+    one, four = split.split(group, derived)
+    assert one.step_s == pytest.approx(0.101) and four.step_s == pytest.approx(0.151)
+    assert four.communication and four.input and one.input
+    assert (four.communication.median_s, four.communication.low_s, four.communication.high_s) == pytest.approx(
+        (0.039, 0.039, 0.040)
+    )
+    assert one.input.shown_s == pytest.approx(0.005) and one.rest == "compute"
+    assert one.rest_s == pytest.approx(0.096)
+    assert four.rest_s == pytest.approx(0.151 - 0.039)
+
+
+def test_negative_differences_are_0_and_the_noise_is_said(
+    study: tuple[list[cells.Group], list[cells.Group]],
+) -> None:
+    (group,), derived = study
+    one, four = split.split(group, derived)
+    assert four.input and four.input.median_s == pytest.approx(-0.002) and four.input.shown_s == 0
+    assert four.notes == ["input is within the noise (-2 ms, the 3 pairs lie between -5 and 1 ms), shown as 0"]
+    assert one.communication and one.communication.shown_s == 0  # there is nothing to exchange
+    assert one.notes[0].startswith("a single rank exchanges nothing, so that communication is 0")
+    worse = split.Part(-0.004, -0.005, -0.003, 3)
+    (note,) = split.Split(one.row, 0.1, None, worse).notes
+    assert "negative beyond the noise (-4 ms" in note
+    (note,) = split.Split(one.row, 0.1, split.Part(0.01, 0.01, 0.01, 1), None).notes
+    assert "its noise is not known" in note
+
+
+def test_what_no_run_tells_stays_with_compute(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
+    (group,), derived = study
+    assert split.split(group, []) == []
+    (four,) = split.split(group, derived[:1])[1:]
+    assert (four.input, four.rest) == (None, "compute and input")
+    rows = split.frame([group], derived[:1])
+    assert rows["compute_s"].isna().all() and rows["input_s"].isna().all()
+    assert rows["communication_s"].tolist() == pytest.approx([0.0, 0.039])
+
+
+def test_other_machines_split_nothing(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
+    (group,), _ = study
+    other = {"kind": "cpu", "name": "another", "count": 2, "fp16_native": None}
+    kept = measured(
+        tmp_path, "bert__noexchange", {"1n1g": [50, 50, 50]}, options={"exchange": False}, device_found=other
+    )
+    assert split.split(group, cells.groups([kept])) == []
+
+
+def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
+    tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]
+) -> None:
+    groups, derived = study
+    tables.write(derived[:1], tmp_path / "tables")
+    for name in ("throughput.md", "throughput.tex"):
+        assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
+    assert set(tables.throughput_frame(derived[:1])["exchange"]) == {False}
+    assert set(tables.throughput_frame(groups)["exchange"]) == {True}
+    assert "no exchange" in plots.settings(derived[0])
+
+
+def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
+    groups, derived = study
+    split.write_plots(groups, derived, tmp_path / "plots")
+    split.write_table(groups, derived, tmp_path / "tables")
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == {"bz32_fp32_split.svg", "bz32_fp32_split.png"}
+    assert "communication_s" in (tmp_path / "tables/split.csv").read_text()
+    page.write(tmp_path, sorted(tmp_path.glob("*/bz*.json")), [], None, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("bert: where a step's time goes") + text.count("bert: where a step&#39;s time goes") == 1
+    assert "torch 1n4g: 151 ms a step; compute 74.2 %, communication 25.8 %, input 0.0 %." in text
+    assert "No speedup of a training" in text
