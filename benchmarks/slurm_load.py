@@ -31,7 +31,7 @@ rule all:
 rule shard:
     output: "data/{number}.hdf5"
     group: "shards"
-    resources: mem_mb=100, runtime=30
+    resources: mem_mb=100, runtime=5
     shell: "echo data/{wildcards.number} >> ledger && touch {output}"
 
 rule manifest:
@@ -43,7 +43,7 @@ rule manifest:
 rule run:
     input: ancient("data/manifest.json")
     output: "results/run{number}.json"
-    resources: mem_mb=200, runtime=30
+    resources: mem_mb=200, runtime=5
     shell: "sleep 1; echo run/{wildcards.number} >> ledger && touch {output}"
 """
 

@@ -123,6 +123,8 @@ if FINISHED is None:
             "logs/{corpus}/seq{sequence}/{split}_{number}.log",
         conda:
             "../envs/main.yaml"
+        resources:
+            runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
         params:
             parameters=parameters_of,
             protocol=runs.DATA_PROTOCOL,
@@ -157,6 +159,8 @@ rule verify:
         "logs/{corpus}/seq{sequence}/verify_{split}_{number}.log",
     conda:
         "../envs/main.yaml"
+    resources:
+        runtime=5,
     params:
         against=verify_options,
     shell:
