@@ -96,7 +96,7 @@ onsuccess:
 
 
 onerror:
-    logs = {str(output): str(job.log[0]) for job in workflow.dag.needrun_jobs() for output in job.output if job.log}
+    logs = {str(job.output[0]): str(job.log[0]) for job in workflow.dag.needrun_jobs() if job.output and job.log}
     atexit.register(print, plan.failures(logs), file=sys.stderr)  # the last words, after Snakemake's own
     asked = cells.asked_for(SPECS.values())
     shell(

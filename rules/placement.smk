@@ -29,5 +29,6 @@ def slurm_options(wildcards):
 os.environ.update(
     THROUGHLINE_HOSTS=json.dumps(
         {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}
-    )
+    ),
+    **{runs.CONFIGURATION: runs.packed(CONFIG)},
 )

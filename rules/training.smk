@@ -1,6 +1,6 @@
 # Training runs: one job is one repeat of one configuration on one topology.
 #   in:  the manifest of the shards it reads (none with synthetic data), the framework's environment
-#   out: results/<benchmark>/bz<b>_<precision>/<framework>/<topology>/run<k>.json, and the .log beside it
+#   out: results/<benchmark>/bz<b>_<precision>/<framework>/<topology>/run<k>.json, .telemetry.csv, and the .log
 # A run is made again when its specification changes or its record is missing; never because data are newer.
 
 
@@ -10,6 +10,7 @@ rule run:
         environment=environment_of,
     output:
         record=f"{RUN}.json",
+        telemetry=f"{RUN}.telemetry.csv",
     log:
         f"{RUN}.log",
     priority: lambda wildcards: 1000 - int(wildcards.repeat)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +36,9 @@ from throughline.files import UserError
 
 PROTOCOL = 1
 """Raised by a person when the way of measuring changes: every run is then made again."""
+
+CONFIGURATION = "THROUGHLINE_CONFIGURATION"
+"""Variable in which the merged configuration travels to a run: as a parameter of a rule it would re-run everything."""
 
 DATA_PROTOCOL = 1
 """Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
@@ -242,6 +247,41 @@ def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"
     if block.hosts == "simulated":
         return "simulated" if Topology.parse(topology).nodes > 1 else None
     return "ssh" if block.hosts else None
+
+
+def packed(config: Config) -> str:
+    """The merged configuration as a text for CONFIGURATION, without the names of hosts and the paths in it."""
+    value = json.loads(config.model_dump_json())
+    corpus = value["corpus"]
+    for name in ("dump", "vocabulary"):
+        corpus[name] = _without_folders(corpus[name])
+    corpus.update(contact=None, mirrors=f"{len(config.corpus.mirrors)} hosts" if config.corpus.mirrors else [])
+    for part in (value["runs"], *value["benchmarks"].values()):
+        if isinstance(part["hosts"], list):
+            part["hosts"] = f"{len(part['hosts'])} hosts"
+    return base64.b64encode(zlib.compress(canonical(value).encode())).decode()
+
+
+def unpacked(text: str | None, benchmark: str) -> dict[str, Any] | None:
+    """The part of a packed configuration that a benchmark's run came from; None without one."""
+    if not text:
+        return None
+    value: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
+    blocks, name = value["benchmarks"], benchmark.split("__")[0]
+    return {**value, "benchmarks": {name: blocks[name]}} if name in blocks else None
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, str):
+        return Path(value).name if value.startswith(("/", "~", ".")) else value
+    if isinstance(value, list):
+        return [_without_folders(entry) for entry in value]
+    if isinstance(value, dict):
+        return {
+            key: Path(entry).name if key in ("shards", "path") and isinstance(entry, str) else entry
+            for key, entry in value.items()
+        }
+    return value
 
 
 def benchmark_block(config: Config, name: str) -> Benchmark:

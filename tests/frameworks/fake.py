@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from throughline.training.environment import peak_resident_bytes
+from throughline.training.environment import process_memory
 from throughline.training.frameworks import SETTINGS, Spec, Unsupported
 
 
@@ -112,8 +112,8 @@ class Fake:
     def skipped(self) -> int:
         return 0
 
-    def memory(self) -> int | None:
-        return peak_resident_bytes()
+    def memory(self) -> dict[str, Any]:
+        return process_memory("the fake framework")
 
     def settings(self) -> dict[str, Any]:
         own = {"parameters": len(self.scores), "optimizer": "sgd", "learning_rate": self.rate, "loss": "masked words"}

@@ -26,7 +26,7 @@ def report(rank: int = 0, **changes: Any) -> dict[str, Any]:
         "warmup_steps": 2,
         "steps_timed": timed,
         "scaler_skipped_steps": 0,
-        "peak_memory_bytes": 100 + rank,
+        "memory": {"needed_bytes": None, "reserved_bytes": 100 + rank, "reasons": {}},
     }
     return value | changes
 

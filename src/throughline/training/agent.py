@@ -10,6 +10,7 @@ Runs in the framework's own environment, on every node: imports the standard lib
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -29,11 +30,13 @@ from throughline.training import heartbeat, launchers, processes, ranks
 MARK = "\x1e"
 EVERY_S = 1.0
 """How often it tells where the ranks stand."""
+PATIENCE_S = 5.0
+"""How long the sampler may take to write what it has."""
 
 
 class Agent:
     def __init__(self, path: Path, node: int) -> None:
-        self.work, self.node = path.parent, node
+        self.path, self.work, self.node = path, path.parent, node
         self.job: dict[str, Any] = json.loads(path.read_text())
         for name in ranks.NAMES:  # whatever started this process, it is no rank
             os.environ.pop(name, None)
@@ -65,6 +68,7 @@ class Agent:
         for rank, pipe in zip(self.ranks, pipes):  # noqa: B905  as Python 3.8 knows it
             os.mkfifo(pipe)
             self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
+        sampler = self._start_sampler()
         starter = subprocess.Popen(
             self.command,
             env={**os.environ, ranks.NODE_FOLDER: str(self.folder)},
@@ -86,11 +90,29 @@ class Agent:
         self._wait(0.0)
         self._tell_beats()
         self.over = True
+        if sampler and not self.cut_off:
+            _finish(sampler)
         _end_all()
         while self._wait(0.0):
             pass
         self._tell_beats()
         return starter.wait()
+
+    def _start_sampler(self) -> subprocess.Popen[bytes] | None:
+        """The node's telemetry, in a process of the workflow's own environment; None where it is switched off."""
+        if not self.job["telemetry"]:
+            return None
+        python = self.job["telemetry"] if Path(self.job["telemetry"]).exists() else sys.executable
+        sampler = subprocess.Popen(
+            [python, "-m", "throughline.training.telemetry", str(self.path), str(self.node), str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_tied,
+        )
+        assert sampler.stdout is not None
+        self._pass_on(sampler.stdout.fileno(), "[telemetry] ")
+        return sampler
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -162,6 +184,14 @@ class Agent:
             if self.seen.get(rank) != beat:
                 self.seen[rank] = beat
                 _say(MARK + json.dumps({"rank": rank, "beat": beat}))
+
+
+def _finish(sampler: subprocess.Popen[bytes]) -> None:
+    """Have the sampler write what it has; one that does not is ended with the rest."""
+    assert sampler.stdin is not None
+    sampler.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        sampler.wait(PATIENCE_S)
 
 
 def _tied() -> None:

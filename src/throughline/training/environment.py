@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 import re
 import resource
+import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +25,20 @@ VARIABLES = re.compile(
     r"|NVIDIA_TF32_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|CUBLAS_WORKSPACE_CONFIG|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
     r"|TORCH_(NCCL|CUDNN|BLAS)_\w+|TORCHDYNAMO_DISABLE|TORCHINDUCTOR_(MAX_AUTOTUNE|FREEZING)"
     r"|NCCL_(?!HOSTID|COMM_ID|TOPO_FILE|CONF_FILE|DEBUG_FILE|GRAPH_FILE|TOPO_DUMP_FILE|GRAPH_DUMP_FILE)\w+"
+    r"|UCX_(TLS|NET_DEVICES|RNDV_\w+)|OMPI_MCA_(pml|btl|coll)\w*|GLOO_\w+_THREADS"
     r"|HOROVOD_(FUSION_THRESHOLD|CYCLE_TIME|HIERARCHICAL_\w+|AUTOTUNE)|MXNET_\w+|XLA_FLAGS|TF_XLA_FLAGS"
 )
 """Variables that change how fast a run is; no other one is recorded."""
+
+DECIDES = (
+    "python", "framework", "packages", "code", "os", "kernel", "cpu", "cpu_cores", "cpu_sockets", "cpu_governor",
+    "cpu_quota_cores", "numa_nodes", "transparent_hugepages", "driver", "mpi", "gpus", "variables",
+)  # fmt: skip
+"""What of a record's `environment` may not differ between the repeats of one configuration."""
+ASSIGNED = frozenset({"CUDA_VISIBLE_DEVICES"})
+"""Variables that a scheduler sets anew for every job: equal devices under other numbers are equal."""
+MEASURES = ("worker.py", "data.py", "schedule.py", "heartbeat.py", "ranks.py", "frameworks", "models")
+"""The code that a rank runs."""
 
 
 def describe() -> dict[str, Any]:
@@ -34,10 +50,74 @@ def describe() -> dict[str, Any]:
         "kernel": platform.release(),
         "cpu": cpu_name(),
         "cpu_cores": cpu_cores(),
+        "cpu_sockets": _cpu_sockets(),
+        "cpu_governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_quota_cores": cpu_quota_cores(),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "transparent_hugepages": _chosen(_line("/sys/kernel/mm/transparent_hugepage/enabled")),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "driver": nvidia_driver(),
+        "gpu_topology": _said("nvidia-smi", "topo", "-m"),
+        "mpi": (_said("mpirun", "--version") or "").partition("\n")[0] or None,
+        "code": code(),
         "commit": commit,
         "tree_clean": None if changes is None else not changes,
     }
+
+
+def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
+    """12 hexadecimal digits of all that may not differ between repeats: hardware, its limits, software, variables.
+
+    Our commit is not in it, but the code that a rank runs is; neither is what a scheduler assigns anew for each job.
+    None where the run ended before it knew its software.
+    """
+    if environment.get("framework") is None:
+        return None
+    known = {name: environment.get(name) for name in DECIDES}
+    known["variables"] = {k: v for k, v in environment.get("variables", {}).items() if k not in ASSIGNED}
+    known["memory_gib"] = round(environment["memory_bytes"] / 2**30)  # alike machines differ by some kilobytes
+    known["device"] = device
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def reasons(environment: dict[str, Any], kind: str) -> dict[str, str]:
+    """Why what is None in an `environment` is not known."""
+    software = environment.get("framework") or {}
+    why = {
+        "framework": "the run ended before it told",
+        "python": "the run ended before it told",
+        "packages": "the run ended before it told",
+        "mpi": "there is no mpirun, or it says nothing",
+        "cpu_governor": "the system shows none (a virtual machine, often)",
+        "cpu_quota_cores": "no control group limits it",
+        "commit": "this is no git checkout, or git is not there",
+        "tree_clean": "this is no git checkout, or git is not there",
+    }
+    gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
+    found = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
+    return found | {f"framework.{name}": gpu for name, value in software.items() if value is None}
+
+
+def packages(modules: Mapping[str, Any]) -> dict[str, str]:
+    """Versions that the loaded modules (`sys.modules`) state of themselves, the standard library's left out."""
+    own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and newer
+    found = {}
+    for name, module in sorted(modules.items()):
+        version = getattr(module, "__version__", None)
+        third = "." not in name and not name.startswith("_") and name not in {*own, "throughline"}
+        if third and isinstance(version, str):
+            found[name] = str(version)
+    return found
+
+
+def code() -> str:
+    """12 hexadecimal digits of the code that a rank runs."""
+    found = hashlib.sha256()
+    for name in MEASURES:
+        place = Path(__file__).with_name(name)
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            found.update(path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def variables(environment: dict[str, str]) -> dict[str, str]:
@@ -48,6 +128,45 @@ def variables(environment: dict[str, str]) -> dict[str, str]:
 def cpu_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def cpu_quota_cores() -> float | None:
+    """Cores that this process's control group may use in the mean; None where nothing limits it."""
+    quota, _, period = (_line("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _cpu_sockets() -> int | None:
+    sockets = {
+        line for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
+        if (line := _line(path))
+    }  # fmt: skip
+    return len(sockets) or None
+
+
+def _line(path: str | Path) -> str | None:
+    """A file of one line; None where there is none."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _chosen(line: str | None) -> str | None:
+    """`madvise` of `always [madvise] never`."""
+    found = re.search(r"\[(\w+)\]", line or "")
+    return found[1] if found else None
+
+
+def _said(program: str, *arguments: str) -> str | None:
+    """What a program prints; None where it is not installed, or fails."""
+    if shutil.which(program) is None:
+        return None
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip() or None
 
 
 def cpu_name() -> str:
@@ -74,6 +193,12 @@ def nvidia_driver() -> str | None:
 def peak_resident_bytes() -> int:
     """The most memory that this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def process_memory(framework: str) -> dict[str, Any]:
+    """A framework's `memory` on a CPU, where the process is all that has a peak."""
+    why = f"{framework} does not count its allocations on a CPU"
+    return {"needed_bytes": None, "reserved_bytes": peak_resident_bytes(), "reasons": {"needed_bytes": why}}
 
 
 def _cpuinfo(key: str) -> str | None:

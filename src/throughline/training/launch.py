@@ -24,8 +24,21 @@ from typing import Any
 import throughline
 from throughline import files, records
 from throughline.files import UserError
-from throughline.runs import RunSpec, Topology
-from throughline.training import agent, environment, heartbeat, launchers, lock, machine, nodes, outcome, watchdog, work
+from throughline.runs import CONFIGURATION, RunSpec, Topology, unpacked
+from throughline.training import (
+    agent,
+    environment,
+    heartbeat,
+    launchers,
+    lock,
+    machine,
+    nodes,
+    observed,
+    outcome,
+    telemetry_window,
+    watchdog,
+    work,
+)
 from throughline.training.data import Manifest
 from throughline.training.processes import Child, Parent, die_with_parent, wait_until
 from throughline.training.progress import Progress
@@ -39,7 +52,7 @@ WHERE = {
     "slurm": "the nodes of this Slurm job",
     "ssh": "the first of runs.hosts",
 }
-AS_IT_IS = frozenset({"spec", "framework", "kernel"})
+AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"})
 """What of a record is not scrubbed: versions of four numbers would pass for addresses."""
 SILENT_S = 5.0
 """An agent that has said nothing for so long, which it does every second, is gone, or its node is."""
@@ -54,7 +67,7 @@ class Interrupted(Exception):
 @dataclass
 class Job:
     """One run, as the launcher was asked for it. `command` is what repeats it. With `weights` (an .npz file) it starts
-    from these, and the record holds every rank's losses."""
+    from these, and the record holds every rank's losses. `telemetry` off is for measuring what it costs."""
 
     spec: RunSpec
     record: Path
@@ -66,6 +79,7 @@ class Job:
     hang_after_s: float | None = None
     hosts: Sequence[str] = ()
     weights: Path | None = None
+    telemetry: bool = True
 
     @property
     def full(self) -> dict[str, Any]:
@@ -191,10 +205,12 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "port": launchers.free_port(),
         "shared": where.elsewhere,
         "weights": str(job.weights.resolve()) if job.weights else None,
+        "telemetry": sys.executable if job.telemetry else None,
     }
     with _work_folder(job, where.elsewhere) as folder:
         crew = Crew(order, folder, log, where.names)
         reports = _supervise(job, crew, topology.world, progress, parent)
+        sampled = observed.nodes(order, folder, reports)
 
     record = {
         "schema": records.SCHEMA,
@@ -202,7 +218,8 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         **outcome.assemble(spec, reports, topology.devices, topology.world),
         "device": device,
         "data": _identity(manifest),
-        "environment": _environment(reports, surroundings, everything),
+        "environment": _environment(reports, surroundings, everything, device, sampled),
+        "configuration": unpacked(os.environ.get(CONFIGURATION), job.spec.benchmark),
         "settings": reports.get(0, {}).get("settings"),
         "started": started,
         "ended": _now(),
@@ -212,7 +229,9 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     if job.weights:
         for rank in record["ranks"]:
             rank["loss"] = reports[rank["rank"]]["loss"]
+    record |= observed.record(device["kind"], reports, sampled, record["utilization"]["cpu"])
     records.RunRecord.model_validate_json(json.dumps(record, allow_nan=False))
+    files.write_text(job.record.with_suffix(".telemetry.csv"), telemetry_window.table(one[:3] for one in sampled))
     files.write_json(job.record, files.scrubbed(record, but=AS_IT_IS))
     _conclude(job, record, time.monotonic() - clock, log, progress)
     return record
@@ -379,14 +398,26 @@ def _failed(job: Job, what: str, why: str | None) -> UserError:
 
 
 def _environment(
-    reports: dict[int, dict[str, Any]], surroundings: dict[str, Any], variables: dict[str, str]
+    reports: dict[int, dict[str, Any]],
+    surroundings: dict[str, Any],
+    variables: dict[str, str],
+    device: dict[str, Any],
+    sampled: Sequence[observed.Node],
 ) -> dict[str, Any]:
     first = reports.get(0, {})
-    return {
+    told = sampled[0].told or {}
+    found = {
         "python": first.get("python"),
         "framework": first.get("versions"),
+        "packages": first.get("packages"),
         **surroundings,
+        "gpus": told.get("cards") or None,
         "variables": environment.variables(variables),
+    }
+    return {
+        **found,
+        "digest": environment.digest(found, device),
+        "reasons": environment.reasons(found, device["kind"]),
     }
 
 

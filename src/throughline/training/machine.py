@@ -83,6 +83,7 @@ def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # devices as NVML, and so nvidia-smi and the telemetry, count them
         "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",

@@ -94,7 +94,7 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
     window = max(report["window"][1] - origins[rank // per_node] for rank, report in enumerate(ranks))
     timed = first["steps_timed"]
     stalls = [r["loader_stall_s"] / _length(r) for r in ranks if r["loader_stall_s"] is not None]
-    peaks = [report["peak_memory_bytes"] for report in ranks if report["peak_memory_bytes"] is not None]
+    held = [report["memory"]["reserved_bytes"] for report in ranks]
     busy = [report["cpu_seconds"] / (_length(report) * spec["threads"]) for report in ranks]
     record.update(
         window_s=window,
@@ -103,7 +103,7 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
         step_seconds=first["step_seconds"],
         loss=[loss if math.isfinite(loss) else None for loss in first["loss"]],
         scaler_skipped_steps=max(report["scaler_skipped_steps"] for report in ranks),
-        peak_memory_bytes=max(peaks, default=None),
+        peak_memory_bytes=max((peak for peak in held if peak is not None), default=None),
         loader_stall_share=max(stalls, default=None),
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
         ranks=[
@@ -112,7 +112,7 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
                 "node": report["rank"] // per_node,
                 "window_start_s": report["window"][0] - origins[report["rank"] // per_node],
                 "window_end_s": report["window"][1] - origins[report["rank"] // per_node],
-                "peak_memory_bytes": report["peak_memory_bytes"],
+                "peak_memory_bytes": report["memory"]["reserved_bytes"],
                 "cpu_seconds": report["cpu_seconds"],
                 "loader_stall_s": report["loader_stall_s"],
             }

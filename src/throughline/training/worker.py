@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline.training import frameworks, models, ranks, schedule
+from throughline.training import environment, frameworks, models, ranks, schedule
 from throughline.training.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.training.heartbeat import Heart
 from throughline.training.processes import die_with_parent
@@ -128,7 +128,7 @@ class Run:
             "warmup_steps": warmup,
             "steps_timed": timed,
             "scaler_skipped_steps": framework.skipped() - skipped,
-            "peak_memory_bytes": framework.memory(),
+            "memory": framework.memory(),
         }
 
     def _warm_up(self) -> tuple[list[Any], int, int]:
@@ -207,6 +207,7 @@ def main() -> int:
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         result["python"] = platform.python_version()
         result["versions"] = run.framework.versions()
+        result["packages"] = environment.packages(sys.modules)
         result["settings"] = run.settings()
     except frameworks.Unsupported as reason:
         result = {"status": "unsupported", "reason": str(reason)}

@@ -70,8 +70,8 @@ class Framework(Protocol):
     def skipped(self) -> int:
         """Steps that the loss scaler has skipped up to now (outside the window: it waits for the device)."""
 
-    def memory(self) -> int | None:
-        """Peak memory in bytes: the framework's share of a GPU, or the process on a CPU."""
+    def memory(self) -> dict[str, Any]:
+        """Peaks since the start: {needed_bytes, reserved_bytes, reasons}, of a GPU, or of the process on a CPU."""
 
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""

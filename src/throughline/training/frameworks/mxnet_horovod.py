@@ -13,11 +13,12 @@ import mxnet as mx
 from mxnet.contrib import amp
 
 from throughline.training import models
-from throughline.training.environment import nvidia_driver, peak_resident_bytes
+from throughline.training.environment import nvidia_driver, process_memory
 from throughline.training.frameworks import Spec, Unsupported, horovod_ranks
 from throughline.training.frameworks.mxnet_optimizers import CLIP, THRESHOLD, build, described
 
 REFUSALS = ("bad_alloc", "out of memory", "Failed to allocate", "Cannot allocate memory")
+NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
 
 Batch = list[Any]
 
@@ -143,11 +144,11 @@ class MXNetHorovod:
     def skipped(self) -> int:
         return self.skips
 
-    def memory(self) -> int | None:
+    def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return peak_resident_bytes()
-        free, total = mx.context.gpu_memory_info(self.local_rank)
-        return int(total - free)  # MXNet keeps what it once took
+            return process_memory("MXNet")
+        free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet keeps what it once took
+        return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
 
     def settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from throughline.training import models
-from throughline.training.environment import nvidia_driver, peak_resident_bytes
+from throughline.training.environment import nvidia_driver, process_memory
 from throughline.training.frameworks import Spec, Unsupported
 from throughline.training.frameworks.torch_optimizers import CLIP, build, described
 
@@ -104,8 +104,11 @@ class TorchRank:
     def skipped(self) -> int:
         return round(math.log2(self.first_scale / self.scaler.get_scale())) if self.scaler.is_enabled() else 0
 
-    def memory(self) -> int | None:
-        return torch.cuda.max_memory_reserved(self.at) if self.kind == "cuda" else peak_resident_bytes()
+    def memory(self) -> dict[str, Any]:
+        if self.kind == "cpu":
+            return process_memory("PyTorch")
+        needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
+        return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
     def settings(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,156 @@
+"""From counters and gauges to figures over exactly the timed window, and what is said where there is none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import records
+from throughline.training import observed, telemetry_window
+
+SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
+
+
+def told(until: int = 10, **changes: Any) -> dict[str, Any]:
+    """Samples at 0, 1, ... of a machine of 4 cores on which everything grows evenly; the run uses one core."""
+    samples = []
+    for at in range(until + 1):
+        machine = {name: speed * at for name, speed in SPEED.items()} | {"memory_used_bytes": 1000 + at}
+        for name in ("network_received_bytes", "network_sent_bytes", "loopback_bytes"):
+            machine[name] = 10.0 * at
+        own = {"cpu_s": 1.0 * at, "disk_read_bytes": 0.0, "disk_written_bytes": 0.0, "memory_bytes": 50, "threads": 3}
+        nothing = {"infiniband_received_bytes": None, "infiniband_sent_bytes": None}
+        sample = {"at": float(at), "sampler_cpu_s": 0.002 * at, "machine": machine | nothing, "processes": own}
+        samples.append(sample | {"devices": []})
+    reasons = {
+        "machine": dict.fromkeys(nothing, "no InfiniBand device"),
+        "processes": {},
+        "no_devices": "the run is on the processor",
+        "devices": [],
+    }
+    known = {"interval_s": 1.0, "cpus": 4, "memory_bytes": 9000, "cards": [], "samples": samples, "reasons": reasons}
+    return known | changes
+
+
+def test_a_counter_counts_for_the_part_within_the_window() -> None:
+    # 10 a second from 0 to 1, 30 from 1 to 2, 50 from 2 to 3
+    samples = [{"at": at, "n": n} for at, n in ((0.0, 0.0), (1.0, 10.0), (2.0, 40.0), (3.0, 90.0))]
+    found = telemetry_window.of_rates(telemetry_window.rates(samples, lambda one: one["n"]), (0.5, 2.5))
+    assert found == {"mean": pytest.approx((5 + 30 + 25) / 2), "min": 10.0, "max": 50.0}
+
+
+def test_slivers_at_the_edges_are_no_extremes() -> None:
+    intervals = [(0.0, 1.0, 1000.0), (1.0, 2.0, 10.0), (2.0, 3.0, 20.0), (3.0, 4.0, 0.0)]
+    found = telemetry_window.of_rates(intervals, (0.99, 3.01))
+    assert found is not None and (found["min"], found["max"]) == (10.0, 20.0)
+    assert found["mean"] == pytest.approx((10 + 10 + 20) / 2.02)
+
+
+def test_samples_that_do_not_cover_the_window_give_no_figure() -> None:
+    samples = [{"at": 0.0, "n": 0.0}, {"at": 1.0, "n": 1.0}, {"at": 2.0, "n": None}, {"at": 3.0, "n": 3.0}]
+    found = telemetry_window.rates(samples, lambda one: one["n"])
+    assert telemetry_window.of_rates(found, (0.2, 0.9)) is not None
+    assert telemetry_window.of_rates(found, (0.2, 2.9)) is None
+    assert telemetry_window.of_rates([], (0.2, 2.9)) is None
+
+
+def test_a_node_over_its_window() -> None:
+    node = telemetry_window.condensed(told(), 0, (2.5, 7.5))
+    records.NodeTelemetry.model_validate(node)
+    assert node["samples"] == 5
+    assert node["machine"]["cpu_share"]["mean"] == pytest.approx(1.5 / 4)
+    assert node["machine"]["cpu_others_share"]["mean"] == pytest.approx(0.5 / 4)
+    assert node["machine"]["memory_used_bytes"] == {"mean": 1005.0, "min": 1003.0, "max": 1007.0}
+    assert node["processes"]["cpu_cores"]["mean"] == pytest.approx(1.0)
+    assert node["cost_cpu_share"] == pytest.approx(0.002)
+
+
+def test_every_figure_that_is_none_has_a_reason() -> None:
+    node = telemetry_window.condensed(told(), 0, (2.5, 7.5))
+    empty = {
+        f"{room}.{name}" for room in ("machine", "processes") for name, found in node[room].items() if found is None
+    }
+    assert empty == {
+        "machine.infiniband_received_bytes_per_s",
+        "machine.infiniband_sent_bytes_per_s",
+        "processes.network_bytes_per_s",
+    }
+    assert empty <= set(node["reasons"]) and node["reasons"]["devices"] == "the run is on the processor"
+
+
+@pytest.mark.parametrize(
+    ("samples", "window", "why"),
+    [
+        (None, (1.0, 9.0), "left nothing"),
+        (told(), None, "no timed window"),
+        (told(), (1.0, 1.4), "shorter than the sampling interval"),
+    ],
+)
+def test_without_samples_or_a_window_nothing_is_made_up(samples: Any, window: Any, why: str) -> None:
+    node = telemetry_window.condensed(samples, 1, window)
+    records.NodeTelemetry.model_validate(node)
+    assert not any(node["machine"].values()) and not any(node["processes"].values())
+    assert why in node["reasons"]["telemetry"]
+
+
+def test_the_table_says_what_each_second_was_like() -> None:
+    text = telemetry_window.table([(0, told(3), (0.5, 2.5)), (1, None, None), (2, told(2), None)])
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["node"], row["at_s"], row["in_window"]) for row in rows[:4]] == [
+        ("0", "-0.5", "0"),
+        ("0", "0.5", "1"),
+        ("0", "1.5", "1"),
+        ("0", "2.5", "0"),
+    ]
+    assert (rows[0]["machine_cpu_share"], rows[1]["machine_cpu_share"]) == ("", "0.375")
+    assert rows[4]["node"] == "2" and rows[4]["in_window"] == ""
+    assert telemetry_window.table([(0, None, None)]) == "node,at_s,in_window\n"
+
+
+def order(**changes: Any) -> dict[str, Any]:
+    spec = {"framework": "torch"}
+    base = {"spec": spec, "nodes": 2, "per_node": 2, "world": 4, "reach": "slurm", "telemetry": "python"}
+    return base | changes
+
+
+def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
+    for node in (0, 1):
+        (tmp_path / f"telemetry_{node}.json").write_text(json.dumps(told()))
+    windows = [[2.0, 7.0], [2.5, 7.5], [1002.0, 1007.0], [1001.0, 1006.0]]
+    reports = {rank: {"window": window} for rank, window in enumerate(windows)}
+    found = observed.nodes(order(), tmp_path, reports)
+    assert [one.window for one in found] == [(2.0, 7.5), (1001.0, 1007.0)]
+    assert observed.nodes(order(telemetry=None), tmp_path, reports)[0].why == "telemetry was switched off"
+
+
+def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:
+    horovod = {"spec": {"framework": "torch-horovod"}}
+    reports = {rank: {"window": [2.0 + rank, 7.0]} for rank in range(4)}
+    first, second = observed.nodes(order(**horovod), tmp_path, reports)
+    assert (first.window, first.why) == ((2.0, 7.0), None)
+    assert second.why is not None and "no agent" in second.why
+    (only,) = observed.nodes(order(reach="simulated", **horovod), tmp_path, reports)
+    assert only.window == (2.0, 7.0)
+
+
+def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
+    sampled = [observed.Node(node, told(), (2.5, 7.5), None) for node in (0, 1)]
+    held = [
+        {"memory": {"needed_bytes": None, "reserved_bytes": 70 + rank, "reasons": {"needed_bytes": "not counted"}}}
+        for rank in (0, 1)
+    ]
+    record = observed.record("cpu", dict(enumerate(held)), sampled, 0.5)
+    records.Memory.model_validate(record["memory"])
+    assert record["memory"] == {
+        "needed_bytes": None,
+        "reserved_bytes": 71,
+        "device_used_bytes": 1007,
+        "device_total_bytes": 9000,
+        "reasons": {"needed_bytes": "not counted"},
+    }
+    assert record["utilization"] == {"cpu": 0.5, "gpu": None}
