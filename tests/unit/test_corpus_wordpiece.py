@@ -82,7 +82,7 @@ def test_text_never_becomes_a_special_token(ours: WordPiece) -> None:
 
 
 def test_a_short_memory_changes_nothing(path: Path, ours: WordPiece) -> None:
-    forgetful = WordPiece(vocabulary.read(path), remember=3)
+    forgetful = WordPiece(vocabulary.read(path), remember_bytes=700)
     for texts in (TRICKY, ["one two three four"], TRICKY[::-1], ["two four"], TRICKY):
         assert ids_of(forgetful, texts) == ids_of(ours, texts)
 

@@ -17,7 +17,7 @@ one sentence takes the following sentence as B, or is left out), random words ar
 entries, and each shard and copy has random numbers of its own.
 
 Every random number has a fixed place: chunks draw from row `first sentence` of a table per copy, masks from the
-row of the finished, shuffled example. So a compiled program can give the same shards.
+row of the finished, shuffled example. So kernel.c gives the same shards as what stands here in numpy.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus import randomness
+from throughline.corpus import kernel, randomness
 from throughline.corpus.tokens import Documents
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -100,6 +101,10 @@ class Pairs:
         """The examples numbered `rows`, in that order."""
         return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    def cut(self, begin: int, end: int) -> Pairs:
+        """The examples numbered from `begin` to before `end`."""
+        return Pairs(*(getattr(self, field.name)[begin:end] for field in fields(self)))
+
 
 def examples(documents: Documents, parameters: Parameters, split: str, shard: int) -> Pairs:
     """All copies' examples of a shard in their final, shuffled order, not yet masked."""
@@ -113,12 +118,28 @@ def examples(documents: Documents, parameters: Parameters, split: str, shard: in
 
 
 def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Pairs:
-    """One copy's examples in the documents' order. All documents advance together, a chunk each per step."""
+    """One copy's examples in the documents' order."""
+    of_document = stream.words(len(documents), 2)
+    of_sentence = stream.words(len(documents.sentences) - 1, 5)
+    compiled = kernel.load()
+    if compiled is None:
+        return _pairs_by_numpy(documents, parameters, of_document, of_sentence)
+    rooms = [np.empty(len(of_sentence), np.int64) for _ in range(4)]
+    random_next = np.empty(len(of_sentence), np.uint8)
+    bounds = len(documents), documents.sentences, documents.documents
+    aims = parameters.sequence - 3, parameters.short_sequences
+    made = compiled.pairs(*bounds, *aims, of_document, of_sentence, *rooms, random_next)
+    a, a_length, b, b_length = (room[:made] for room in rooms)
+    return Pairs(a, a_length, b, b_length, random_next[:made].view(np.bool_))
+
+
+def _pairs_by_numpy(
+    documents: Documents, parameters: Parameters, of_document: randomness.Words, of_sentence: randomness.Words
+) -> Pairs:
+    """All documents advance together, a chunk each per step."""
     limit = parameters.sequence - 3
     count = len(documents)
     begins, bounds = documents.sentences, documents.documents
-    of_document = stream.words(count, 2)
-    of_sentence = stream.words(len(begins) - 1, 5)
     short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences
     targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(count, limit - 1)), limit)
     made: list[tuple[Index, ...]] = []
@@ -181,11 +202,50 @@ def blocks(
     """The examples as arrays in NVIDIA's layout, `rows` at a time (fewer in the last block)."""
     stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
     words = vocabulary.words
+    compiled = kernel.load()
     for begin in range(0, len(order), rows):
-        block = order.take(np.arange(begin, min(begin + rows, len(order))))
-        arrays = assembled(documents.tokens, block, parameters, vocabulary)
+        block = order.cut(begin, begin + rows)
         drawn = stream.words(len(block), parameters.predictions, 2)
-        yield masked(arrays, block, parameters, vocabulary.mask, words, drawn)
+        if compiled is None:
+            arrays = assembled(documents.tokens, block, parameters, vocabulary)
+            yield masked(arrays, block, parameters, vocabulary.mask, words, drawn)
+        else:
+            yield _filled(compiled, documents.tokens, block, parameters, vocabulary, words, drawn)
+
+
+def _filled(
+    compiled: Any,
+    tokens: NDArray[np.integer],
+    block: Pairs,
+    parameters: Parameters,
+    vocabulary: Vocabulary,
+    words: NDArray[np.int32],
+    drawn: randomness.Words,
+) -> Arrays:
+    """What `assembled` and `masked` give, by kernel.c."""
+    rows, sequence, predictions = len(block), parameters.sequence, parameters.predictions
+    arrays: Arrays = {
+        "input_ids": np.empty((rows, sequence), np.int32),
+        "input_mask": np.empty((rows, sequence), np.int8),
+        "segment_ids": np.empty((rows, sequence), np.int8),
+        "masked_lm_positions": np.empty((rows, predictions), np.int32),
+        "masked_lm_ids": np.empty((rows, predictions), np.int32),
+        "next_sentence_labels": np.empty(rows, np.int8),
+    }
+    compiled.filled(
+        *(rows, sequence, predictions, tokens.ctypes.data, tokens.itemsize),
+        *(block.a, block.a_length, block.b, block.b_length, block.random_next.view(np.uint8)),
+        *(masked_of(np.arange(sequence - 2), parameters).astype(np.int32), drawn, words, len(words)),
+        *(vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence, np.uint16)),
+        *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays.values()),
+    )
+    return arrays
+
+
+def masked_of(candidates: Index, parameters: Parameters) -> Index:
+    """How many of so many tokens are masked."""
+    count = np.rint((candidates + 3) * parameters.probability).astype(np.int64)
+    return np.asarray(np.minimum(np.clip(count, 1, parameters.predictions), candidates))
 
 
 def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary) -> Arrays:
@@ -223,8 +283,7 @@ def masked(
     """
     ids, most = arrays["input_ids"], parameters.predictions
     candidates = block.a_length + block.b_length
-    count = np.rint((candidates + 3) * parameters.probability).astype(np.int64)
-    count = np.minimum(np.clip(count, 1, most), candidates)
+    count = masked_of(candidates, parameters)
     row = np.arange(len(block))
     pool = np.tile(np.arange(parameters.sequence - 3), (len(block), 1))
     for k in range(most):

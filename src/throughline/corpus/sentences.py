@@ -1,20 +1,64 @@
-"""An article's text as sentences: paragraph by paragraph, so that headings stay sentences of their own."""
+"""Articles' texts as sentences: paragraph by paragraph, so that headings stay sentences of their own."""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
 import blingfire
+import numpy as np
+from numpy.typing import NDArray
+
+from throughline.corpus import kernel
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentence i is `text[begins[i]:ends[i]]`, UTF-8 in u1[...]; `counts` i8[articles]: how many each article has."""
+
+    text: NDArray[np.uint8]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, articles: Sequence[Sequence[str]]) -> Sentences:
+        """Articles whose sentences are known."""
+        encoded = [sentence.encode() for sentence in chain.from_iterable(articles)]
+        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        counts = np.array([len(sentences) for sentences in articles], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), ends[:-1].copy(), ends[1:].copy(), counts)
+
+
+def split_all(texts: Sequence[str]) -> Sentences:
+    """The sentences of all texts, as `split` finds them; some may be blank."""
+    compiled = kernel.load()
+    if compiled is None:
+        return Sentences.of([split(text) for text in texts])
+    encoded = [_cleaned(text) for text in texts]
+    joined, of_article = b"".join(encoded), np.cumsum([*map(len, encoded)], dtype=np.int64)
+    out = np.empty(2 * len(joined) + 1, np.uint8)
+    begins, ends = (np.empty(len(joined) + 1, np.int64) for _ in range(2))  # touched as far as they are used
+    counts = np.zeros(len(texts), np.int64)
+    splitter = ctypes.cast(blingfire.blingfire.TextToSentences, ctypes.c_void_p)
+    found = compiled.split(splitter, joined, of_article, len(texts), out, len(out), begins, ends, len(begins), counts)
+    if found < 0:
+        raise RuntimeError("sentences took more room than their text")
+    return Sentences(out, begins[:found], ends[:found], counts)
 
 
 def split(text: str) -> list[str]:
-    """The sentences of a text in their order, none empty.
-
-    A NUL (which BERT's tokenizer drops as well) would end the splitter's C string, and a lone surrogate has no UTF-8:
-    both are removed.
-    """
-    text = text.replace("\0", "").encode("utf-8", "ignore").decode("utf-8")
+    """The sentences of a text in their order, none empty."""
     sentences: list[str] = []
-    for paragraph in text.split("\n"):
+    for paragraph in _cleaned(text).decode().split("\n"):
         if paragraph and not paragraph.isspace():
             found = blingfire.text_to_sentences(paragraph) or paragraph
             sentences.extend(sentence for sentence in found.split("\n") if sentence)
     return sentences
+
+
+def _cleaned(text: str) -> bytes:
+    """UTF-8, less NUL (which would end the splitter's C string, and which BERT drops as well) and lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "ignore")

@@ -136,10 +136,10 @@ def write(
         begin = 0
         for block in blocks:
             for name in TYPES:
-                data = np.zeros((height, *block[name].shape[1:]), dtype="<" + TYPES[name])
-                data[: len(block[name])] = block[name]
-                planes = data.reshape(-1, 1).view(np.uint8).T if data.itemsize > 1 else data
-                packed = isal_zlib.compress(np.ascontiguousarray(planes).tobytes(), 1)
+                data = np.ascontiguousarray(block[name], dtype="<" + TYPES[name])
+                if len(data) < height:
+                    data = np.concatenate([data, np.zeros((height - len(data), *data.shape[1:]), data.dtype)])
+                packed = isal_zlib.compress(_planes(data), 1)
                 stream[name].id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), packed)
             begin += len(block["input_ids"])
         if begin != rows:
@@ -148,6 +148,21 @@ def write(
         stream.attrs["parameters"] = parameters
         stream.flush()
         stream.attrs["complete"] = True
+
+
+def _planes(data: np.ndarray) -> np.ndarray:
+    """HDF5's shuffle: the first bytes of all elements, then the second ones ...; u1[bytes]."""
+    from throughline.corpus import kernel
+
+    flat = data.reshape(-1)
+    compiled = kernel.load()
+    if data.itemsize == 1:
+        return flat.view(np.uint8)
+    if compiled is None:
+        return np.ascontiguousarray(flat.reshape(-1, 1).view(np.uint8).T).reshape(-1)
+    out = np.empty(data.nbytes, np.uint8)
+    compiled.planes(data.ctypes.data, data.size, data.itemsize, out)
+    return out
 
 
 @contextmanager

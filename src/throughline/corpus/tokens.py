@@ -193,9 +193,9 @@ def _batches(articles: Path) -> Iterator[list[tuple[int, str]]]:
 def _tokenized(batch: list[tuple[int, str]], wordpiece: Any, kind: type[np.generic]) -> Documents:
     from throughline.corpus import sentences
 
-    split = [sentences.split(text) for _, text in batch]
-    tokens, lengths = wordpiece.encode([sentence for document in split for sentence in document])
-    ends = _offsets(np.array([len(document) for document in split], dtype=np.int64))
+    split = sentences.split_all([text for _, text in batch])
+    tokens, lengths = wordpiece.encode_sentences(split)
+    ends = _offsets(split.counts)
     kept = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences without a token are left out
     counts = np.diff(kept[ends])
     ids = np.array([number for number, _ in batch], dtype=np.int64)

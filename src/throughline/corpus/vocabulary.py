@@ -43,7 +43,8 @@ class Vocabulary:
     def words(self) -> NDArray[np.int32]:
         """Ids that may stand in for a masked token: no special, no `[unused…]` place."""
         special = {self.pad, self.unk, self.cls, self.sep, self.mask}
-        ids = [i for i, text in enumerate(self.entries) if i not in special and not _UNUSED.fullmatch(text)]
+        unused = {i for i, text in enumerate(self.entries) if text[:1] == "[" and _UNUSED.fullmatch(text)}
+        ids = [i for i in range(len(self.entries)) if i not in special and i not in unused]
         return np.array(ids, dtype=np.int32)
 
 
@@ -52,13 +53,14 @@ def read(path: str | Path) -> Vocabulary:
     path = Path(path)
     try:
         data = path.read_bytes()
-        entries = tuple(data.decode("utf-8").removesuffix("\n").split("\n"))
+        entries = tuple(data.decode().removesuffix("\n").split("\n"))
     except FileNotFoundError:
         raise UserError(f"the vocabulary {path} does not exist", next_step="correct corpus.vocabulary") from None
     except UnicodeDecodeError as error:
         raise UserError(f"the vocabulary {path} is not UTF-8 text", why=str(error)) from None
-    entries = tuple(entry.removesuffix("\r") for entry in entries)
-    index = {entry: i for i, entry in enumerate(entries)}
+    if b"\r" in data:
+        entries = tuple(entry.removesuffix("\r") for entry in entries)
+    index = dict(zip(entries, range(len(entries)), strict=True))
     if len(index) < len(entries):
         double = next(entry for i, entry in enumerate(entries) if index[entry] != i)
         raise UserError(

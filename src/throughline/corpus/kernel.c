@@ -1,0 +1,440 @@
+/* The corpus's hot loops. Each has its equal in numpy and Python, which a test holds it to, and which works where no
+   compiler is: WordPiece.encode (wordpiece.py), split (sentences.py), pairs and filled (instances.py), planes (shards.py).
+   kernel.py builds this file and calls it. All sizes are counts of elements; nothing here reads or writes a file. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t i32;
+typedef int64_t i64;
+
+/* ---- Random numbers: randomness.py ---- */
+
+static inline i64 below(u64 word, i64 bound) { return (i64)((word >> 32) * (u64)bound >> 32); }
+
+static inline double uniform(u64 word) { return (double)(word >> 32) * 0x1p-32; }
+
+static u64 mixed(u64 word) {
+    u64 z = word + 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+}
+
+static i64 heads(u64 word, i64 tosses) {
+    i64 count = 0;
+    for (i64 left = tosses; left > 0; left -= 64, word = mixed(word))
+        count += __builtin_popcountll(word >> (left < 64 ? 64 - left : 0));
+    return count;
+}
+
+/* ---- Tokens: a memory of chunks, and WordPiece for the ASCII ones that are new ---- */
+
+enum { LONGEST_WORD = 100 };
+
+struct slot { u32 tag, number; };                     /* an entry of an open hash table; number 0: free */
+struct chunk { i64 text, ids; i32 length, count; };   /* where its text and ids begin; count -1: not yet known */
+
+struct tokenizer {
+    u8 *entries;                 /* the vocabulary's texts, one after the other */
+    i64 *ends;                   /* where each of them ends */
+    struct slot *words;
+    u64 words_mask;
+    i64 longest;
+    i32 unknown;
+    struct slot *slots;          /* the memory of chunks */
+    u64 slots_mask;
+    struct chunk *chunks;
+    i64 known, room;
+    u8 *text;
+    i64 text_used, text_room;
+    i32 *ids;
+    i64 ids_used, ids_room;
+};
+
+static const u64 WORD = 0xCBF29CE484222325, PRIME = 0x100000001B3;   /* FNV-1a: the hash of a longer text grows from it */
+
+static inline u64 longer(u64 hash, u8 byte) { return (hash ^ byte) * PRIME; }
+
+static inline u32 tag_of(u64 hash) { return (u32)(hash >> 32); }
+
+static inline u64 place_of(u64 hash) { return hash ^ hash >> 29; }
+
+static u64 hash_of(const u8 *text, i64 length) {
+    u64 hash = (u64)length * 0x9E3779B97F4A7C15, word;
+    for (; length >= 8; text += 8, length -= 8) {
+        memcpy(&word, text, 8);
+        hash = (hash ^ word) * 0xD6E8FEB86659FD93;
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    memcpy(&word, text, (size_t)length);
+    hash = (hash ^ word) * 0xD6E8FEB86659FD93;
+    return (hash ^ hash >> 32) * 0x9E3779B97F4A7C15;
+}
+
+void tokenizer_free(struct tokenizer *t) {
+    if (!t) return;
+    free(t->entries), free(t->ends), free(t->words), free(t->slots), free(t->chunks), free(t->text), free(t->ids);
+    free(t);
+}
+
+/* The vocabulary of `size` entries, a byte apart; entry i ends at ends[i] of `entries`. NULL where memory is short. */
+struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i32 unknown) {
+    struct tokenizer *t = calloc(1, sizeof *t);
+    u64 places = 1024;
+    while (places < 4 * (u64)size) places *= 2;
+    if (!t) return NULL;
+    t->unknown = unknown;
+    t->words_mask = places - 1;
+    t->slots_mask = (1 << 16) - 1;
+    t->entries = malloc((size_t)ends[size - 1] + 1);
+    t->ends = malloc((size_t)size * sizeof *ends);
+    t->words = calloc(places, sizeof *t->words);
+    t->slots = calloc(t->slots_mask + 1, sizeof *t->slots);
+    if (!t->entries || !t->ends || !t->words || !t->slots) return tokenizer_free(t), NULL;
+    memcpy(t->entries, entries, (size_t)ends[size - 1]);
+    memcpy(t->ends, ends, (size_t)size * sizeof *ends);
+    for (i64 i = 0; i < size; i++) {
+        i64 begin = i ? ends[i - 1] + 1 : 0, length = ends[i] - begin;
+        u64 hash = WORD;
+        for (i64 k = 0; k < length; k++) hash = longer(hash, entries[begin + k]);
+        u64 at = place_of(hash);
+        while (t->words[at & t->words_mask].number) at++;
+        t->words[at & t->words_mask] = (struct slot){tag_of(hash), (u32)i + 1};
+        if (length > t->longest) t->longest = length;
+    }
+    return t;
+}
+
+/* The id of the entry whose text is `prefix` bytes of "##" and then `text`; -1 where there is none. */
+static i64 find_word(const struct tokenizer *t, u64 hash, i64 prefix, const u8 *text, i64 length) {
+    for (u64 at = place_of(hash);; at++) {
+        struct slot slot = t->words[at & t->words_mask];
+        if (!slot.number) return -1;
+        i64 id = slot.number - 1, begin = id ? t->ends[id - 1] + 1 : 0;
+        if (slot.tag == tag_of(hash) && t->ends[id] - begin == prefix + length &&
+            !memcmp(t->entries + begin, "##", (size_t)prefix) &&
+            !memcmp(t->entries + begin + prefix, text, (size_t)length))
+            return id;
+    }
+}
+
+static int grown(void **array, i64 *room, i64 needed, size_t width) {
+    if (needed <= *room) return 1;
+    i64 more = 2 * needed + 1024;
+    void *moved = realloc(*array, (size_t)more * width);
+    if (!moved) return 0;
+    *array = moved, *room = more;
+    return 1;
+}
+
+/* Append the ids of a word, lower case already; its first LONGEST_WORD bytes are in `word`. The longest entry that fits
+   is taken again and again; where none does, the whole word is unknown. */
+static void add_word(struct tokenizer *t, const u8 *word, i64 length) {
+    i64 begin = t->ids_used;
+    if (length > LONGEST_WORD) {
+        t->ids[t->ids_used++] = t->unknown;
+        return;
+    }
+    for (i64 at = 0; at < length;) {
+        u64 hashes[LONGEST_WORD + 1], hash = WORD;
+        i64 prefix = at ? 2 : 0, fits = length - at, id = -1;
+        if (fits > t->longest - prefix) fits = t->longest - prefix;
+        if (prefix) hash = longer(longer(hash, '#'), '#');
+        for (i64 i = 0; i < fits; i++) hashes[i + 1] = hash = longer(hash, word[at + i]);
+        for (; fits > 0 && id < 0; fits--) id = find_word(t, hashes[fits], prefix, word + at, fits);
+        if (id < 0) {
+            t->ids_used = begin;
+            t->ids[t->ids_used++] = t->unknown;
+            return;
+        }
+        t->ids[t->ids_used++] = (i32)id;
+        at += fits + 1;
+    }
+}
+
+/* Append the ids of a chunk of ASCII: control characters are dropped, blanks end a word, punctuation is a word. */
+static void add_ascii(struct tokenizer *t, const u8 *text, i64 length) {
+    u8 word[LONGEST_WORD];
+    i64 letters = 0;
+    for (i64 i = 0; i < length; i++) {
+        u8 c = text[i];
+        int letter = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+        int blank = c == '\t' || c == '\n' || c == '\r' || c == ' ';
+        if ((c < ' ' && !blank) || c == 127) continue;
+        if (letter) {
+            if (letters < LONGEST_WORD) word[letters] = c >= 'A' && c <= 'Z' ? c + 32 : c;
+            letters++;
+            continue;
+        }
+        if (letters) add_word(t, word, letters);
+        letters = 0;
+        if (!blank) add_word(t, &c, 1);
+    }
+    if (letters) add_word(t, word, letters);
+}
+
+static int rehash(struct tokenizer *t) {
+    u64 mask = 4 * t->slots_mask + 3;
+    struct slot *slots = calloc(mask + 1, sizeof *slots);
+    if (!slots) return 0;
+    for (i64 i = 0; i < t->known; i++) {
+        u64 hash = hash_of(t->text + t->chunks[i].text, t->chunks[i].length), at = hash;
+        while (slots[at & mask].number) at++;
+        slots[at & mask] = (struct slot){tag_of(hash), (u32)i + 1};
+    }
+    free(t->slots);
+    t->slots = slots, t->slots_mask = mask;
+    return 1;
+}
+
+/* The number of a chunk, which is remembered if it is new; -1 where memory is short. */
+static i64 number_of(struct tokenizer *t, const u8 *text, i64 length) {
+    u64 hash = hash_of(text, length), at = hash;
+    for (;; at++) {
+        struct slot slot = t->slots[at & t->slots_mask];
+        if (!slot.number) break;
+        const struct chunk *known = t->chunks + slot.number - 1;
+        if (slot.tag == tag_of(hash) && known->length == length &&
+            !memcmp(t->text + known->text, text, (size_t)length))
+            return slot.number - 1;
+    }
+    if (!grown((void **)&t->chunks, &t->room, t->known + 1, sizeof *t->chunks) ||
+        !grown((void **)&t->text, &t->text_room, t->text_used + length, 1) ||
+        !grown((void **)&t->ids, &t->ids_room, t->ids_used + length, sizeof *t->ids))
+        return -1;
+    i64 number = t->known++, first = t->ids_used;
+    int ascii = 1;
+    for (i64 i = 0; i < length; i++) ascii &= text[i] < 128;
+    if (ascii) add_ascii(t, text, length);
+    t->chunks[number] = (struct chunk){t->text_used, first, (i32)length, ascii ? (i32)(t->ids_used - first) : -1};
+    memcpy(t->text + t->text_used, text, (size_t)length);
+    t->text_used += length;
+    t->slots[at & t->slots_mask] = (struct slot){tag_of(hash), (u32)number + 1};
+    if (2 * (u64)t->known > t->slots_mask && !rehash(t)) return -1;
+    return number;
+}
+
+/* Split texts at spaces: text i is text[begins[i]..ends[i]). `numbers` gets their chunks' numbers, `after[i]` how many
+   there are up to the end of text i. Returns how many there are in all, or -1 where memory is short. */
+i64 tokenizer_scan(struct tokenizer *t, const u8 *text, const i64 *begins, const i64 *ends, i64 texts, i32 *numbers,
+                   i64 *after) {
+    i64 count = 0;
+    for (i64 i = 0; i < texts; i++) {
+        for (i64 at = begins[i]; at < ends[i]; at++) {
+            i64 begin = at;
+            while (at < ends[i] && text[at] != ' ') at++;
+            if (at == begin) continue;
+            i64 number = number_of(t, text + begin, at - begin);
+            if (number < 0) return -1;
+            numbers[count++] = (i32)number;
+        }
+        after[i] = count;
+    }
+    return count;
+}
+
+/* The next chunk from number `from` on whose ids are not known, or -1; `*text` and `*length` are its text. */
+i64 tokenizer_unknown(const struct tokenizer *t, i64 from, const u8 **text, i64 *length) {
+    for (i64 i = from; i < t->known; i++)
+        if (t->chunks[i].count < 0) {
+            *text = t->text + t->chunks[i].text, *length = t->chunks[i].length;
+            return i;
+        }
+    return -1;
+}
+
+/* Tell the ids of a chunk; 0 where memory is short. */
+int tokenizer_teach(struct tokenizer *t, i64 number, const i32 *ids, i64 count) {
+    if (!grown((void **)&t->ids, &t->ids_room, t->ids_used + count, sizeof *t->ids)) return 0;
+    memcpy(t->ids + t->ids_used, ids, (size_t)count * sizeof *ids);
+    t->chunks[number].ids = t->ids_used, t->chunks[number].count = (i32)count;
+    t->ids_used += count;
+    return 1;
+}
+
+/* How many tokens each text has, from `numbers` and `after` of a scan; returns how many there are in all. */
+i64 tokenizer_lengths(const struct tokenizer *t, const i32 *numbers, const i64 *after, i64 texts, i64 *lengths) {
+    i64 all = 0;
+    for (i64 i = 0, at = 0; i < texts; i++) {
+        lengths[i] = 0;
+        for (; at < after[i]; at++) lengths[i] += t->chunks[numbers[at]].count;
+        all += lengths[i];
+    }
+    return all;
+}
+
+void tokenizer_ids(const struct tokenizer *t, const i32 *numbers, i64 count, i32 *ids) {
+    for (i64 i = 0; i < count; i++) {
+        const struct chunk *chunk = t->chunks + numbers[i];
+        for (i32 k = 0; k < chunk->count; k++) *ids++ = t->ids[chunk->ids + k];
+    }
+}
+
+/* Bytes that the memory of chunks takes. */
+i64 tokenizer_bytes(const struct tokenizer *t) {
+    return (i64)(t->slots_mask + 1) * (i64)sizeof *t->slots + t->room * (i64)sizeof *t->chunks + t->text_room +
+           t->ids_room * (i64)sizeof *t->ids;
+}
+
+/* ---- Sentences: blingfire's own function, called for each paragraph ---- */
+
+typedef int (*splitter)(const char *text, int length, char *out, int room);
+
+/* Articles stand in `text` one after the other, article i ends at `of_article[i]`; paragraphs end with \n. Sentence j is
+   out[begins[j]..ends[j]); counts[i] are article i's. `most` sentences and `room` bytes fit. Returns how many sentences
+   there are, or -1 when they do not fit. */
+i64 split(splitter splits, const u8 *text, const i64 *of_article, i64 articles, u8 *out, i64 room, i64 *begins, i64 *ends,
+          i64 most, i64 *counts) {
+    i64 found = 0, used = 0;
+    for (i64 i = 0, at = 0; i < articles; i++) {
+        i64 before = found;
+        while (at < of_article[i]) {
+            const u8 *stop = memchr(text + at, '\n', (size_t)(of_article[i] - at));
+            i64 length = stop ? stop - (text + at) : of_article[i] - at;
+            if (length) {
+                if (used + 2 * length > room) return -1;
+                i64 made = splits((const char *)text + at, (int)length, (char *)out + used, (int)(2 * length));
+                if (made > 2 * length) made = 0;
+                if (made > 0 && !out[used + made - 1]) made--;     /* it counts a final NUL */
+                if (made <= 0) memcpy(out + used, text + at, (size_t)(made = length));
+                for (i64 from = used; from <= used + made;) {
+                    const u8 *border = memchr(out + from, '\n', (size_t)(used + made - from));
+                    i64 end = border ? border - out : used + made;
+                    if (end > from) {
+                        if (found == most) return -1;
+                        begins[found] = from, ends[found++] = end;
+                    }
+                    from = end + 1;
+                }
+                used += made;
+            }
+            at += length + 1;
+        }
+        at = of_article[i];
+        counts[i] = found - before;
+    }
+    return found;
+}
+
+/* ---- Examples ---- */
+
+static inline i64 at_least(i64 value, i64 least) { return value < least ? least : value; }
+
+/* One copy's pairs of `count` documents, in their order; sentence s begins at token begins[s], document d at sentence
+   bounds[d]. The words are rows of 2 for each document and of 5 for each sentence. Returns how many pairs there are (at
+   most one for each sentence). */
+i64 pairs(i64 count, const i64 *begins, const i64 *bounds, i64 limit, double short_sequences, const u64 *of_document,
+          const u64 *of_sentence, i64 *a, i64 *a_length, i64 *b, i64 *b_length, u8 *random_next) {
+    i64 made = 0;
+    for (i64 d = 0; d < count; d++) {
+        i64 target = limit, end = bounds[d + 1];
+        if (uniform(of_document[2 * d]) < short_sequences) target = 2 + below(of_document[2 * d + 1], limit - 1);
+        for (i64 first = bounds[d]; first < end;) {
+            const u64 *words = of_sentence + 5 * first;
+            i64 last = first + 1;
+            while (last < end && begins[last] < begins[first] + target) last++;
+            if (count == 1 && last - first == 1 && last < end) last++;
+            i64 size = last - first;
+            int random = (size == 1 || !(words[1] >> 63)) && count > 1;
+            i64 middle = first + 1 + (size > 1 ? below(words[0], size - 1) : 0);
+            i64 length = begins[middle] - begins[first], b_first = middle, b_last = last;
+            if (random) {                /* a run from another document, as long as there is room for */
+                i64 other = below(words[2], count - 1);
+                if (other >= d) other++;
+                b_first = bounds[other] + below(words[3], bounds[other + 1] - bounds[other]);
+                i64 wanted = begins[b_first] + at_least(target - length, 1);
+                b_last = b_first + 1;
+                while (b_last < bounds[other + 1] && begins[b_last] < wanted) b_last++;
+            }
+            i64 b_whole = begins[b_last] - begins[b_first];
+            if (b_whole > 0) {           /* the longer segment loses tokens, at its ends by the toss of a coin */
+                i64 excess = at_least(length + b_whole - limit, 0), apart = length - b_whole;
+                i64 to_equal = apart < 0 ? -apart : apart;
+                if (to_equal > excess) to_equal = excess;
+                i64 from_a = (apart > 0 ? to_equal : 0) + (excess - to_equal) / 2, from_b = excess - from_a;
+                a[made] = begins[first] + heads(words[4], from_a);
+                b[made] = begins[b_first] + heads(~words[4] * 0xD6E8FEB86659FD93, from_b);
+                a_length[made] = length - from_a;
+                b_length[made] = b_whole - from_b;
+                random_next[made++] = (u8)random;
+            }
+            first = random ? middle : last;
+        }
+    }
+    return made;
+}
+
+static void copy(i32 *ids, const void *tokens, i64 width, i64 from, i64 count) {
+    const u16 *narrow = (const u16 *)tokens + from;
+    const u32 *wide = (const u32 *)tokens + from;
+    if (width == 2)
+        for (i64 i = 0; i < count; i++) ids[i] = narrow[i];
+    else
+        for (i64 i = 0; i < count; i++) ids[i] = (i32)wide[i];
+}
+
+/* Rows of finished examples: `masked_of[n]` of n tokens are masked, `drawn` has two words for each of `predictions`. The
+   last six arrays are filled, whatever was in them; `pool` is room for 2 x `sequence` positions. */
+void filled(i64 rows, i64 sequence, i64 predictions, const void *tokens, i64 width, const i64 *a, const i64 *a_length,
+            const i64 *b, const i64 *b_length, const u8 *random_next, const i32 *masked_of, const u64 *drawn,
+            const i32 *words, i64 words_count, i32 cls, i32 sep, i32 mask, u16 *pool, i32 *input_ids, u8 *input_mask,
+            u8 *segment_ids, i32 *positions, i32 *labels, u8 *next_sentence) {
+    u16 *order = pool + sequence;
+    for (i64 i = 0; i < sequence; i++) order[i] = (u16)i;
+    for (i64 row = 0; row < rows; row++, drawn += 2 * predictions) {
+        i32 *ids = input_ids + row * sequence, *place = positions + row * predictions, *label = labels + row * predictions;
+        i64 a_end = 1 + a_length[row], b_end = a_end + 1 + b_length[row];
+        memset(ids + b_end, 0, (size_t)(sequence - b_end) * sizeof *ids);
+        ids[0] = cls, ids[a_end] = ids[b_end] = sep;
+        copy(ids + 1, tokens, width, a[row], a_length[row]);
+        copy(ids + a_end + 1, tokens, width, b[row], b_length[row]);
+        memset(input_mask + row * sequence, 1, (size_t)b_end + 1);
+        memset(input_mask + row * sequence + b_end + 1, 0, (size_t)(sequence - b_end - 1));
+        memset(segment_ids + row * sequence, 0, (size_t)sequence);
+        memset(segment_ids + row * sequence + a_end + 1, 1, (size_t)(b_end - a_end));
+        next_sentence[row] = random_next[row];
+
+        i64 candidates = a_length[row] + b_length[row], count = masked_of[candidates];
+        u64 chosen[512];                 /* a bit for each of 32,768 positions */
+        memset(chosen, 0, (size_t)(candidates / 64 + 1) * sizeof *chosen);
+        memcpy(pool, order, (size_t)candidates * sizeof *pool);
+        for (i64 k = 0; k < count; k++) {
+            i64 j = k + below(drawn[2 * k], candidates - k);
+            u16 taken = pool[j];
+            pool[j] = pool[k];
+            chosen[taken / 64] |= (u64)1 << taken % 64;
+        }
+        i64 k = 0;
+        for (i64 word = 0; k < count; word++)
+            for (u64 bits = chosen[word]; bits; bits &= bits - 1, k++) {
+                i64 at = 64 * word + __builtin_ctzll(bits);
+                at += 1 + (at >= a_length[row]);
+                place[k] = (i32)at;
+                label[k] = ids[at];
+                u64 chance = drawn[2 * k + 1];
+                if (uniform(chance) < 0.8)
+                    ids[at] = mask;
+                else if (uniform(chance) >= 0.9)
+                    ids[at] = words[below(chance << 32, words_count)];
+            }
+        memset(place + count, 0, (size_t)(predictions - count) * sizeof *place);
+        memset(label + count, 0, (size_t)(predictions - count) * sizeof *label);
+    }
+}
+
+/* HDF5's shuffle: the first bytes of all elements, then the second ones ... */
+void planes(const u8 *data, i64 count, i64 width, u8 *out) {
+    if (width == 4)
+        for (i64 i = 0; i < count; i++)
+            for (i64 k = 0; k < 4; k++) out[k * count + i] = data[4 * i + k];
+    else
+        for (i64 k = 0; k < width; k++)
+            for (i64 i = 0; i < count; i++) out[k * count + i] = data[width * i + k];
+}

@@ -1,0 +1,169 @@
+"""The compiled loops give what Python and numpy give, are built once, and are not needed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_corpus_instances import LENGTHS, PARAMETERS
+from test_corpus_wordpiece import TRICKY
+
+from corpus_helpers import documents, tiny_vocabulary
+from throughline.corpus import instances, kernel, sentences, shards, tokens, vocabulary
+from throughline.corpus.instances import Parameters
+from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus.wordpiece import WordPiece
+
+T = TypeVar("T")
+ASCII = st.text(st.characters(max_codepoint=0x7F), max_size=60)
+WORDS = st.lists(st.sampled_from(["the", "unaffable", "ANTI", "zq", "1999", "-", "x" * 101, "a.b", "é"]), max_size=9)
+TEXT = st.one_of(ASCII, st.text(max_size=30), WORDS.map(" ".join), st.sampled_from([*TRICKY, "\ud800", "A. B.\n\nC"]))
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.txt"
+    vocabulary.write_bert_base_uncased(path)
+    return vocabulary.read(path)
+
+
+def plainly(function: Callable[[], T]) -> T:
+    """What the function gives without the kernel."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "load", lambda: None)
+        return function()
+
+
+def test_the_kernel_is_used_here() -> None:
+    assert kernel.load() is not None
+
+
+def ids_of(splitter: Any, wordpiece: WordPiece, texts: Sequence[str]) -> list[list[list[int]]]:
+    """The ids of each text's sentences, blank sentences left out."""
+    split = splitter(texts)
+    ids, lengths = wordpiece.encode_sentences(split)
+    parts = iter(np.split(ids, np.cumsum(lengths)[:-1])) if len(lengths) else iter(())
+    return [[p.tolist() for p in (next(parts) for _ in range(count)) if len(p)] for count in split.counts.tolist()]
+
+
+@pytest.fixture(scope="module")
+def both(words: Vocabulary) -> tuple[WordPiece, WordPiece]:
+    return WordPiece(words), plainly(lambda: WordPiece(words))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TEXT, max_size=6))
+@example(["", "\n\n", "a", "\u2003\n \n"])
+@example([f"{chr(code)}x{chr(code)} {chr(code)}" for code in range(128)])
+def test_sentences_and_tokens(both: tuple[WordPiece, WordPiece], texts: list[str]) -> None:
+    compiled, plain = both
+    expected = plainly(lambda: ids_of(sentences.split_all, plain, texts))
+    assert ids_of(sentences.split_all, compiled, texts) == expected
+
+
+def test_every_word_of_the_vocabulary(both: tuple[WordPiece, WordPiece], words: Vocabulary) -> None:
+    texts = [entry.removeprefix("##") for entry in words.entries]
+    texts += ["".join(pair) for pair in itertools.pairwise(texts)]
+    for found, expected in zip(*(piece.encode(texts) for piece in both), strict=True):
+        assert np.array_equal(found, expected)
+
+
+def test_many_chunks_and_a_small_memory(words: Vocabulary) -> None:
+    texts = [" ".join(f"{a}{b}" for b in range(700)) for a in range(200)]
+    whole, small = WordPiece(words), WordPiece(words, remember_bytes=1)
+    ids, lengths = whole.encode(texts)
+    for text, expected in zip(texts[::20], np.split(ids, np.cumsum(lengths)[:-1])[::20], strict=True):
+        assert small.encode([text])[0].tolist() == expected.tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(lengths=LENGTHS, parameters=PARAMETERS, wide=st.booleans())
+def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Parameters, wide: bool) -> None:
+    found = documents(lengths, words)
+    if wide:
+        found = tokens.concatenate([found], np.uint32)
+
+    def made() -> list[dict[str, np.ndarray]]:
+        order = instances.examples(found, parameters, "training", 0)
+        return list(instances.blocks(found, order, parameters, words, "training", 0, 50))
+
+    compiled, plain = made(), plainly(made)
+    assert len(compiled) == len(plain)
+    for ours, expected in zip(compiled, plain, strict=True):
+        assert list(ours) == list(shards.TYPES) and expected.keys() == ours.keys()
+        for name, array in ours.items():
+            assert array.dtype == expected[name].dtype and np.array_equal(array, expected[name]), name
+
+
+def test_the_longest_sequence(tmp_path: Path) -> None:
+    words = tiny_vocabulary(tmp_path, words=3000)
+    found, parameters = documents([[40_000, 3], [50_000], [7]], words), Parameters(1 << 15, 5000, copies=1)
+
+    def made() -> bytes:
+        order = instances.examples(found, parameters, "training", 0)
+        (block,) = instances.blocks(found, order, parameters, words, "training", 0, 50)
+        return b"".join(block[name].tobytes() for name in shards.TYPES)
+
+    assert made() == plainly(made)
+
+
+@pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
+def test_planes(kind: str) -> None:
+    data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
+    assert shards._planes(data).tobytes() == plainly(lambda: shards._planes(data)).tobytes()
+
+
+def test_many_processes_build_it_once(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\necho once >> {tmp_path}/calls\nexec gcc "$@"\n')
+    compiler.chmod(0o755)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "CC": str(compiler)}
+    code = "from throughline.corpus import kernel; assert kernel.load() is not None"
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(subprocess.run, [sys.executable, "-c", code], env=environment) for _ in range(4)]
+    assert [run.result().returncode for run in runs] == [0] * 4
+    assert (tmp_path / "calls").read_text() == "once\n"
+    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+
+
+@pytest.mark.parametrize("broken", ["no compiler", "a compiler that fails", "no place", "switched off"])
+def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, broken: str) -> None:
+    """The same file, and one line that says why it took longer (none where it was asked for)."""
+    articles = tmp_path / "articles.jsonl"
+    articles.write_text(json.dumps({"id": "1", "text": "It is so. And it was so.\nNot here: Ünïcödé."}) + "\n")
+    cache = tmp_path / "cache"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    if broken == "no compiler":
+        environment["PATH"] = str(tmp_path)
+    elif broken == "a compiler that fails":
+        environment["CC"] = "false"
+    elif broken == "no place":
+        cache.write_text("a file where the folder would be")
+    else:
+        environment["THROUGHLINE_KERNEL"] = "off"
+    (tmp_path / "vocabulary.txt").write_text("".join(f"{entry}\n" for entry in words.entries))
+    code = (
+        "from pathlib import Path; from throughline.corpus import tokens, kernel;"
+        "tokens.tokenize(*map(Path, ('articles.jsonl', 'vocabulary.txt', 'there.hdf5'))); print(kernel.load())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    tokens.tokenize(articles, tmp_path / "vocabulary.txt", tmp_path / "here.hdf5")
+    assert (tmp_path / "here.hdf5").read_bytes() == (tmp_path / "there.hdf5").read_bytes()
+    if broken == "no place":
+        assert "CDLL" in run.stdout and run.stderr == ""
+    else:
+        assert run.stdout == "None\n"
+        assert run.stderr.count("note: the corpus is made without compiled code") == (broken != "switched off")
