@@ -17,6 +17,10 @@ rule report:
                 f"report/{name}"
                 for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences", "split")
             ),
+            *(
+                f"report/{name}"
+                for name in ("sections", "grid", "comparisons", "memory", "use", "work", "costs", "goals")
+            ),
             *(f"report/{name}" for name in ("surroundings", "report.html.j2", "report.css", "report.js")),
             "training/frameworks/__init__",
         ),

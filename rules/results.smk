@@ -33,7 +33,12 @@ rule tables:
     input:
         summaries=summaries_of,
         extras=extras_of,
-        code=modules("records", "report/tables", "report/split", "report/cells", "report/markup"),
+        code=modules(
+            "records",
+            "statistics",
+            *(f"report/{name}" for name in ("tables", "split", "cells", "markup", "sections", "grid", "comparisons")),
+            *(f"report/{name}" for name in ("memory", "use", "work", "costs", "goals")),
+        ),
     output:
         tables=directory("results/{benchmark}/tables"),
     log:

@@ -16,7 +16,10 @@ def main() -> None:
     parser.add_argument("--extras", nargs="*", default=[], type=Path, help="summaries of noexchange and synthetic")
     parser.add_argument("--expected", default="[]", metavar="JSON", help="the cells that were asked for")
     parser.add_argument(
-        "--output-dir", type=Path, required=True, help="folder: {throughput,memory}.{csv,md,tex}, split.csv"
+        "--output-dir",
+        type=Path,
+        required=True,
+        help="folder: {throughput,memory,use,work,cost}.{csv,md,tex}, split.csv",
     )
     arguments = parser.parse_args()
     found, derived = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from throughline import statistics
 from throughline.files import UserError, write_text
 from throughline.records import Summary, read_summary
-from throughline.report import cells, inline, markup, plots, sentences, split, surroundings
+from throughline.report import cells, comparisons, inline, markup, plots, sections, sentences, split, surroundings
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.training.frameworks import FEATURES, TABLE
 
@@ -68,6 +68,7 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
     view = _View(places, output.parent)
     now = groups(found.present.values(), asked)
     before = groups(found.earlier.values())
+    view.everything, view.floors = [*now, *before], comparisons.floors([*now, *before])
     benchmarks = view.benchmarks(now)
     everything = [*found.present.values(), *found.earlier.values()]
     columns, facts = surroundings.environments(everything)
@@ -106,6 +107,8 @@ class _View:
 
     def __init__(self, places: dict[tuple[str, str], Path], base: Path) -> None:
         self.places, self.base = places, base
+        self.everything: list[Group] = []
+        self.floors: comparisons.Floors = {}
 
     def benchmarks(self, found: Sequence[Group], prefix: str = "") -> list[dict[str, Any]]:
         """One entry per benchmark, in order."""
@@ -126,12 +129,16 @@ class _View:
             "name": name,
             "headline": sentences.headline(parts),
             "figures": _figures(best),
-            "further": [*([compared] if compared else []), *sentences.further(parts)],
+            "further": [
+                *([sentences.Finding(compared)] if compared else []),
+                *sentences.further(parts, self.everything, self.floors),
+            ],
             "counts": _counts(parts),
             "settings": _settings(summaries[0]) if summaries else [],
             "remarks": list(dict.fromkeys(s.remarks for s in summaries if s.remarks)),
             "groups": [self._group(group, f"{identity}-{group.name}", by_name) for group in parts],
             "precisions": self._precisions(parts, identity) if comparable else [],
+            **sections.of(parts, self.everything, self.floors),
         }
 
     def _precisions(self, parts: list[Group], identity: str) -> list[Markup]:

@@ -8,12 +8,13 @@ from itertools import pairwise
 
 from throughline import statistics
 from throughline.records import Cell
-from throughline.report import advice
+from throughline.report import advice, comparisons
 from throughline.report.cells import Group, Row
+from throughline.report.comparisons import Floors
 from throughline.report.markup import percent, reading
 
 ONE_DEVICE = "1n1g"
-ENOUGH = 3  # repeats below which two ranges that do not touch mean nothing
+ENOUGH = 3  # repeats below which no rank test says anything
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,38 @@ def _scaling(best: Best) -> str:
     )
 
 
-def further(groups: Sequence[Group]) -> list[str]:
-    """Findings beside the headline: first where nothing is gained and what limits, then how things compare."""
-    losses, gains = _precision(groups)
-    return [*losses, *_more_devices(groups), *_loader(groups), *_frameworks(groups), *gains]
+@dataclass(frozen=True)
+class Finding:
+    """A sentence beside the headline; a loss is where something gains nothing, or limits."""
+
+    text: str
+    loss: bool = False
 
 
-def _frameworks(groups: Sequence[Group]) -> Iterable[str]:
-    """Two frameworks on the largest topology they share, where their ranges do not touch."""
+def further(groups: Sequence[Group], everything: Sequence[Group] = (), known: Floors | None = None) -> list[Finding]:
+    """Findings beside the headline: first where nothing is gained and what limits, then how things compare.
+
+    Below the smallest difference that A/A runs show on a device, there is none.
+    """
+    floors = known or {}
+    losses, gains = _precision(groups, floors)
+    limits = [*losses, *_more_devices(groups, floors), *_switches(groups, everything, floors), *_loader(groups)]
+    rest = [*_frameworks(groups, floors), *gains]
+    return [*(Finding(text, loss=True) for text in limits), *(Finding(text) for text in rest)]
+
+
+def _switches(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -> Iterable[str]:
+    """Options that were switched on, compile above all, and made nothing faster."""
+    for pair in comparisons.switches(groups, everything, known):
+        if pair.verdict != "faster":
+            yield (
+                f"{pair.what} gains nothing: {pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, "
+                f"{pair.why}). Leave it off for speed here."
+            )
+
+
+def _frameworks(groups: Sequence[Group], known: Floors) -> Iterable[str]:
+    """Two frameworks on the largest topology they share."""
     best = fastest(groups)
     if best is None:
         return
@@ -110,18 +135,19 @@ def _frameworks(groups: Sequence[Group]) -> Iterable[str]:
         if min(a.n_ok, b.n_ok) < ENOUGH:
             continue
         where = f"on {mine.topology} ({best.settings})"
-        if a.min > b.max or b.min > a.max:
-            ahead, behind, ratio = (
-                (mine.framework, name, a.median_speed / b.median_speed)
-                if a.median_speed > b.median_speed
-                else (name, mine.framework, b.median_speed / a.median_speed)
-            )
-            yield f"{ahead} is {percent(ratio - 1, 1)} faster than {behind} {where}; their ranges do not touch."
+        pair = comparisons.Pair("", where, b, a, known.get(comparisons.device(best.group)))
+        if pair.verdict == "no difference":
+            size = percent(abs(pair.ratio - 1), 1)
+            yield f"No difference between {mine.framework} and {name} {where}: {size}, {pair.why}."
+        elif pair.verdict == "not told apart":
+            yield f"{mine.framework} and {name} cannot be told apart {where}: {pair.why} of the rank test."
         else:
-            yield f"{mine.framework} and {name} cannot be told apart {where}: their ranges overlap."
+            ahead, behind = (mine.framework, name) if pair.ratio > 1 else (name, mine.framework)
+            gain = max(pair.ratio, 1 / pair.ratio) - 1
+            yield f"{ahead} is {percent(gain, 1)} faster than {behind} {where}; {pair.why} of the rank test."
 
 
-def _precision(groups: Sequence[Group]) -> tuple[list[str], list[str]]:
+def _precision(groups: Sequence[Group], known: Floors) -> tuple[list[str], list[str]]:
     """Precisions that are no faster than fp32 (else tf32) on one device, and those that are; at the fastest batch."""
     losses: list[str] = []
     gains: list[str] = []
@@ -137,9 +163,11 @@ def _precision(groups: Sequence[Group]) -> tuple[list[str], list[str]]:
             if full is None or half is None:
                 continue
             device = half.group.summary.device if half.group.summary else None
+            floor = known.get(comparisons.device(half.group))
             text = advice.gains_nothing(
-                half.speed, full.speed, precision, full.group.precision, device.fp16_native if device else None
-            )
+                half.speed, full.speed, precision, full.group.precision, device.fp16_native if device else None,
+                floor.share if floor else 0.0,
+            )  # fmt: skip
             if text:
                 losses.append(f"{framework}: {text}.")
             else:
@@ -150,14 +178,16 @@ def _precision(groups: Sequence[Group]) -> tuple[list[str], list[str]]:
     return losses, gains
 
 
-def _more_devices(groups: Sequence[Group]) -> Iterable[str]:
+def _more_devices(groups: Sequence[Group], known: Floors) -> Iterable[str]:
     for group in groups:
         for framework in group.frameworks:
             rows = group.series(framework)
+            floor = known.get(comparisons.device(group))
+            least = 1 + (floor.share if floor else 0.0)
             for before, after in pairwise(rows):
                 a, b = before.cell, after.cell
                 grew = after.topology.world > before.topology.world
-                if grew and a and b and a.median_speed and b.median_speed and b.median_speed <= a.median_speed:
+                if grew and a and b and a.median_speed and b.median_speed and b.median_speed <= a.median_speed * least:
                     yield (
                         f"{framework}: {after.topology} is no faster than {before.topology} "
                         f"({reading(b.median_speed)} against {reading(a.median_speed)} samples/s, {group.precision}, "

@@ -1,4 +1,4 @@
-"""Tables of one benchmark: throughput and memory, each as tidy CSV, Markdown and LaTeX.
+"""Tables of one benchmark: throughput, memory, use of the hardware, work and cost, as tidy CSV, Markdown and LaTeX.
 
 The CSV has one row per cell, units in its column names, unrounded numbers, and nothing where nothing is known. The
 Markdown and LaTeX tables look as DLPerf prints them, one per batch size and precision, with what they add to it
@@ -13,22 +13,31 @@ from pathlib import Path
 import pandas as pd
 
 from throughline.files import write_text
-from throughline.report import cells, markup
+from throughline.records import Cell
+from throughline.report import cells, markup, sections
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row, title
+from throughline.report.grid import Grid
 
 Escape = Callable[[str], str]
 SUFFIXES = (".csv", ".md", ".tex")
 
 
 def write(groups: Sequence[Group], folder: Path) -> None:
-    """Write throughput and memory tables of one benchmark into `folder`."""
-    for name, frame in (("throughput", throughput_frame(groups)), ("memory", memory_frame(groups))):
-        write_text(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    """Write every table of one benchmark into `folder`."""
+    write_text(folder / "throughput.csv", throughput_frame(groups).to_csv(index=False, lineterminator="\n"))
     write_text(folder / "throughput.md", "\n".join(_markdown(group, throughput_table(group)) for group in groups))
     write_text(folder / "throughput.tex", _latex_file(_latex(group, throughput_table(group)) for group in groups))
-    heading, table = "Peak memory per device, MiB", memory_table(groups)
-    write_text(folder / "memory.md", f"**{heading}**\n\n{_markdown_grid(table)}")
-    write_text(folder / "memory.tex", _latex_file([_latex_table(heading, table, "")]))
+    for grid in sections.tables(groups):
+        write_text(folder / f"{grid.name}.csv", grid_frame(grid).to_csv(index=False, lineterminator="\n"))
+        shown = grid.condensed()
+        heading, table = ("Peak memory per device, MiB", memory_table(groups)) if grid.name == "memory" else (
+            grid.title, _grid_table(shown)
+        )  # fmt: skip
+        below = [*(f"{name}: {text}" for name, text in shown.facts), *shown.notes]
+        remarks = "".join(f"* {markup.markdown(line)}\n" for line in below)
+        write_text(folder / f"{grid.name}.md", f"**{heading}**\n\n{_markdown_grid(table)}\n{remarks}")
+        latex = _latex_table(heading, table, "".join(f"\\\\ {markup.latex(line)}\n" for line in below))
+        write_text(folder / f"{grid.name}.tex", _latex_file([latex]))
 
 
 def throughput_frame(groups: Sequence[Group]) -> pd.DataFrame:
@@ -44,22 +53,54 @@ def throughput_frame(groups: Sequence[Group]) -> pd.DataFrame:
             "max_samples_per_s": row.cell.max if row.cell else None,
             "speedup": row.cell.speedup if row.cell else None,
             "efficiency": row.cell.efficiency if row.cell else None,
+            **_scatter(row.cell),
             "reasons": markup.spreadsheet("; ".join(row.cell.reasons)) if row.cell else None,
         }
         for group in groups
         for row in group.rows
     ]
-    return _whole(pd.DataFrame(rows), "repeats_asked", "global_batch_size", "sequence_tokens")
+    return _whole(pd.DataFrame(rows), "repeats_asked", "repeats_left_out", "global_batch_size", "sequence_tokens")
 
 
-def memory_frame(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row per cell with its peak memory in bytes."""
+def _scatter(cell: Cell | None) -> dict[str, float | int | None]:
+    """How far the repeats lie apart, and what that leaves of the speedup."""
+    ends: Sequence[float | None] = (cell.speedup_range if cell else None) or (None, None)
+    return {
+        "median_absolute_deviation_samples_per_s": cell.median_absolute_deviation if cell else None,
+        "coefficient_of_variation": cell.coefficient_of_variation if cell else None,
+        "range_coverage": cell.range_coverage if cell else None,
+        "speedup_at_least": ends[0],
+        "speedup_at_most": ends[1],
+        "repeats_left_out": sum(len(part.repeats) for part in cell.left_out) if cell else None,
+    }
+
+
+def grid_frame(grid: Grid) -> pd.DataFrame:
+    """One row per cell with all figures of a grid, unrounded; a number that is not known is empty."""
     rows = [
-        {**_identity(group, row), "peak_memory_bytes": row.cell.peak_memory_bytes if row.cell else None}
-        for group in groups
-        for row in group.rows
+        {
+            **_identity(line.group, line.row),
+            **{
+                column.key: line.figures[index].value if line.figures else None
+                for index, column in enumerate(grid.columns)
+            },
+        }
+        for line in grid.lines
     ]
-    return _whole(pd.DataFrame(rows), "peak_memory_bytes", "global_batch_size", "sequence_tokens")
+    counts = [column.key for column in grid.columns if column.key.endswith("_bytes")]
+    return _whole(pd.DataFrame(rows), *counts, "global_batch_size", "sequence_tokens")
+
+
+def _grid_table(grid: Grid) -> Table:
+    """A grid as header and rows, with the cell's identity to the left; an outcome stands in the first column."""
+    header = ["batch per device", "precision", "framework", "topology"]
+    columns = [f"{column.heading} {column.small}".strip() for column in grid.columns]
+    body = []
+    for line in grid.lines:
+        start = [str(line.group.batch), line.group.precision, line.row.shown, str(line.row.topology)]
+        texts = [figure.text for figure in line.figures] or [line.row.label, *[""] * (len(columns) - 1)]
+        body.append([*start, *texts[: len(columns)]])
+    return [*header, *columns], body
 
 
 def _whole(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -121,7 +162,10 @@ def _throughput_row(row: Row) -> list[str]:
 
 
 def memory_table(groups: Sequence[Group]) -> Table:
-    """Peak memory per device in MiB: a row per batch size, precision and framework, a column per topology."""
+    """Peak memory per device in MiB, used / total where that is known.
+
+    A row per batch size, precision and framework, a column per topology.
+    """
     topologies = sorted({row.topology for group in groups for row in group.rows}, key=lambda t: (t.world, t))
     header = ["batch per device", "precision", "framework", *map(str, topologies)]
     body = []
@@ -137,7 +181,9 @@ def memory_table(groups: Sequence[Group]) -> Table:
 def _memory(row: Row) -> str:
     if row.cell is None or not row.cell.n_ok:
         return row.label
-    return markup.mebibytes(row.cell.peak_memory_bytes)
+    memory = row.cell.memory
+    total = memory.device_total_bytes if memory else None
+    return markup.mebibytes(row.cell.peak_memory_bytes) + (f" / {markup.mebibytes(total)}" if total else "")
 
 
 def notes(group: Group) -> list[str]:
