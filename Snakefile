@@ -22,7 +22,7 @@ from throughline import plan, runs
 from throughline.config import load
 from throughline.files import UserError
 from throughline.report import cells
-from throughline.training import equivalence, frameworks, installation, lock, models
+from throughline.training import equivalence, frameworks, installation, lock, max_batch, models
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -48,6 +48,7 @@ include: "rules/corpus.smk"
 include: "rules/environments.smk"
 include: "rules/training.smk"
 include: "rules/equivalence.smk"
+include: "rules/max_batch.smk"
 include: "rules/results.smk"
 include: "rules/report.smk"
 

@@ -158,24 +158,50 @@ def compared_of(wildcards):
     return COMPARED[wildcards.benchmark]
 
 
-def manifest_of_benchmark(wildcards):
-    """The manifest that a comparison reads, whatever its age; none with synthetic data."""
-    spec = compared_of(wildcards)[0]
-    return ancient(f"data/{spec.corpus.name}/seq{spec.sequence}/manifest.json") if spec.corpus else []
+def manifest_of_specs(specs):
+    """The manifest that a job over several specifications reads, whatever its age; none with synthetic data."""
+    corpus = specs[0].corpus
+    return ancient(f"data/{corpus.name}/seq{specs[0].sequence}/manifest.json") if corpus else []
 
 
-def environments_of_benchmark(wildcards):
-    """The environments of the frameworks that are compared, whatever their age."""
-    names = dict.fromkeys(spec.framework for spec in compared_of(wildcards))
+def environments_of_specs(specs):
+    """The environments of the frameworks of several specifications, whatever their age."""
+    names = dict.fromkeys(spec.framework for spec in specs)
     return [ancient(str(marker)) for name in names if (marker := installation.ready(name))]
 
 
-def pythons_of_benchmark(wildcards):
+def pythons_of_specs(specs):
     """The interpreters of those environments, as arguments."""
-    names = dict.fromkeys(spec.framework for spec in compared_of(wildcards))
+    names = dict.fromkeys(spec.framework for spec in specs)
     return [
         f"--python={name}={installation.python_of(marker)}" for name in names if (marker := installation.ready(name))
     ]
+
+
+def world_of_specs(specs):
+    """How many devices a job over several specifications of one topology takes, one after the other."""
+    return runs.Topology.parse(specs[0].topology).world
+
+
+def slurm_options_of_specs(specs):
+    """What such a job asks of Slurm: a node to itself, with all the devices."""
+    gpus = f" --gpus-per-node={world_of_specs(specs)}" if specs[0].device == "cuda" else ""
+    return f"--ntasks-per-node=1 --exclusive{gpus}"
+
+
+LARGEST = {} if DEPLOYED & {"conda", "apptainer"} else max_batch.asked(CONFIG, SPECS.values())
+"""Searches for the largest batch -> their specifications. Empty where no one rule has all environments."""
+
+
+def largest_of(wildcards):
+    """The specifications of one search; WorkflowError with the searches there are instead."""
+    path = f"results/{wildcards.benchmark}/max_batch_{wildcards.precision}.json"
+    if path not in LARGEST:
+        raise WorkflowError(
+            f"{path} is not in the configuration: add max_batch to benchmarks.{wildcards.benchmark}.extras. It holds: "
+            + (", ".join(LARGEST) or "none")
+        )
+    return LARGEST[path]
 
 
 def equivalence_slurm_options(wildcards):

@@ -6,8 +6,8 @@
 
 rule equivalence:
     input:
-        manifest=manifest_of_benchmark,
-        environments=environments_of_benchmark,
+        manifest=lambda wildcards: manifest_of_specs(compared_of(wildcards)),
+        environments=lambda wildcards: environments_of_specs(compared_of(wildcards)),
     output:
         equivalence="results/{benchmark}/equivalence.json",
     log:
@@ -26,7 +26,7 @@ rule equivalence:
             [spec.model_dump(exclude_defaults=True) for spec in COMPARED[wildcards.benchmark]]
         ),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
-        pythons=pythons_of_benchmark,
+        pythons=lambda wildcards: pythons_of_specs(compared_of(wildcards)),
     shell:
         "python workflow/scripts/equivalence.py --specs {params.specs:q} {params.manifest:q} {params.pythons:q}"
         " --output {output.equivalence:q} 2>&1 | tee {log:q}"

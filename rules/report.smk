@@ -10,12 +10,13 @@ rule report:
         tables=expand("results/{benchmark}/tables", benchmark=BENCHMARKS),
         plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=COMPARED),
+        largest=list(LARGEST),
         code=modules(
             "records",
             "statistics",
             *(
                 f"report/{name}"
-                for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences", "split")
+                for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences", "split", "max_batch")
             ),
             *(
                 f"report/{name}"

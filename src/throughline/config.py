@@ -28,7 +28,7 @@ FrameworkName = Annotated[str, StringConstraints(pattern=rf"^{FRAMEWORK}$")]
 TopologyName = Annotated[str, StringConstraints(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Extra = Literal["aa", "synthetic", "noexchange"]
+Extra = Literal["aa", "synthetic", "noexchange", "max_batch"]
 PositiveInt = Annotated[int, Field(ge=1)]
 CountingInt = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -203,7 +203,8 @@ class Benchmark(Runs):
     extras: list[Extra] = Field(
         default_factory=list,
         description="derived runs beside these: `aa` (the same again), `synthetic` (without reading), `noexchange` "
-        "(ranks keep their gradients); the last two give the step's split in compute, communication and input",
+        "(ranks keep their gradients; with `synthetic` it gives the step's split in compute, communication and input), "
+        "`max_batch` (the largest batch per device that fits)",
     )
     task_samples: PositiveInt | None = Field(
         None, description="samples of the whole training that is planned: the report tells its hours and its price"

@@ -302,6 +302,47 @@ class Summary(Entry):
     frameworks: dict[str, dict[str, Cell]]
 
 
+class Try(Entry):
+    """One batch size of a search for the largest; `fits` says nothing of speed."""
+
+    batch_per_device: Annotated[int, Field(ge=1)]
+    status: Literal["fits", "oom"]
+    reason: str | None
+    peak_memory_bytes: Bytes | None
+
+
+class Largest(Entry):
+    """One framework's largest batch per device, and the tries behind it in their order.
+
+    `smallest_out_of_memory` is None where nothing that was tried was refused.
+    """
+
+    status: Literal["ok", "oom", "unsupported"]
+    reason: str | None
+    largest_batch_per_device: Annotated[int, Field(ge=1)] | None
+    smallest_out_of_memory: Annotated[int, Field(ge=1)] | None
+    peak_memory_bytes: Bytes | None
+    device: Device | None
+    tries: list[Try]
+
+
+class MaxBatch(Entry):
+    """results/<benchmark>/max_batch_<precision>.json: the largest batch per device that fits, by framework."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    benchmark: str
+    model: str
+    sequence: Annotated[int, Field(ge=1)]
+    precision: Precision
+    topology: str
+    steps: Annotated[int, Field(ge=1)]
+    memory_limit_mb: Annotated[int, Field(ge=1)] | None
+    tried_at_most: Annotated[int, Field(ge=1)]
+    frameworks: dict[str, Largest]
+    started: str
+    ended: str
+
+
 class Comparison(Entry):
     """One framework on one topology against the reference; `difference` is relative, per step."""
 
@@ -350,6 +391,12 @@ class Equivalence(Entry):
 def read_equivalence(path: str | Path) -> Equivalence:
     """The comparison in a file; UserError where it is not one."""
     found: Equivalence = _validated(Equivalence, path)
+    return found
+
+
+def read_max_batch(path: str | Path) -> MaxBatch:
+    """The search for the largest batch in a file; UserError where it is not one."""
+    found: MaxBatch = _validated(MaxBatch, path)
     return found
 
 

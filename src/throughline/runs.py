@@ -43,8 +43,12 @@ CONFIGURATION = "THROUGHLINE_CONFIGURATION"
 DATA_PROTOCOL = 1
 """Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
 
-CHANGED: dict[str, dict[str, Any]] = {"synthetic": {"data": "synthetic"}, "noexchange": {"exchange": False}}
-"""What a derived run does otherwise: options by extra. `aa` changes nothing."""
+CHANGED: dict[str, dict[str, Any]] = {
+    "aa": {},
+    "synthetic": {"data": "synthetic"},
+    "noexchange": {"exchange": False},
+}
+"""The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
 
 
 @dataclass(frozen=True, order=True)
@@ -200,8 +204,8 @@ def expand(config: Config) -> list[RunSpec]:
 
 def _with_extras(name: str, block: Benchmark) -> Iterable[tuple[str, Benchmark]]:
     yield name, block
-    for extra in block.extras:
-        options = block.options.model_copy(update=CHANGED.get(extra, {}))
+    for extra in [extra for extra in block.extras if extra in CHANGED]:
+        options = block.options.model_copy(update=CHANGED[extra])
         yield f"{name}__{extra}", block.model_copy(update={"options": options})
 
 

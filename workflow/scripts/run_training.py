@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from pydantic import ValidationError
 
 from throughline.files import UserError, command_line
 from throughline.runs import RunSpec
-from throughline.training import launch
+from throughline.training import launch, nodes
 
 
 def main() -> int:
@@ -42,16 +40,11 @@ def main() -> int:
             python=arguments.python,
             repair=arguments.repair,
             hang_after_s=arguments.hang_after,
-            hosts=arguments.hosts or _hosts(spec),
+            hosts=arguments.hosts or nodes.configured(spec.benchmark),
             command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )
     )
     return 0
-
-
-def _hosts(spec: RunSpec) -> list[str]:
-    known: dict[str, list[str]] = json.loads(os.environ.get("THROUGHLINE_HOSTS") or "{}")
-    return known.get(spec.benchmark.split("__")[0], [])
 
 
 def _relative(word: str) -> str:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,19 @@ from markupsafe import Markup
 
 from throughline import statistics
 from throughline.files import UserError, write_text
-from throughline.records import Summary, read_summary
-from throughline.report import cells, comparisons, inline, markup, plots, sections, sentences, split, surroundings
+from throughline.records import MaxBatch, Summary, read_max_batch, read_summary
+from throughline.report import (
+    cells,
+    comparisons,
+    inline,
+    markup,
+    max_batch,
+    plots,
+    sections,
+    sentences,
+    split,
+    surroundings,
+)
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.training.frameworks import FEATURES, TABLE
 
@@ -37,6 +48,7 @@ class Found:
     present: dict[Path, Summary] = field(default_factory=dict)
     earlier: dict[Path, Summary] = field(default_factory=dict)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    largest: list[MaxBatch] = field(default_factory=list)
 
 
 def write(
@@ -59,13 +71,26 @@ def collect(results: Path, summaries: Sequence[Path]) -> Found:
         except (UserError, OSError, ValueError) as error:
             why = error.why if isinstance(error, UserError) and error.why else str(error)
             found.unreadable.append((_relative(path, results), markup.one_line(why)))
+    found.largest = _readable(sorted(results.glob("*/max_batch_*.json")), read_max_batch, found, results)
     return found
+
+
+def _readable(paths: Sequence[Path], read: Callable[[Path], Any], found: Found, results: Path) -> list[Any]:
+    """What `read` makes of every file; those of which it makes nothing are listed."""
+    values = []
+    for path in paths:
+        try:
+            values.append(read(path))
+        except (UserError, OSError, ValueError) as error:
+            why = error.why if isinstance(error, UserError) and error.why else str(error)
+            found.unreadable.append((_relative(path, results), markup.one_line(why)))
+    return values
 
 
 def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path) -> str:
     """The page as HTML text; links are relative to `output`."""
     places = {_key(summary): path for path, summary in {**found.earlier, **found.present}.items()}
-    view = _View(places, output.parent)
+    view = _View(places, output.parent, found)
     now = groups(found.present.values(), asked)
     before = groups(found.earlier.values())
     view.everything, view.floors = [*now, *before], comparisons.floors([*now, *before])
@@ -78,6 +103,7 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("report.html.j2").render(
+        largest_header=max_batch.HEADER,
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -105,8 +131,8 @@ def _features(found: Sequence[Group]) -> tuple[list[str], list[tuple[str, list[b
 class _View:
     """Groups as what the template prints."""
 
-    def __init__(self, places: dict[tuple[str, str], Path], base: Path) -> None:
-        self.places, self.base = places, base
+    def __init__(self, places: dict[tuple[str, str], Path], base: Path, found: Found) -> None:
+        self.places, self.base, self.found = places, base, found
         self.everything: list[Group] = []
         self.floors: comparisons.Floors = {}
 
@@ -139,6 +165,7 @@ class _View:
             "groups": [self._group(group, f"{identity}-{group.name}", by_name) for group in parts],
             "precisions": self._precisions(parts, identity) if comparable else [],
             **sections.of(parts, self.everything, self.floors),
+            "largest": max_batch.rows(one for one in self.found.largest if one.benchmark == name),
         }
 
     def _precisions(self, parts: list[Group], identity: str) -> list[Markup]:

@@ -40,6 +40,12 @@ class Nodes:
         return self.names[0].rpartition("@")[2] if self.names else LOOPBACK
 
 
+def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> list[str]:
+    """The names in runs.hosts of a benchmark, derived or not, as the workflow hands them over."""
+    known: dict[str, list[str]] = json.loads(variables.get("THROUGHLINE_HOSTS") or "{}")
+    return known.get(benchmark.split("__")[0], [])
+
+
 def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ) -> Nodes:
     """The nodes for this run; UserError where there are too few."""
     topology = Topology.parse(spec.topology)

@@ -1,0 +1,32 @@
+# Largest batch (extra `max_batch`): tries of a few steps, each in fresh processes, until the limit is known.
+#   in:  the manifest of its shards, the environments of its frameworks
+#   out: results/<benchmark>/max_batch_<precision>.json; records and logs of all tries in the folder of that name
+# One job for a benchmark and precision; nothing is timed here.
+
+
+rule max_batch:
+    input:
+        manifest=lambda wildcards: manifest_of_specs(largest_of(wildcards)),
+        environments=lambda wildcards: environments_of_specs(largest_of(wildcards)),
+    output:
+        result="results/{benchmark}/max_batch_{precision}.json",
+    log:
+        "logs/max_batch/{benchmark}_{precision}.log",
+    conda:
+        "../envs/main.yaml"
+    threads: workflow.cores
+    resources:
+        bench_slot=1,
+        cpus_per_task=lambda wildcards: world_of_specs(largest_of(wildcards)) * largest_of(wildcards)[0].threads,
+        mem_mb=lambda wildcards: world_of_specs(largest_of(wildcards)) * MEMORY_MB[largest_of(wildcards)[0].device],
+        runtime=240,
+        slurm_extra=lambda wildcards: slurm_options_of_specs(largest_of(wildcards)),
+    params:
+        specs=lambda wildcards: runs.canonical(
+            [spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]
+        ),
+        manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
+        pythons=lambda wildcards: pythons_of_specs(largest_of(wildcards)),
+    shell:
+        "python workflow/scripts/max_batch.py --specs {params.specs:q} {params.manifest:q} {params.pythons:q}"
+        " --output {output.result:q} 2>&1 | tee {log:q}"

@@ -1,0 +1,32 @@
+"""The largest batch under a real limit of memory: real processes that really run out of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import training_fixtures
+from throughline import records
+from throughline.training import max_batch
+
+
+def test_out_of_memory_bounds_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    monkeypatch.setattr(max_batch, "FINENESS", 2)
+    manifest = training_fixtures.corpus(tmp_path / "data")
+    options = {"memory_limit_mb": 900, "dropout": 0.0}
+    spec = training_fixtures.spec(batch_per_device=512, options=options, steps={"warmup": 1, "timed": 2})
+    output = tmp_path / "results/bert/max_batch_fp32.json"
+    max_batch.write(max_batch.find([spec], manifest, {}, output.with_suffix("")), output)
+
+    found = records.read_max_batch(output).frameworks["torch"]
+    assert found.status == "ok" and found.largest_batch_per_device and found.smallest_out_of_memory
+    tried = {one.batch_per_device: one.status for one in found.tries}
+    assert tried[found.largest_batch_per_device] == "fits" and tried[found.smallest_out_of_memory] == "oom"
+    assert all(one.reason for one in found.tries if one.status == "oom")
+    for batch, status in tried.items():  # every try left its record and its log
+        place = output.with_suffix("") / f"torch/batch_{batch}.json"
+        assert json.loads(place.read_text())["status"] == ("oom" if status == "oom" else "ok")
+        assert "outcome:" in place.with_suffix(".log").read_text()

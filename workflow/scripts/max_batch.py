@@ -1,0 +1,32 @@
+"""The largest batch per device that fits, by framework -> results/<benchmark>/max_batch_<precision>.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from throughline.files import UserError, command_line
+from throughline.runs import RunSpec
+from throughline.training import max_batch, nodes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--specs", required=True, help="run specifications as a JSON list, one per framework")
+    parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="FRAMEWORK=PYTHON", help="workers' interpreter"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the result; records and logs of tries go beside it")
+    arguments = parser.parse_args()
+    specs = [RunSpec.model_validate_json(json.dumps(spec)) for spec in json.loads(arguments.specs)]
+    if not specs:
+        raise UserError("--specs is empty", next_step="give one specification per framework")
+    pythons = dict(pair.split("=", 1) for pair in arguments.python)
+    hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
+    max_batch.write(max_batch.find(specs, arguments.manifest, pythons, folder, hosts), arguments.output)
+
+
+if __name__ == "__main__":
+    command_line(main)
