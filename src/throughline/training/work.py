@@ -116,7 +116,8 @@ def _convention(spec: Mapping[str, Any], source: str | None) -> dict[str, str]:
         "recomputation": "not counted: the model's FLOPs, not the hardware's",
         "peak": f"dense, without sparsity, at {spec['precision']}, per device"
         + (f"; source: {source}" if source else ""),
-        "matmul": f"one large matrix product at {spec['precision']}, on one device of this run, before the window",
+        "matmul": f"a large matrix product at {spec['precision']} on every device of this run at once, "
+        "for a second after the window; the slowest device counts",
         "samples": "of all devices; FLOP/s and shares are per device",
         "real_tokens": "positions of the input that are no padding",
     }

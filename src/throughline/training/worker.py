@@ -29,6 +29,8 @@ from throughline.training.data import AHEAD, Loader, Manifest, batches, syntheti
 from throughline.training.heartbeat import Heart
 from throughline.training.processes import die_with_parent
 
+MATMUL_S = 1.0
+
 
 class Run:
     """One rank of one run, after its framework is joined and built."""
@@ -129,7 +131,19 @@ class Run:
             "steps_timed": timed,
             "scaler_skipped_steps": framework.skipped() - skipped,
             "memory": framework.memory(),
+            **self._matmul(end - start),
         }
+
+    def _matmul(self, window_s: float) -> dict[str, Any]:
+        """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second."""
+        why = "not measured where frameworks are compared" if self.weights else "this framework does not measure it"
+        measure = None if self.weights else getattr(self.framework, "matmul", None)
+        if measure is not None:
+            try:
+                return {"matmul_flops_per_s": measure(min(MATMUL_S, window_s))}
+            except Exception as error:  # the run itself is measured by now
+                why = f"{type(error).__name__}: {_said(error)}".splitlines()[0]
+        return {"matmul_flops_per_s": None, "work_reasons": {"matmul_flops_per_s": why}}
 
     def _warm_up(self) -> tuple[list[Any], int, int]:
         """Losses of the warm-up, its number of steps, and the number of steps to time."""

@@ -6,6 +6,7 @@ Order of a file, and of a run: join, device, model, data, optimizer, step, sync,
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,6 +73,9 @@ class Framework(Protocol):
 
     def memory(self) -> dict[str, Any]:
         """Peaks since the start: {needed_bytes, reserved_bytes, reasons}, of a GPU, or of the process on a CPU."""
+
+    def matmul(self, seconds: float) -> float:
+        """FLOP/s of a large matrix product at the run's precision, over about `seconds`; may be left out."""
 
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
@@ -158,6 +162,17 @@ SETTINGS = (
     "threads",
 )
 """What every framework states of itself (`settings`), as it is built and not as it was asked for."""
+
+
+MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
+"""Rows and columns of the matrices that `matmul` multiplies: large enough for the device's best rate."""
+
+
+def matmul_rate(size: int, seconds: float, timed: Callable[[int], float]) -> float:
+    """FLOP/s over about `seconds`, from timed(times) -> seconds for so many products of two size x size matrices."""
+    timed(1)  # whatever a first one has to set up
+    times = max(1, int(seconds / timed(1)))
+    return 2 * size**3 * times / timed(times)
 
 
 def load(name: str) -> type[Framework]:

@@ -14,7 +14,7 @@ from mxnet.contrib import amp
 
 from throughline.training import models
 from throughline.training.environment import nvidia_driver, process_memory
-from throughline.training.frameworks import Spec, Unsupported, horovod_ranks
+from throughline.training.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod_ranks, matmul_rate
 from throughline.training.frameworks.mxnet_optimizers import CLIP, THRESHOLD, build, described
 
 REFUSALS = ("bad_alloc", "out of memory", "Failed to allocate", "Cannot allocate memory")
@@ -149,6 +149,20 @@ class MXNetHorovod:
             return process_memory("MXNet")
         free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet keeps what it once took
         return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
+
+    def matmul(self, seconds: float) -> float:
+        size, dtype = MATMUL_SIZE[self.kind], "float16" if self.half else "float32"
+        left, right, product = (mx.nd.ones((size, size), ctx=self.at, dtype=dtype) for _ in range(3))
+
+        def timed(times: int) -> float:
+            mx.nd.waitall()
+            start = time.monotonic()
+            for _ in range(times):
+                mx.nd.dot(left, right, out=product)
+            mx.nd.waitall()
+            return time.monotonic() - start
+
+        return matmul_rate(size, seconds, timed)
 
     def settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from throughline.training import models
 from throughline.training.environment import nvidia_driver, process_memory
-from throughline.training.frameworks import Spec, Unsupported
+from throughline.training.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
 from throughline.training.frameworks.torch_optimizers import CLIP, build, described
 
 REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
@@ -109,6 +109,20 @@ class TorchRank:
             return process_memory("PyTorch")
         needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
+
+    def matmul(self, seconds: float) -> float:
+        size, dtype = MATMUL_SIZE[self.kind], HALF.get(self.spec["precision"], torch.float32)
+        left, right, product = (torch.ones(size, size, device=self.at, dtype=dtype) for _ in range(3))
+
+        def timed(times: int) -> float:
+            self.sync()
+            start = time.monotonic()
+            for _ in range(times):
+                torch.mm(left, right, out=product)
+            self.sync()
+            return time.monotonic() - start
+
+        return matmul_rate(size, seconds, timed)
 
     def settings(self) -> dict[str, Any]:
         return {
