@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from throughline.training import work
+
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
 # 2n8g has six, its first run is missing.
 DLPERF_BERT_BS32: dict[str, list[float]] = {
@@ -103,6 +105,41 @@ def record(
     }  # fmt: skip
 
 
+def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
+    """An ok record on GPUs with all that is measured beside throughput: telemetry, memory, work."""
+    run, speed, window = value["spec"], value["samples_per_s"], value["window_s"]
+    if value["status"] != "ok":
+        return value
+    world, memory = world_of(run["topology"]), value["peak_memory_bytes"]
+
+    def series(mean: float, spread: float = 0.02) -> dict[str, float]:
+        return {"mean": mean, "min": mean * (1 - spread), "max": mean * (1 + spread)}
+
+    device = {
+        "utilization": series(busy), "memory_used_bytes": series(memory * 1.05), "sm_clock_mhz": series(1480.0),
+        "power_w": series(271.0), "temperature_c": series(61.0),
+        "energy_j": 271.0 * window, "throttle_reasons": ["power"],
+    }  # fmt: skip
+    node = {
+        "node": 0, "interval_s": 1.0, "samples": 20, "cost_cpu_share": 0.0012,
+        "machine": {"cpu_share": series(0.21), "network_sent_bytes_per_s": series(9.1e8)},
+        "processes": {"cpu_cores": series(1.0 * world), "memory_bytes": series(2.4e9 * world)},
+        "devices": [{"index": index, **device} for index in range(world)],
+        "reasons": {"devices.0.sm_active": "this card has no such counters (GPM needs Hopper)",
+                    "machine.infiniband_sent_bytes_per_s": "there is no InfiniBand"},
+    }  # fmt: skip
+    return {
+        **value,
+        "telemetry": [node],
+        "utilization": {"cpu": value["utilization"]["cpu"], "gpu": busy},
+        "memory": {
+            "needed_bytes": int(memory * 0.93), "reserved_bytes": memory, "device_used_bytes": int(memory * 1.05),
+            "device_total_bytes": 16_945_512_448, "reasons": {},
+        },
+        "work": work.of(run, speed, world, value["device"], {"matmul_flops_per_s": 14.1e12, "real_token_share": 0.87}),
+    }  # fmt: skip
+
+
 def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n") -> Path:
     """Write a record (and its log) where the workflow would; returns the record's path."""
     run = value["spec"]
@@ -117,16 +154,18 @@ def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n
 def write_series(
     root: Path, values: dict[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
 ) -> list[Path]:
-    """One ok record per value; `changes` go into the specification, `device` and `framework_versions` beside it."""
+    """One ok record per value; `changes` go into the specification, `device_found`, `framework_versions` and `memory`
+    beside it; `complete` ones have telemetry, memory and work as well."""
     device, versions = changes.pop("device_found", None), changes.pop("framework_versions", None)
     memory = changes.pop("memory", 9_000_000_000)
+    complete = observed if changes.pop("complete", False) else dict[str, Any]
     return [
         write_record(
             root,
-            record(
+            complete(record(
                 spec(topology=topology, repeat=repeat, **changes), value,
                 device=device, framework=versions, memory=memory,
-            ),
+            )),
         )
         for topology, speeds in values.items()
         for repeat, value in enumerate(speeds, start=(first_repeat or {}).get(topology, 1))
@@ -152,7 +191,7 @@ def write_study(root: Path) -> dict[str, list[Path]]:
             *write_series(root, DLPERF_BERT_BS32, {"2n8g": 2}, memory=10_817_000_000, **mx),
             *write_series(root, {t: jitter(v * 1.04, 7) for t, v in {
                 "1n1g": 150.11, "1n2g": 281.2, "1n4g": 561.0, "1n8g": 1109.4, "2n8g": 1990.4}.items()},
-                memory=9_611_000_000),
+                memory=9_611_000_000, complete=True),
         ],
         "bz64_fp16": [
             *write_series(root, {t: jitter(v, 7) for t, v in DLPERF_BERT_BS64_FP16.items()},

@@ -168,7 +168,11 @@ def switches(groups: Sequence[Group], everything: Sequence[Group], known: Floors
                 for row in group.series(name):
                     first = other.row(name, row.topology)
                     where = f"{_place(group, row)}, {group.benchmark} against {other.benchmark}"
-                    yield from _pair(f"{key} {after} over {before}", where, first, row, group, known)
+                    yield from _pair(_switched(key, before, after), where, first, row, group, known)
+
+
+def _switched(key: str, before: object, after: object) -> str:
+    return f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
 
 
 def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:

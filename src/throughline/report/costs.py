@@ -12,10 +12,10 @@ from throughline.report.markup import reading
 
 COLUMNS = (
     Column("price_per_device_hour", "device hour", "price"),
-    Column("price_per_million_samples", "price", "per million samples"),
-    Column("samples_per_currency_unit", "samples", "for one unit of money"),
-    Column("task_hours", "hours", "whole task"),
-    Column("task_price", "price", "whole task"),
+    Column("price_per_million_samples", "price", "million samples"),
+    Column("samples_per_currency_unit", "samples", "per unit of money"),
+    Column("task_hours", "hours", "task"),
+    Column("task_price", "price", "task"),
     Column("energy_j_per_sample", "energy", "J per sample"),
 )
 CHEAPEST = COLUMNS[1]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from throughline import statistics
 from throughline.records import DeviceTelemetry, Memory, NodeTelemetry, RunRecord, Series, Use, Utilization, Work
+from throughline.runs import Topology
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def energy_per_sample(run: RunRecord) -> float | None:
     """Joules of all devices over the window, per sample; None where one of them did not tell."""
     devices = [device for node in run.telemetry or () for device in node.devices]
     energies = _known(device.energy_j for device in devices)
-    if not devices or len(energies) < len(devices) or run.samples_per_s is None or run.window_s is None:
+    if len(energies) < Topology.parse(run.spec.topology).world or run.samples_per_s is None or run.window_s is None:
         return None
     return sum(energies) / (run.samples_per_s * run.window_s) or None
 

@@ -53,3 +53,13 @@ def percent(share: float | None, places: int = 0) -> str:
 
 def mebibytes(count: int | None) -> str:
     return "" if count is None else f"{count / MIB:.0f}"
+
+
+def scaled(value: float | None) -> str:
+    """Three significant digits and the SI prefix: 10.9 T."""
+    if value is None:
+        return ""
+    size, prefix = next(
+        ((10.0**e, p) for e, p in ((15, "P"), (12, "T"), (9, "G"), (6, "M")) if value >= 10**e), (1.0, "")
+    )
+    return f"{value / size:#.3g}".rstrip(".") + (f" {prefix}" if prefix else "")

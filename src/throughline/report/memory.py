@@ -10,12 +10,12 @@ from throughline.report.grid import Column, Figure, Grid, lines
 from throughline.report.markup import MIB, percent
 
 COLUMNS = (
-    Column("peak_memory_bytes", "peak", "MiB, of a rank"),
-    Column("needed_bytes", "needed", "MiB, by the framework"),
-    Column("reserved_bytes", "reserved", "MiB, by the framework"),
-    Column("device_used_bytes", "used", "MiB, of the device"),
-    Column("device_total_bytes", "total", "MiB, of the device"),
-    Column("device_used_share", "used of total"),
+    Column("peak_memory_bytes", "rank's peak", "MiB"),
+    Column("needed_bytes", "needed", "MiB, framework"),
+    Column("reserved_bytes", "reserved", "MiB, framework"),
+    Column("device_used_bytes", "used", "MiB, device"),
+    Column("device_total_bytes", "total", "MiB, device"),
+    Column("device_used_share", "used", "share of total"),
 )
 
 

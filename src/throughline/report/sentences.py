@@ -105,12 +105,12 @@ def further(groups: Sequence[Group], everything: Sequence[Group] = (), known: Fl
 
 
 def _switches(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -> Iterable[str]:
-    """Options that were switched on, compile above all, and made nothing faster."""
+    """Compiled models that are no faster."""
     for pair in comparisons.switches(groups, everything, known):
-        if pair.verdict != "faster":
+        if pair.what.startswith("compile ") and pair.verdict != "faster":
             yield (
-                f"{pair.what} gains nothing: {pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, "
-                f"{pair.why}). Leave it off for speed here."
+                f"compile gains nothing: {pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, "
+                f"{pair.why}). Leave it off here."
             )
 
 

@@ -37,7 +37,7 @@ SERIES = (
     Shown("processes", "disk_written_bytes_per_s"),
     Shown("machine", "cpu_share", "CPU of the machine"),
     Shown("machine", "cpu_others_share", "CPU of others"),
-    Shown("machine", "cpu_steal_share", "CPU stolen by the host"),
+    Shown("machine", "cpu_steal_share", "CPU stolen"),
     Shown("machine", "memory_used_bytes"),
     Shown("machine", "disk_read_bytes_per_s", "disk read"),
     Shown("machine", "disk_written_bytes_per_s", "disk written"),
@@ -49,12 +49,12 @@ SERIES = (
 )
 FIRST = (
     Column("gpu_busy_share", "GPUs busy"),
-    Column("worker_threads_busy_share", "workers' threads", "busy"),
+    Column("worker_threads_busy_share", "threads busy", "of workers"),
     Column("waiting_for_data_share", "waiting", "for data"),
 )
 LAST = (
     Column("throttle_reasons", "throttled by"),
-    Column("telemetry_cpu_share", "telemetry's cost", "% of a core"),
+    Column("telemetry_cpu_share", "telemetry", "CPU cost"),
 )
 UNITS = {"_bytes_per_s": "MB/s", "_bytes": "MiB", "_mhz": "MHz", "_w": "W", "_c": "°C", "_cores": "cores"}
 
@@ -94,7 +94,8 @@ def _series(cell: Cell, one: Shown) -> Figure:
     part: Mapping[str, Series | None] = getattr(cell.use, one.part)
     found = part.get(one.name)
     if found is None:
-        return Figure(why=_reason(cell.use.reasons, one))
+        nothing = one.part == "devices" and not part and not cell.use.reasons
+        return Figure(why="the run used no GPU" if nothing else _reason(cell.use.reasons, one))
     return Figure(text(one.name, found.mean), found.mean, f"{text(one.name, found.min)} to {text(one.name, found.max)}")
 
 
@@ -103,7 +104,9 @@ def _reason(reasons: Mapping[str, str], one: Shown) -> str:
     for key in (f"{one.part}.{one.name}", f"{one.part}.0.{one.name}", one.name, one.part, "telemetry"):
         if key in reasons:
             return reasons[key]
-    return "the run used no GPU" if one.part == "devices" else "not sampled"
+    if one.part == "devices":
+        return "the driver does not say"
+    return "not sampled"
 
 
 def _unit(name: str) -> str:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from throughline.records import Cell
 from throughline.report.cells import Group
 from throughline.report.grid import Column, Figure, Grid, lines
-from throughline.report.markup import percent, reading
+from throughline.report.markup import percent, reading, scaled
 
 COLUMNS = (
-    Column("flops_per_sample", "FLOPs", "per sample, G"),
-    Column("flops_per_s_per_device", "FLOP/s", "per device, G"),
-    Column("datasheet_flops_per_s", "datasheet peak", "dense, G"),
-    Column("mfu", "MFU", "of the datasheet peak"),
-    Column("matmul_flops_per_s", "matmul measured", "per device, G"),
-    Column("matmul_share", "share of matmul", "as measured"),
+    Column("flops_per_sample", "FLOPs", "per sample"),
+    Column("flops_per_s_per_device", "FLOP/s", "per device"),
+    Column("datasheet_flops_per_s", "peak", "datasheet"),
+    Column("mfu", "MFU", "share of peak"),
+    Column("matmul_flops_per_s", "matmul", "measured"),
+    Column("matmul_share", "share of matmul"),
     Column("real_tokens_per_s", "real tokens/s", "all devices"),
-    Column("real_token_share", "real tokens", "share of positions"),
+    Column("real_token_share", "real tokens", "of positions"),
 )
 NAMES = {
     "flops": "FLOPs",
@@ -50,9 +50,9 @@ def _figures(cell: Cell) -> list[Figure]:
     if work is None:
         return [Figure(why="the records are older than this figure")] * len(COLUMNS)
 
-    def giga(name: str) -> Figure:
+    def rate(name: str) -> Figure:
         value = getattr(work, name)
-        return Figure.of(value, reading(value / 1e9) if value else "", work.reasons.get(name))
+        return Figure.of(value, scaled(value), work.reasons.get(name))
 
     def share(name: str) -> Figure:
         value = getattr(work, name)
@@ -60,7 +60,7 @@ def _figures(cell: Cell) -> list[Figure]:
 
     tokens = work.real_tokens_per_s
     return [
-        giga("flops_per_sample"), giga("flops_per_s"), giga("datasheet_flops_per_s"), share("mfu"),
-        giga("matmul_flops_per_s"), share("matmul_share"),
+        rate("flops_per_sample"), rate("flops_per_s"), rate("datasheet_flops_per_s"), share("mfu"),
+        rate("matmul_flops_per_s"), share("matmul_share"),
         Figure.of(tokens, reading(tokens), work.reasons.get("real_tokens_per_s")), share("real_token_share"),
     ]  # fmt: skip

@@ -1,0 +1,96 @@
+"""Pairs: what is called a difference, and what the machine cannot tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import CPU, jitter, write_series
+from throughline.records import Summary
+from throughline.report import cells, comparisons, sentences, summary
+
+
+def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
+    return summary.summarize(write_series(root, speeds, **changes), asked=5)
+
+
+def aa(root: Path, one: float, other: float, **changes: Any) -> list[Summary]:
+    return [
+        found(root, {"1n1g": jitter(speed)}, benchmark=name, **changes)
+        for name, speed in (("base", one), ("base__aa", other))
+    ]
+
+
+def verdicts(groups: list[cells.Group], everything: list[cells.Group] | None = None) -> dict[str, str]:
+    known = comparisons.floors(everything or groups)
+    return {pair.what: pair.verdict for pair in comparisons.pairs(groups, everything or groups, known)}
+
+
+def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
+    everything = cells.groups([*aa(tmp_path, 100.0, 102.7), found(tmp_path, {"1n1g": jitter(10.0)}, device_found=CPU)])
+    floors = comparisons.floors(everything)
+    assert set(floors) == {"Tesla V100-SXM2-16GB"}
+    (floor,) = floors.values()
+    assert (floor.share, floor.compared) == (pytest.approx(0.027), 1)
+    assert "2.7 %" in floor.text and "once in 2 comparisons" in floor.text
+
+
+def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
+    """Two frameworks 2 % apart: their repeats never overlap, and the same configuration differs by 2.7 % here."""
+    records = [
+        path for name, speed in (("torch", 100.0), ("mxnet-horovod", 102.0))
+        for path in write_series(tmp_path, {"1n1g": jitter(speed)}, framework=name)
+    ]  # fmt: skip
+    alone = cells.groups([summary.summarize(records, asked=5)])
+    assert verdicts(alone) == {"mxnet-horovod over torch": "faster"}
+    everything = cells.groups([summary.summarize(records, asked=5), *aa(tmp_path, 100.0, 102.7)])
+    here = [group for group in everything if group.benchmark == "bert"]
+    assert verdicts(here, everything) == {"mxnet-horovod over torch": "no difference"}
+    texts = [finding.text for finding in sentences.further(here, everything, comparisons.floors(everything))]
+    assert any(text.startswith("No difference between") and "2.7 % of A/A runs" in text for text in texts)
+    assert not any("faster than" in text for text in texts)
+
+
+def test_ranks_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
+    wide = [100.0, 90.0, 111.0, 96.0, 104.0]
+    mixed = found(tmp_path, {"1n1g": wide, "1n2g": [value * 1.01 for value in reversed(wide)]})
+    assert verdicts(cells.groups([mixed])) == {"1n2g over 1n1g": "not told apart"}
+    few = found(tmp_path / "few", {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})
+    (pair,) = comparisons.pairs(cells.groups([few]), (), {})
+    assert (pair.verdict, pair.p) == ("not told apart", None)
+    assert "no rank test" in pair.why
+    assert pair.range == (200 / 101, 201 / 100)
+
+
+def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
+    full = found(tmp_path, {"1n1g": jitter(100.0)})
+    half = found(tmp_path, {"1n1g": jitter(102.0)}, precision="fp16", batch_per_device=64)
+    groups = cells.groups([full, half])
+    assert not any(finding.loss for finding in sentences.further(groups))
+    floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}
+    (loss,) = [finding.text for finding in sentences.further(groups, groups, floors) if finding.loss]
+    assert "fp16 gains nothing here: 1.02 times" in loss
+
+
+def test_devices_within_the_noise_gain_nothing(tmp_path: Path) -> None:
+    groups = cells.groups([found(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(102.0)})])
+    floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}
+    assert not any(finding.loss for finding in sentences.further(groups))
+    assert any("additional devices gain nothing" in f.text for f in sentences.further(groups, groups, floors) if f.loss)
+
+
+@pytest.mark.parametrize(("gain", "said"), [(1.0, True), (1.3, False)])
+def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, gain: float, said: bool) -> None:
+    plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain")
+    compiled = found(tmp_path, {"1n1g": jitter(100.0 * gain)}, benchmark="compiled", options={"compile": True})
+    other = found(tmp_path, {"1n1g": jitter(70.0)}, benchmark="other", options={"compile": True, "clip": "norm"})
+    everything = cells.groups([plain, compiled, other])
+    here = [group for group in everything if group.benchmark == "compiled"]
+    assert set(verdicts(here, everything)) == {"compile over none"}
+    rest = verdicts([group for group in everything if group.benchmark != "compiled"], everything)
+    assert set(rest) == {"clip norm over none"}
+    losses = [finding.text for finding in sentences.further(here, everything) if finding.loss]
+    assert bool(losses) is said
+    assert not said or "compile gains nothing" in losses[0]

@@ -1,0 +1,121 @@
+"""What the page and the tables show beside throughput, with its figures, and with the reason of each missing one."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import CPU, jitter, record, spec, write_record, write_series
+from throughline.config import Goals, Price
+from throughline.report import cells, page, sections, summary, tables
+from throughline.report.grid import Grid
+from throughline.report.summary import Terms
+
+TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
+
+
+def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
+    """One and two devices at two batch sizes, the larger of which does not fit two devices."""
+    fits = write_series(root, {"1n1g": jitter(100.0), "1n2g": jitter(190.0)}, complete=complete, **changes)
+    tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch_per_device=96, **changes)
+    oom = record(spec(batch_per_device=96, topology="1n2g"), None, status="oom", reason="too large")
+    tight.append(write_record(root, {**oom, "device": changes.get("device_found", oom["device"])}))
+    return cells.groups([summary.summarize(paths, asked=5, terms=TERMS) for paths in (fits, tight)])
+
+
+def shown(found: list[cells.Group], name: str) -> Grid:
+    return next(grid for grid in sections.tables(found) if grid.name == name)
+
+
+def row(grid: Grid, topology: str = "1n1g") -> dict[str, str]:
+    """Figures as they are read, by the keys of their columns."""
+    line = next(line for line in grid.lines if str(line.row.topology) == topology)
+    return {column.key: figure.text for column, figure in zip(grid.columns, line.figures, strict=True)}
+
+
+def test_memory_used_of_total_with_the_row_that_did_not_fit(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "memory").condensed()
+    assert row(grid) == {
+        "peak_memory_bytes": "8,583", "needed_bytes": "7,982", "reserved_bytes": "8,583",
+        "device_used_bytes": "9,012", "device_total_bytes": "16,160", "device_used_share": "56 %",
+    }  # fmt: skip
+    assert [line.outcome for line in grid.lines][-1] == (
+        "oom", "OOM", "out of memory: the configuration does not fit this device",
+    )  # fmt: skip
+
+
+def test_use_of_the_hardware(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "use")
+    assert {"gpu_busy_share": "93 %", "devices_power_w_mean": "271", "machine_cpu_share_mean": "21.0 %",
+            "processes_cpu_cores_mean": "2.00", "throttle_reasons": "power",
+            "machine_network_sent_bytes_per_s_mean": "910.0"}.items() <= row(grid, "1n2g").items()  # fmt: skip
+    notes = " ".join(grid.condensed().notes)
+    assert "SM active: this card has no such counters (GPM needs Hopper)" in notes
+    power = next(f for c, f in zip(grid.columns, grid.lines[0].figures, strict=True) if c.heading == "power")
+    assert power.why == "266 to 276"
+
+
+def test_work_with_its_conventions(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "work").condensed()
+    assert {"flops_per_sample": "69.9 G", "datasheet_flops_per_s": "15.7 T", "mfu": "44.5 %", "matmul_share": "49.6 %",
+            "real_tokens_per_s": "11,136"}.items() <= row(grid).items()  # fmt: skip
+    assert {"attention", "vocabulary head", "peak", "recomputation", "positions"} <= dict(grid.facts).keys()
+
+
+def test_cost_with_the_best_value(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "cost")
+    assert row(grid) == {
+        "price_per_device_hour": "3.600 EUR", "price_per_million_samples": "10.00 EUR",
+        "samples_per_currency_unit": "100,000", "task_hours": "2.778", "task_price": "10.00 EUR",
+        "energy_j_per_sample": "2.710",
+    }  # fmt: skip
+    best = [line for line in grid.lines if any(figure.kind == "best" for figure in line.figures)]
+    assert [(line.group.batch, str(line.row.topology)) for line in best] == [(96, "1n1g")]
+    assert "best value: torch 1n1g, fp32, batch 96, 120,000 samples for 1 EUR" in grid.notes
+
+
+@pytest.mark.parametrize("name", ["memory", "use", "work"])
+def test_old_records_say_that_they_are_old(tmp_path: Path, name: str) -> None:
+    grid = shown(groups(tmp_path, False), name).condensed()
+    assert any("the records are older than this figure" in note for note in grid.notes)
+    assert all(figure.value is not None for line in grid.lines for figure in line.figures)
+
+
+def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
+    found = page.Found()
+    for group in groups(tmp_path / "results", True):
+        assert group.summary
+        found.present[tmp_path / "results/bert" / f"{group.name}.json"] = group.summary
+    html = page.render(found, tmp_path / "results", [], None, tmp_path / "results/report.html")
+    for text in ("Memory", "Use of the hardware", "Work done", "Cost", "Comparisons", "1n2g over 1n1g", "44.5 %",
+                 "no topology has 20 nodes and more", "93.0 % on torch 1n1g, the lowest", "No A/A run on this device",
+                 "every of the 128 positions attends to all", "10.00 EUR"):  # fmt: skip
+        assert text in html
+
+
+def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
+    found = groups(tmp_path, True, device_found=CPU)
+    grid = shown(found, "work").condensed()
+    assert "mfu" not in [column.key for column in grid.columns]
+    assert any("MFU" in note and "a CPU's peak depends on its clock" in note for note in grid.notes)
+    assert any("no price is known for AMD EPYC" in note for note in shown(found, "cost").condensed().notes)
+
+
+def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
+    tables.write(groups(tmp_path, True), tmp_path / "tables")
+    wanted = {
+        "work": ("mfu", 100 * 69.93e9 / 15.7e12),
+        "cost": ("price_per_million_samples", 10.0),
+        "use": ("devices_memory_used_bytes_mean", 9.45e9),
+        "memory": ("needed_bytes", 8.37e9),
+    }
+    for name, (key, value) in wanted.items():
+        with (tmp_path / f"tables/{name}.csv").open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        assert float(rows[0][key]) == pytest.approx(value, rel=1e-3)
+        assert (rows[-1]["status"], rows[-1][key]) == ("oom", "")
+    assert "| 96 | fp32 | torch | 1n2g | OOM |" in (tmp_path / "tables/cost.md").read_text()
+    assert "8583 / 16160" in (tmp_path / "tables/memory.md").read_text()
