@@ -128,10 +128,11 @@ if FINISHED is None:
         params:
             parameters=parameters_of,
             protocol=runs.DATA_PROTOCOL,
+            packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
             "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
             " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q}"
-            " --output {output:q} 2>&1 | tee {log:q}"
+            " {params.packing:q} --output {output:q} 2>&1 | tee {log:q}"
 
 else:
 
@@ -144,8 +145,10 @@ else:
             "logs/{corpus}/seq{sequence}/{split}_{number}.log",
         conda:
             "../envs/main.yaml"
+        params:
+            packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
-            "python workflow/scripts/corpus_adopt.py --shard {input:q} --output {output:q} 2>&1 | tee {log:q}"
+            "python workflow/scripts/corpus_adopt.py --shard {input:q} {params.packing:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule verify:

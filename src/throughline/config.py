@@ -115,6 +115,11 @@ class Corpus(Section):
         description="sequence length: predictions at most (BERT's second phase is 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
+    unpacked: bool = Field(
+        False,
+        description="write shards uncompressed (finished ones once more): four times the disk; training maps them into "
+        "its memory, and reads them several times faster",
+    )
 
     @field_validator("sequences")
     @classmethod

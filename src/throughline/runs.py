@@ -154,6 +154,7 @@ def corpus_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
     common = {
         "vocabulary": corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256,
         "protocol": DATA_PROTOCOL,
+        **({"unpacked": True} if corpus.unpacked else {}),
     }
     if isinstance(corpus.dump, ShardFolder):
         lengths = {"sequence": sequence, "predictions": corpus.sequences[sequence]}

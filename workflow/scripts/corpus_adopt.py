@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import adopted
+from throughline.corpus import adopted, shards
 from throughline.files import command_line
 
 
 def main() -> None:
-    """One link."""
+    """One link, or one unpacked copy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", type=Path, required=True, help="the finished file")
+    parser.add_argument("--unpacked", action="store_true", help="copy it, uncompressed, instead of linking it")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    adopted.link(arguments.shard, arguments.output)
+    (shards.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,12 @@ def main() -> None:
     parser.add_argument("--split", choices=["training", "test"], required=True)
     parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
     parser.add_argument("--parameters", required=True, help="JSON: sequence, predictions, probability ...")
+    parser.add_argument("--unpacked", action="store_true", help="write it uncompressed")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     parameters = Parameters.from_json(arguments.parameters)
-    making.make(arguments.tokens, arguments.vocabulary, parameters, arguments.split, arguments.shard, arguments.output)
+    made = arguments.split, arguments.shard, arguments.output
+    making.make(arguments.tokens, arguments.vocabulary, parameters, *made, unpacked=arguments.unpacked)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,16 @@ from throughline.corpus.verification import recorded
 from throughline.files import UserError
 
 
-def make(tokens_file: Path, vocabulary_file: Path, parameters: Parameters, split: str, shard: int, path: Path) -> None:
+def make(
+    tokens_file: Path,
+    vocabulary_file: Path,
+    parameters: Parameters,
+    split: str,
+    shard: int,
+    path: Path,
+    *,
+    unpacked: bool = False,
+) -> None:
     """Write the shard number `shard` of `split` (training or test), all copies in it, shuffled."""
     words = vocabulary.read(vocabulary_file)
     documents, facts = tokens.read(tokens_file)
@@ -24,4 +33,4 @@ def make(tokens_file: Path, vocabulary_file: Path, parameters: Parameters, split
     rows = shards.ROWS_PER_CHUNK
     blocks = instances.blocks(documents, order, parameters, words, split, shard, rows)
     described = json.dumps(recorded(parameters, words), sort_keys=True, separators=(",", ":"))
-    shards.write(path, blocks, len(order), parameters.sequence, parameters.predictions, described)
+    shards.write(path, blocks, len(order), parameters.sequence, parameters.predictions, described, unpacked=unpacked)

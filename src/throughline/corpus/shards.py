@@ -11,7 +11,8 @@ Training workers import this from environments that hold numpy and h5py and noth
 | masked_lm_ids | i4[N,P] | the tokens that stood there; 0 ends them |
 | next_sentence_labels | i1[N] | 1: the second segment comes from another document |
 
-Data are gzip with shuffle, which any h5py reads; they are written by igzip, chunk by chunk. The file's attributes are
+Data are gzip with shuffle, which any h5py reads; they are written by igzip, chunk by chunk. On demand they are not
+compressed, so that a reader can map them into its memory. The file's attributes are
 `schema`, `parameters` (JSON) and, written last, `complete`.
 """
 
@@ -110,6 +111,8 @@ def write(
     sequence: int,
     predictions: int,
     parameters: str,
+    *,
+    unpacked: bool = False,
 ) -> None:
     """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time.
 
@@ -120,7 +123,7 @@ def write(
     with new_file(path) as stream:
         height = min(rows, ROWS_PER_CHUNK)
         for name, shape in shapes(rows, sequence, predictions).items():
-            if rows == 0:
+            if rows == 0 or unpacked:
                 stream.create_dataset(name, shape, TYPES[name], track_times=False)
                 continue
             stream.create_dataset(
@@ -136,6 +139,9 @@ def write(
         begin = 0
         for block in blocks:
             for name in TYPES:
+                if unpacked:
+                    stream[name][begin : begin + len(block[name])] = block[name]
+                    continue
                 data = np.ascontiguousarray(block[name], dtype="<" + TYPES[name])
                 if len(data) < height:
                     data = np.concatenate([data, np.zeros((height - len(data), *data.shape[1:]), data.dtype)])
@@ -146,6 +152,18 @@ def write(
             raise ValueError(f"{begin} rows were given, {rows} were announced")
         stream.attrs["schema"] = SCHEMA
         stream.attrs["parameters"] = parameters
+        stream.flush()
+        stream.attrs["complete"] = True
+
+
+def unpack(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Write a shard of any maker once more, uncompressed: a reader can map it into its memory."""
+    with open_shard(source) as packed, new_file(path) as stream:
+        for name, kind in TYPES.items():
+            stream.create_dataset(name, data=np.asarray(packed[name][...], dtype="<" + kind), track_times=False)
+        for name in ("schema", "parameters"):
+            if name in packed.attrs:
+                stream.attrs[name] = packed.attrs[name]
         stream.flush()
         stream.attrs["complete"] = True
 

@@ -26,7 +26,7 @@ from throughline.files import UserError
 
 SCHEMA = 1
 _SIGMAS = 5  # by chance one share in 1.7 million lies farther off
-_LOOK_UP_BYTES = 8 << 30  # search at most so much text for second segments
+_LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
 _TOO_COMMON = 1000
 Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]

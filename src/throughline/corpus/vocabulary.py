@@ -11,13 +11,16 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughline import files
-from throughline.corpus.fetch import Client, Digest
 from throughline.files import UserError
+
+if TYPE_CHECKING:
+    from throughline.corpus.fetch import Client
 
 BERT_BASE_UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -114,6 +117,8 @@ def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
 
 def download(url: str, sha256: str, client: Client, path: str | Path) -> None:
     """Bring the published file with this SHA-256 to `path`; UserError where it is another, or none BERT can use."""
+    from throughline.corpus.fetch import Digest
+
     path = Path(path)
     fetched = path.with_name(f".{path.name}.download")
     client.file([url], fetched, Digest("sha256", sha256))

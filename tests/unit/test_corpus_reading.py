@@ -1,0 +1,117 @@
+"""Shards reach training as they are in the file, however that is packed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from test_corpus_shards import arrays_of, blocks_of
+
+from corpus_helpers import documents, tiny_vocabulary
+from throughline.corpus import making, shards, tokens
+from throughline.corpus.instances import Parameters
+from throughline.training import data
+
+PACKINGS: dict[str, dict[str, Any]] = {
+    "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},
+    "theirs": {"chunks": True, "compression": "gzip"},
+    "no compression": {},
+    "chunks alone": {"chunks": (64,)},
+    "shuffle alone": {"chunks": (64,), "shuffle": True},
+    "lzf": {"chunks": (64,), "compression": "lzf"},
+    "checksums": {"chunks": (64,), "compression": "gzip", "fletcher32": True},
+}
+
+
+def packed(path: Path, arrays: dict[str, np.ndarray], how: dict[str, Any], kind: str = "") -> Path:
+    with h5py.File(path, "w") as stream:
+        for name, array in arrays.items():
+            chunks = how.get("chunks")
+            if isinstance(chunks, tuple):
+                chunks = (min(chunks[0], len(array)), *array.shape[1:])
+            stream.create_dataset(name, data=array.astype(kind or array.dtype), **{**how, "chunks": chunks})
+    return path
+
+
+@pytest.mark.parametrize("rows", [1, 64, 500])
+@pytest.mark.parametrize("how", PACKINGS)
+def test_every_packing(tmp_path: Path, how: str, rows: int) -> None:
+    arrays = arrays_of(rows, 48, 7)
+    found = data.read_shard(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how]))
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype and np.array_equal(found[name], array), name
+
+
+@pytest.mark.parametrize("kind", [">i4", "i2", "<i8", "u1"])
+@pytest.mark.parametrize("how", ["ours", "theirs"])
+def test_every_type(tmp_path: Path, how: str, kind: str) -> None:
+    arrays = {name: array % 120 for name, array in arrays_of(200).items()}
+    found = data.read_shard(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how], kind))
+    assert all(np.array_equal(found[name], array) for name, array in arrays.items())
+
+
+def test_without_isal_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = arrays_of(300)
+    path = packed(tmp_path / "shard.hdf5", arrays, PACKINGS["ours"])
+    monkeypatch.setitem(__import__("sys").modules, "isal", None)
+    assert all(np.array_equal(data.read_shard(path)[name], array) for name, array in arrays.items())
+
+
+def test_chunks_that_were_never_written_or_not_compressed(tmp_path: Path) -> None:
+    arrays = arrays_of(200)
+    path = packed(tmp_path / "shard.hdf5", arrays, PACKINGS["ours"])
+    with h5py.File(path, "a") as stream:
+        del stream["input_ids"]
+        ids = stream.create_dataset("input_ids", (200, 16), "i4", chunks=(64, 16), compression="gzip", shuffle=True)
+        ids[64:128] = 7
+        ids.id.write_direct_chunk((128, 0), np.full((64, 16), 9, "<i4").tobytes(), filter_mask=3)
+    found = data.read_shard(path)["input_ids"]
+    assert [found[row, 0] for row in (0, 64, 128, 199)] == [0, 7, 9, 0]
+
+
+def test_damage_is_an_error(tmp_path: Path) -> None:
+    path = packed(tmp_path / "shard.hdf5", arrays_of(200), PACKINGS["ours"])
+    content = bytearray(path.read_bytes())
+    with h5py.File(path) as stream:
+        place = stream["input_ids"].id.get_chunk_info(1)
+    content[place.byte_offset + place.size // 2] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(OSError):
+        data.read_shard(path)
+
+
+def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
+    words = tiny_vocabulary(tmp_path)
+    found = documents([[5, 6, 9] * 40, [7, 30, 2] * 50], words)
+    tokens.write(tmp_path / "tokens.hdf5", found, words.sha256, len(words))
+    made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, copies=9), "training", 0
+    making.make(*made, tmp_path / "packed.hdf5")
+    making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
+    shards.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
+    expected = shards.read(tmp_path / "packed.hdf5")
+    assert len(expected["input_ids"]) > 1000
+    for name in ("unpacked", "copied"):
+        path = tmp_path / f"{name}.hdf5"
+        read = data.read_shard(path)
+        assert all(np.array_equal(read[array], expected[array]) for array in expected)
+        assert isinstance(read["input_ids"].base, np.memmap)
+        with shards.open_shard(path) as stream:
+            assert shards.is_ours(stream)
+    assert path.stat().st_size > 2 * (tmp_path / "packed.hdf5").stat().st_size
+
+
+def test_a_copy_of_another_makers_shard_is_not_ours(tmp_path: Path) -> None:
+    arrays = arrays_of(100)
+    shards.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
+    with shards.open_shard(tmp_path / "copy.hdf5") as stream:
+        assert not shards.is_ours(stream)
+    assert shards.content_digest(shards.read(tmp_path / "copy.hdf5")) == shards.content_digest(arrays)
+
+
+def test_an_interrupted_writing_of_an_unpacked_shard_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="2048 rows were given"):
+        shards.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
+    assert list(tmp_path.iterdir()) == []
