@@ -34,7 +34,7 @@ from throughline.config import (
 )
 from throughline.files import UserError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised by a person when the way of measuring changes: every run is then made again."""
 
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"

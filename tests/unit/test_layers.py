@@ -20,6 +20,7 @@ FLOORS = [
 FRAMEWORK_LIBRARIES = {
     "torch_ddp": {"torch"},
     "torch_rank": {"torch"},
+    "torch_graph": {"torch"},
     "torch_horovod": {"torch", "horovod"},
     "mxnet_horovod": {"mxnet", "horovod", "gluonnlp"},
     "mxnet_optimizers": {"mxnet"},

@@ -13,6 +13,8 @@ from throughline.training.models import bert
 
 torch = pytest.importorskip("torch")
 
+from throughline.training.models import bert_torch  # noqa: E402
+
 
 @pytest.mark.parametrize(
     ("size", "sequence", "predictions", "published"),
@@ -29,27 +31,23 @@ def test_flops_agree_with_the_known_figures(size: str, sequence: int, prediction
 def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: int, predictions: int) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
-    from throughline.training.models.bert_torch import BertForPretraining
-
     count = 3
     with torch.device("meta"):
-        network = BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
-    network.bert.set_attn_implementation("eager")  # the counter does not see into every fused attention
+        network = bert_torch.BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
     batch = {
         name: None if array is None else torch.from_numpy(array).to("meta")
         for name, array in bert.synthetic(count, sequence, predictions, 1).items()
     }
-    with FlopCounterMode(display=False) as counter:
+    # The counter does not see into every fused attention.
+    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         network(**batch).backward()
     expected = count * bert.flops_per_sample(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
 def network(checkpointing: bool = False) -> Any:
-    from throughline.training.models.bert_torch import BertForPretraining
-
     torch.manual_seed(0)
-    return BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
+    return bert_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
 
 
 def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -80,22 +78,30 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
             if position:
                 labels[row, position] = int(token)
     out = model.bert(input_ids=batch["input_ids"], token_type_ids=batch["segments"], attention_mask=batch["mask"])
-    everywhere = model.vocabulary_scores(out.last_hidden_state, torch.arange(3 * 16))
+    table = model.bert.get_input_embeddings().weight
+    own = [*model.transform.parameters(), *model.norm.parameters(), table, model.bias]
+    everywhere = bert_torch.vocabulary_scores(out.last_hidden_state, torch.arange(3 * 16), own)
     full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
     full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"])
-    torch.testing.assert_close(model(**batch), full, rtol=1e-5, atol=1e-6)
+    loss = model(**batch)
+    torch.testing.assert_close(loss, full, rtol=1e-5, atol=1e-6)
+    parameters = list(model.parameters())
+    ours, theirs = torch.autograd.grad(loss, parameters), torch.autograd.grad(full, parameters)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
     model, given = network().eval(), rows()
     batch = tensors(bert.batch(given))
-    ours = model.bert(batch["input_ids"], attention_mask=batch["mask"]).last_hidden_state
-    theirs = model.bert(batch["input_ids"], attention_mask=torch.from_numpy(given["input_mask"])).last_hidden_state
+    segments = batch["segments"]
+    ours, _ = model.encode(batch["input_ids"], segments, batch["mask"])
+    mask = torch.from_numpy(given["input_mask"])
+    theirs = model.bert(batch["input_ids"], token_type_ids=segments, attention_mask=mask).last_hidden_state
     torch.testing.assert_close(ours[0], theirs[0])
     torch.testing.assert_close(ours[1, :10], theirs[1, :10])
     changed = batch["input_ids"].clone()
     changed[1, 12] = 7  # padding must not matter
-    again = model.bert(changed, attention_mask=batch["mask"]).last_hidden_state
+    again, _ = model.encode(changed, segments, batch["mask"])
     torch.testing.assert_close(again[1, :10], ours[1, :10])
 
 
@@ -105,14 +111,55 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
         model, batch = network(checkpointing), tensors(bert.batch(rows()))
         calls.append(0)
 
-        def count(*_: Any) -> None:
+        def count(*given: Any) -> Any:
             calls[-1] += 1
+            return bert_torch.layer(*given)
 
-        model.bert.encoder.layer[0].intermediate.dense.register_forward_hook(count)
+        model.parts = (bert_torch.embedded, count, bert_torch.losses)
         model(**batch).backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
-    assert calls == [1, 2]
+    assert calls == [2, 4]
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
+    """bf16 and fp16 activations: loss and gradients near those of fp32, in the weights' type."""
+    batch = tensors(bert.batch(rows()))
+    found = []
+    for kind in (None, torch.bfloat16, torch.float16):
+        model = network()
+        model.half_type = kind
+        loss = model(**batch)
+        loss.backward()
+        every = [parameter.grad for parameter in model.parameters()]
+        assert all(gradient.dtype == torch.float32 for gradient in every) and loss.dtype == torch.float32
+        found.append((float(loss.detach()), torch.cat([gradient.flatten() for gradient in every])))
+    (true, right), *others = found
+    for loss, gradient in others:
+        assert loss == pytest.approx(true, rel=2e-3)
+        assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > 0.999
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
+    torch.manual_seed(5)
+    given = torch.ones(1000, 301, requires_grad=True)
+    out = bert_torch.dropped(given, p)
+    out.sum().backward()
+    assert given.grad is not None and torch.equal(given.grad, out.detach())
+    kept = out.detach() != 0
+    assert float(kept.float().mean()) == pytest.approx(1 - p, abs=0.005)
+    assert float(out.detach().mean()) == pytest.approx(1, abs=0.01)
+    rows_kept = kept.float().mean(1)
+    assert float(rows_kept.std()) == pytest.approx((p * (1 - p) / 301) ** 0.5, rel=0.15), "draws depend on each other"
+
+
+def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    three = [torch.randn(2, 3, 16, 64) for _ in range(3)]
+    masked = torch.zeros(2, 1, 1, 16).masked_fill_(torch.arange(16) > 9, float("-inf"))
+    fused = bert_torch.attended(*three, masked, 0.0)
+    monkeypatch.setattr(bert_torch, "dropped", lambda hidden, p: hidden)
+    torch.testing.assert_close(bert_torch.attended(*three, masked, 0.1), fused)
 
 
 def test_unused_predictions_weigh_nothing() -> None:

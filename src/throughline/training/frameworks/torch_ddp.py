@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from throughline.training.frameworks.torch_graph import Replayed
 from throughline.training.frameworks.torch_rank import Batch, TorchRank
 
 
@@ -29,24 +30,33 @@ class TorchDDP(TorchRank):
                 bucket_cap_mb=self.options["bucket_mb"],
                 gradient_as_bucket_view=True,
             )
-        self.network = torch.compile(self.parallel) if self.options["compile"] else self.parallel
+        self.network = self.parallel
 
-    def step(self, batches: list[Batch]) -> Tensor:
+    def optimizer(self) -> None:
+        super().optimizer()
+        self.replayed = Replayed(self.passes, self.parameters) if self.small() else None
+
+    def passes(self, batches: list[Batch]) -> Tensor:
+        """Forward and backward through the micro-batches: the mean loss, and every parameter's gradient."""
         total = torch.zeros((), device=self.at)
         for number, batch in enumerate(batches, 1):
             last = number == len(batches)  # gradients are exchanged with the last micro-batch
             alone = self.world > 1 and not (last and self.exchanges)
             with self.parallel.no_sync() if alone else nullcontext():
-                with self.autocast:
-                    loss = self.network(**batch) / len(batches)
+                loss = self.network(**batch) / len(batches)
                 self.scaler.scale(loss).backward()
             total += loss.detach()
+        return total
+
+    def step(self, batches: list[Batch]) -> Tensor:
+        total = self.replayed(batches) if self.replayed else self.passes(batches)
         if self.clip is not None:
             self.scaler.unscale_(self.update)
             self.clip(self.parameters)
         self.scaler.step(self.update)
         self.scaler.update()
-        self.update.zero_grad(set_to_none=True)
+        if self.replayed is None:
+            self.update.zero_grad(set_to_none=True)
         return total
 
     def barrier(self) -> None:

@@ -23,7 +23,7 @@ class TorchHorovod(TorchRank):
         network = self.build(vocabulary)
         if self.world > 1:
             hvd.broadcast_parameters(network.state_dict(), root_rank=0)
-        self.network: Any = torch.compile(network) if self.options["compile"] else network
+        self.network: Any = network
 
     def optimizer(self) -> None:
         super().optimizer()
@@ -36,8 +36,7 @@ class TorchHorovod(TorchRank):
     def step(self, batches: list[Batch]) -> Tensor:
         total = torch.zeros((), device=self.at)
         for batch in batches:
-            with self.autocast:
-                loss = self.network(**batch) / len(batches)
+            loss = self.network(**batch) / len(batches)
             self.scaler.scale(loss).backward()
             total += loss.detach()
         if self.exchanges:

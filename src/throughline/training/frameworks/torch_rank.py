@@ -5,12 +5,12 @@ How ranks meet and how their gradients are exchanged is the frameworks' own.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 import time
 import typing
-from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +21,17 @@ from throughline.training.frameworks import MATMUL_SIZE, Spec, Unsupported, matm
 from throughline.training.frameworks.torch_optimizers import CLIP, build, described
 
 REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
-HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+GRAPHED_FLOPS = 10**13
+"""Micro-batches of fewer FLOPs take less time on a GPU than their kernels take to launch, or not much more."""
 
 Batch = dict[str, Tensor | None]
+
+
+class Travelling(NamedTuple):
+    """A batch on its way to the device, and the event of its arrival."""
+
+    batch: Batch
+    arrived: Any
 
 
 class TorchRank:
@@ -45,43 +53,64 @@ class TorchRank:
                 raise Unsupported(f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
+            self.copies: Any = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
         else:
             if precision == "tf32":
                 raise Unsupported("tf32 exists on GPUs only")
             torch.set_num_threads(self.spec["threads"])
+            keep_freed_memory()
         torch.manual_seed(self.spec["seed"])
 
     def build(self, vocabulary: int) -> torch.nn.Module:
         """The network on its device; from here on every rank draws its own dropout."""
-        network: torch.nn.Module = self.library.build(self.spec, vocabulary).to(self.at)
-        self.bare, self.parameters = network, list(network.parameters())
+        self.bare: Any = self.library.build(self.spec, vocabulary).to(self.at)
+        self.parameters = list(self.bare.parameters())
+        if self.options["compile"]:
+            self.bare.compile_parts()
         torch.manual_seed(self.spec["seed"] + 1 + self.rank)
+        network: torch.nn.Module = self.bare
         return network
 
     def load(self, weights: dict[str, Any]) -> None:
         self.library.load(self.bare, weights)
 
-    def data(self, arrays: dict[str, Any]) -> Batch:
+    def data(self, arrays: dict[str, Any]) -> Batch | Travelling:
         batch = {name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()}
-        if self.kind == "cuda":
-            return {name: None if tensor is None else tensor.pin_memory() for name, tensor in batch.items()}
-        return batch
-
-    def deliver(self, batch: Batch) -> Batch:
         if self.kind == "cpu":
             return batch
-        return {
-            name: None if tensor is None else tensor.to(self.at, non_blocking=True) for name, tensor in batch.items()
-        }
+        # In the loader's thread, ahead of need, on a stream of its own.
+        with torch.cuda.stream(self.copies):
+            sent = {
+                name: None if tensor is None else tensor.pin_memory().to(self.at, non_blocking=True)
+                for name, tensor in batch.items()
+            }
+            return Travelling(sent, self.copies.record_event())
+
+    def deliver(self, batch: Batch | Travelling) -> Batch:
+        if not isinstance(batch, Travelling):
+            return batch
+        here: Any = torch.cuda.current_stream(self.at)
+        here.wait_event(batch.arrived)
+        for tensor in batch.batch.values():
+            if tensor is not None:
+                tensor.record_stream(here)
+        return batch.batch
 
     def optimizer(self) -> None:
         self.update: Any = build(self.spec["optimizer"], self.parameters)
         self.clip = CLIP[self.options["clip"]]
-        half = HALF.get(self.spec["precision"])
-        self.autocast = nullcontext() if half is None else torch.autocast(self.kind, dtype=half)
         # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
-        self.scaler = torch.amp.GradScaler(self.kind, enabled=half is torch.float16, growth_interval=2**31 - 1)
+        fp16 = self.spec["precision"] == "fp16"
+        self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
+
+    def small(self) -> bool:
+        """Whether a compiled step on one GPU is to be recorded and replayed (`torch_graph`)."""
+        form, options = models.of(self.spec["model"]), self.options
+        sizes = self.spec["sequence"], self.spec["predictions"], form.VOCABULARY
+        flops = self.spec["batch_per_device"] * form.flops_per_sample(form.shape(self.spec["model"]), *sizes)
+        alone = self.kind == "cuda" and self.world == 1
+        return bool(alone and options["compile"] and not options["checkpointing"] and flops <= GRAPHED_FLOPS)
 
     def sync(self) -> None:
         if self.kind == "cuda":
@@ -148,3 +177,12 @@ class TorchRank:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return True
         return isinstance(error, (RuntimeError, OSError)) and any(text in str(error) for text in REFUSALS)
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what a step frees for the next one, which else gets every page from the kernel again."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # glibc
+        trim_threshold, most_maps = -1, -4
+        library.mallopt(trim_threshold, -1)
+        library.mallopt(most_maps, 0)

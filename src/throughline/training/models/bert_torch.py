@@ -1,12 +1,27 @@
-"""BERT pre-training in PyTorch: Hugging Face's encoder, and the heads on the masked positions only."""
+"""BERT pre-training in PyTorch: Hugging Face's parameters, the order of operations ours, heads on the masked positions.
+
+`BertModel` gives the parameters, their names and their random values; a test holds its own forward against this one.
+Ours is a few functions of tensors, so that a compiler sees each of them whole and compiles a layer once for all layers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, gelu
+from torch.nn.functional import (
+    cross_entropy,
+    dropout,
+    embedding,
+    gelu,
+    layer_norm,
+    linear,
+    log_softmax,
+    scaled_dot_product_attention,
+)
+from torch.utils.checkpoint import checkpoint
 from transformers.models.bert.configuration_bert import BertConfig
 from transformers.models.bert.modeling_bert import BertModel
 
@@ -15,11 +30,20 @@ from throughline.training.models.bert import POSITIONS, Shape, padded, shape
 if TYPE_CHECKING:
     import numpy as np
 
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Precisions whose matrix products and activations are of another type than the weights."""
+EPSILON = 1e-12
+"""Of the layer norms: Hugging Face's default."""
+CACHED = 2**19
+"""Scores that a core works on at a time."""
+
 
 def build(spec: dict[str, Any], vocabulary: int) -> BertForPretraining:
     """The network that a run specification asks for, with random weights."""
     options = spec["options"]
-    return BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
+    network = BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
+    network.half_type = HALF.get(spec["precision"])
+    return network
 
 
 def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
@@ -40,20 +64,25 @@ def load(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
 def settings(network: torch.nn.Module) -> dict[str, Any]:
     """What the network is, as built, in the words of `frameworks.SETTINGS`."""
     assert isinstance(network, BertForPretraining)
-    config = network.bert.config
     return {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "vocabulary_rows": network.bert.get_input_embeddings().weight.shape[0],
         "vocabulary_head": "masked positions, sharing the word embeddings",
-        "gelu": {"gelu": "erf", "gelu_new": "tanh"}.get(config.hidden_act, config.hidden_act),
-        "norm_epsilon": config.layer_norm_eps,
-        "dropout": [config.hidden_dropout_prob, config.attention_probs_dropout_prob],
+        "gelu": "erf",
+        "norm_epsilon": EPSILON,
+        "dropout": [network.dropout, network.dropout],
         "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
     }
 
 
 class BertForPretraining(nn.Module):
-    """`forward` takes the tensors of `bert.batch` and returns the loss: masked tokens' mean + next sentence's mean."""
+    """`forward` takes the tensors of `bert.batch` and returns the loss: masked tokens' mean + next sentence's mean.
+
+    With `half_type`, weights stay as they are and are cast where they are used; matrix products, attention and the
+    activations between them are of that type, norms and losses are computed in the weights' own.
+    """
+
+    half_type: torch.dtype | None = None
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()
@@ -66,20 +95,24 @@ class BertForPretraining(nn.Module):
             max_position_embeddings=POSITIONS,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
+            layer_norm_eps=EPSILON,
             use_cache=False,
         )
-        config._attn_implementation = "sdpa"
         encoder: Any = BertModel(config)
         self.bert = encoder
-        if checkpointing:
-            encoder.activation_checkpointing_enable({"use_reentrant": False})
+        self.heads, self.dropout, self.checkpointing = shape.heads, dropout, checkpointing
         self.transform = nn.Linear(shape.hidden, shape.hidden)
-        self.norm = nn.LayerNorm(shape.hidden, eps=config.layer_norm_eps)
+        self.norm = nn.LayerNorm(shape.hidden, eps=EPSILON)
         self.bias = nn.Parameter(torch.zeros(padded(vocabulary)))
         self.following = nn.Linear(shape.hidden, 2)
-        for linear in (self.transform, self.following):
-            nn.init.normal_(linear.weight, std=config.initializer_range)
-            nn.init.zeros_(linear.bias)
+        for one in (self.transform, self.following):
+            nn.init.normal_(one.weight, std=config.initializer_range)
+            nn.init.zeros_(one.bias)
+        self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, losses)
+
+    def compile_parts(self) -> None:
+        """Compile embeddings, layer and heads, each by itself: a layer's code is made once and serves them all."""
+        self.parts = tuple(torch.compile(part, dynamic=False) for part in self.parts)
 
     def forward(
         self,
@@ -91,13 +124,152 @@ class BertForPretraining(nn.Module):
         following: Tensor,
         mask: Tensor | None = None,
     ) -> Tensor:
-        out = self.bert(input_ids=input_ids, token_type_ids=segments, attention_mask=mask)
-        losses = cross_entropy(self.vocabulary_scores(out.last_hidden_state, positions), labels, reduction="none")
-        masked = (losses * weights).sum() / weights.sum().clamp(min=1)
-        return masked + cross_entropy(self.following(out.pooler_output), following)
+        hidden, table = self.encode(input_ids, segments, mask)
+        heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
+        heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
+        return self.parts[2](hidden, positions, labels, weights, following, heads)
 
-    def vocabulary_scores(self, hidden: Tensor, positions: Tensor) -> Tensor:
-        """Scores [len(positions), padded vocabulary] of chosen rows of hidden [B, S, H], flattened to [B * S, H]."""
-        chosen = hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
-        chosen = self.norm(gelu(self.transform(chosen)))
-        return nn.functional.linear(chosen, self.bert.get_input_embeddings().weight, self.bias)
+    def encode(self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Hidden states [B, S, H] of the last layer, and the word embeddings for the head that shares them.
+
+        `mask` bool[B, 1, 1, S] is False at padding.
+        """
+        own, p = self.bert.embeddings, self.dropout if self.training else 0.0
+        words: Tensor = own.word_embeddings.weight
+        found, table = SHARED(words, input_ids, self.half_type or words.dtype)
+        tables = [own.position_embeddings.weight, own.token_type_embeddings.weight, *own.LayerNorm.parameters()]
+        hidden = self.parts[0](found, segments, tables, p, table.dtype)
+        hidden_by_mask = None if mask is None else hidden.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        for each in self.bert.encoder.layer:
+            given = hidden, hidden_by_mask, layer_weights(each), self.heads, p
+            hidden = again(self.parts[1], *given) if self.checkpointing else self.parts[1](*given)
+        return hidden, table
+
+
+def again(part: Callable[..., Tensor], *given: Any) -> Tensor:
+    """The part's result without its activations: the backward pass computes them again."""
+    found: Tensor = checkpoint(part, *given, use_reentrant=False)
+    return found
+
+
+class Shared(torch.autograd.Function):
+    """Rows of the word embeddings [B, S, H], and all of them in another type; both gradients meet in one tensor.
+
+    PyTorch's own would fill a table with zeros for the rows' gradient, and add the two tables.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(ids)
+        return embedding(ids, table), table.to(kind, copy=True)
+
+    @staticmethod
+    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None]:
+        whole = table.to(rows.dtype, copy=True)
+        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None
+
+
+class Mean(torch.autograd.Function):
+    """Weighted mean of the cross entropies of scores [N, V]; its gradient is made at once, in the scores' type.
+
+    In eager mode PyTorch's own passes over the scores, in fp32, some four times more.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        shares = weights / weights.sum().clamp(min=1)
+        gradient, means = torch.empty_like(scores), []
+        # On a CPU as many rows at a time as stay in its caches.
+        rows = max(1, CACHED // scores.shape[1]) if scores.device.type == "cpu" else len(scores)
+        for some, label, share, result in zip(
+            *(torch.split(tensor, rows) for tensor in (scores, labels[:, None], shares[:, None], gradient)), strict=True
+        ):
+            logs = log_softmax(some, -1, dtype=weights.dtype)
+            means.append((logs.gather(1, label) * share).sum())
+            result.copy_(logs.exp_().scatter_add_(1, label, torch.full_like(share, -1)).mul_(share))
+        ctx.save_for_backward(gradient)
+        return -torch.stack(means).sum()
+
+    @staticmethod
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.saved_tensors[0] * scale, None, None
+
+
+SHARED: Callable[[Tensor, Tensor, torch.dtype], tuple[Tensor, Tensor]] = Shared.apply
+MEAN: Callable[[Tensor, Tensor, Tensor], Tensor] = Mean.apply
+
+
+def layer_weights(module: Any) -> list[Tensor]:
+    """The parameters of Hugging Face's layer, in the order in which `layer` names them."""
+    attention, own = module.attention, module.attention.self
+    parts = [own.query, own.key, own.value, attention.output.dense, attention.output.LayerNorm]
+    parts += [module.intermediate.dense, module.output.dense, module.output.LayerNorm]
+    return [tensor for part in parts for tensor in (part.weight, part.bias)]
+
+
+def embedded(words: Tensor, segments: Tensor, tables: list[Tensor], p: float, half: torch.dtype) -> Tensor:
+    """Word, segment and position embeddings [B, S, H], normed. Segments are chosen, not looked up: two rows only."""
+    positions, kinds, norm, norm_bias = tables
+    found = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + positions[: words.shape[1]]
+    return dropped(layer_norm(found, found.shape[-1:], norm, norm_bias, EPSILON).to(half), p)
+
+
+def layer(hidden: Tensor, masked: Tensor | None, weights: list[Tensor], heads: int, p: float) -> Tensor:
+    """One encoder layer on hidden [B, S, H]: attention, then feed-forward, each followed by residual and norm."""
+    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = weights
+    up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
+    kind = hidden.dtype
+    packed = torch.cat([query, key, value]).to(kind), torch.cat([query_bias, key_bias, value_bias]).to(kind)
+    three = linear(hidden, *packed).view(*hidden.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    mixed = attended(three[0], three[1], three[2], masked, p).transpose(1, 2).flatten(-2)
+    hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias)
+    wide = gelu(linear(hidden, up.to(kind), up_bias.to(kind)))
+    return normed(hidden + dropped(linear(wide, down.to(kind), down_bias.to(kind)), p), last_norm, last_norm_bias)
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p: float) -> Tensor:
+    """Attention of [B, heads, S, 64] each. PyTorch's on a CPU has no dropout of its own and falls back to fp32."""
+    if p == 0 or query.device.type != "cpu":
+        return scaled_dot_product_attention(query, key, value, attn_mask=masked, dropout_p=p)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+    return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
+
+
+def losses(
+    hidden: Tensor, positions: Tensor, labels: Tensor, weights: Tensor, following: Tensor, own: list[Tensor]
+) -> Tensor:
+    """Masked tokens' mean + next sentence's mean, in the weights' own type."""
+    pooler, pooler_bias, next_weight, next_bias, *vocabulary = own
+    kind = hidden.dtype
+    pooled = torch.tanh(linear(hidden[:, 0], pooler.to(kind), pooler_bias.to(kind)))
+    follows = linear(pooled, next_weight.to(kind), next_bias.to(kind)).to(pooler.dtype)
+    scores = vocabulary_scores(hidden, positions, vocabulary)
+    if not torch.compiler.is_compiling():
+        return MEAN(scores, labels, weights) + cross_entropy(follows, following)
+    each = cross_entropy(scores.to(pooler.dtype), labels, reduction="none")
+    return (each * weights).sum() / weights.sum().clamp(min=1) + cross_entropy(follows, following)
+
+
+def vocabulary_scores(hidden: Tensor, positions: Tensor, own: list[Tensor]) -> Tensor:
+    """Scores [len(positions), padded vocabulary] of chosen rows of hidden [B, S, H], flattened to [B * S, H]."""
+    transform, transform_bias, norm, norm_bias, table, bias = own
+    kind = hidden.dtype
+    chosen = hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
+    chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias)
+    return linear(chosen, table.to(kind), bias.to(kind))
+
+
+def normed(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm, computed in the weights' type; on a CPU the kernel does that by itself."""
+    inside = hidden if hidden.device.type == "cpu" else hidden.to(weight.dtype)
+    return layer_norm(inside, hidden.shape[-1:], weight, bias, EPSILON).to(hidden.dtype)
+
+
+def dropped(hidden: Tensor, p: float) -> Tensor:
+    """Dropout. On a CPU PyTorch draws each element by itself: there four come from one draw, p to 1 / 65,536."""
+    if p == 0 or hidden.device.type != "cpu" or torch.compiler.is_compiling():
+        return dropout(hidden, p)
+    below = round(p * 2**16)
+    words = torch.empty(-(-hidden.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    draws = words.view(torch.int16)[: hidden.numel()].view(hidden.shape)
+    return hidden * (draws >= below - 2**15).to(hidden.dtype).mul_(2**16 / (2**16 - below))
