@@ -42,7 +42,7 @@ $(VENV)/main.ready: envs/main.txt envs/torch.txt envs/sample.txt envs/constraint
 	@$(ACTIVATE) && pip install --quiet --no-deps -r envs/sample.txt
 	@touch $@
 
-$(VENV)/test.ready: $(VENV)/main.ready envs/test.txt
+$(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt
 	@$(ACTIVATE) && pip install --quiet -c envs/constraints.txt -r envs/test.txt
 	@touch $@
 

@@ -1,0 +1,435 @@
+"""Training steps of several contestants, in turn, on the same model, weights, batches, precision and threads.
+
+`ours` is the framework `torch` as a run uses it; `trainer` is Hugging Face's Trainer; `plain` is the loop that one
+would write by hand around transformers' BertForPreTraining. Each one is a process of its own that is built, warmed up,
+and then makes some steps whenever it is its turn; while one computes, the others wait on their standard input.
+
+    contestants = [Contestant("ours", case), Contestant("trainer", case)]
+    rounds = take_turns(contestants, rounds=7, seconds=2.0)
+
+Imports the standard library here; torch, transformers and Throughline's worker side in the processes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SEED = 42
+BATCHES = 4
+RESERVED = ("CUDA out of memory", "out of memory", "can't allocate memory", "MemoryError")
+OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained, and how. `options` are those of a run (compile, checkpointing, dropout, clip ...)."""
+
+    model: str
+    batch: int
+    precision: str = "bf16"
+    device: str = "cpu"
+    sequence: int = 128
+    predictions: int = 20
+    threads: int = 1
+    vocabulary: int = 30522
+    manifest: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def spec(self) -> dict[str, Any]:
+        """The same as a run specification, as far as a worker reads one."""
+        options = {
+            "clip": "none", "accumulate": 1, "compile": False, "checkpointing": False, "bucket_mb": 25,
+            "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic",
+        }  # fmt: skip
+        return {
+            "framework": "torch", "model": self.model, "sequence": self.sequence, "predictions": self.predictions,
+            "batch_per_device": self.batch, "precision": self.precision, "seed": SEED, "threads": self.threads,
+            "optimizer": OPTIMIZER, "options": options | self.options,
+        }  # fmt: skip
+
+
+class Failed(Exception):
+    """A contestant that could not be built or did not answer; `args[0]` says why."""
+
+
+class Contestant:
+    """One process. `ready` waits until it is built and warmed up; `steps` has it make some."""
+
+    def __init__(self, name: str, case: Case, turn: Path, *, label: str | None = None, warmup: int = 3) -> None:
+        """`turn` is a file that the contestants of one contest share: only one at a time is on the device."""
+        self.name, self.case, self.label = name, case, label or name
+        self.peak_memory_bytes: int | None = None
+        variables = {"OMP_NUM_THREADS": str(case.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, name, json.dumps(asdict(case)), str(warmup), str(turn)],
+            env=os.environ | variables | {"PYTHONPATH": path},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
+        )  # fmt: skip
+
+    def ready(self, limit_s: float = 300) -> dict[str, Any]:
+        """{"loss": of the first batch without dropout, "versions": ...}"""
+        return self._answer(limit_s)
+
+    def steps(self, count: int, limit_s: float = 300) -> float:
+        """Seconds that `count` steps take, the device idle before and after."""
+        answer = self.ask(f"steps {count}", limit_s)
+        self.peak_memory_bytes = answer["peak_memory_bytes"]
+        return float(answer["seconds"])
+
+    def profile(self, count: int = 3, limit_s: float = 60) -> dict[str, float]:
+        """Seconds of a step on a GPU by kind of kernel, and in all (`wall`)."""
+        found: dict[str, float] = self.ask(f"profile {count}", limit_s)["kernels"]
+        return found
+
+    def ask(self, question: str, limit_s: float = 300) -> dict[str, Any]:
+        assert self.process.stdin
+        try:
+            self.process.stdin.write(question + "\n")
+        except BrokenPipeError:
+            raise Failed(self._last_words()) from None
+        return self._answer(limit_s)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+    def _answer(self, limit_s: float) -> dict[str, Any]:
+        assert self.process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(limit_s):
+                self.process.kill()
+                raise Failed(f"no answer within {limit_s:.0f} s")
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait(30)
+            raise Failed(self._last_words())
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise Failed(answer["failed"])
+        return answer
+
+    def _last_words(self) -> str:
+        self.errors.seek(0)
+        lines = [line for line in self.errors.read().splitlines() if line.strip()]
+        return lines[-1][:300] if lines else f"ended with {self.process.poll()}"
+
+
+def take_turns(contestants: list[Contestant], rounds: int, seconds: float, until: float = float("inf")) -> list[Any]:
+    """One dict per round: label -> seconds per step. Each turn lasts about `seconds`; the order rotates.
+
+    Stops after the round that ends beyond `until` (time.monotonic), but not before the second one.
+    """
+    counts = {one.label: max(1, round(seconds / max(one.steps(2) / 2, 1e-4))) for one in contestants}
+    found: list[dict[str, float]] = []
+    for number in range(rounds):
+        turn = number % len(contestants)
+        order = contestants[turn:] + contestants[:turn]
+        found.append({one.label: one.steps(counts[one.label]) / counts[one.label] for one in order})
+        if time.monotonic() > until and len(found) > 1:
+            break
+    return found
+
+
+def ratio(rounds: list[dict[str, float]], slow: str, fast: str) -> dict[str, float]:
+    """How many times as long a step of `slow` takes as one of `fast`: the median over rounds, and their range."""
+    each = sorted(one[slow] / one[fast] for one in rounds)
+    return {"median": median(each), "low": each[0], "high": each[-1], "rounds": len(each)}
+
+
+def is_out_of_memory(text: str) -> bool:
+    return any(words in text for words in RESERVED)
+
+
+# From here on: inside a contestant's process.
+
+Step = Callable[[], Any]
+
+
+def serve(name: str, case: Case, warmup: int, turn: Path) -> None:
+    """Answer on the real standard output; whatever the libraries print goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    import torch
+    import transformers  # noqa: F401 (loaded before its turn)
+
+    torch.manual_seed(SEED)
+    torch.set_num_threads(case.threads)
+    torch._dynamo.config.recompile_limit = 64
+    gpu = case.device == "cuda"
+    report: dict[str, Any] = {}
+
+    def say(**answer: Any) -> None:
+        answers.write(json.dumps(answer) + "\n")
+
+    def wait() -> None:
+        if gpu:
+            torch.cuda.synchronize()
+
+    def leave() -> None:
+        """Give the memory that a step needs to the others."""
+        wait()
+        if gpu:
+            torch.cuda.empty_cache()
+
+    def questions() -> Iterator[int]:
+        """Numbers of steps to make, for ever. On a GPU one comes first that nobody counts: it takes memory again."""
+        leave()
+        held.close()
+        say(**report)
+        for line in sys.stdin:
+            kind, count = line.split()
+            if gpu:
+                yield 1
+            wait()
+            if kind == "profile":
+                yield from profiled(int(count), say)
+            else:
+                start = time.perf_counter()
+                yield int(count)
+                wait()
+                say(seconds=time.perf_counter() - start, peak_memory_bytes=peak(case.device))
+            leave()
+
+    with turn.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            CONTESTANTS[name](case, report, warmup, questions())
+        except BaseException as error:
+            say(failed=f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            raise
+
+
+KINDS = {
+    "matrix products": ("gemm", "cutlass", "nvjet", "xmma", "cublas", "splitk"),
+    "attention": ("flash", "fmha", "attention", "sdpa"),
+    "optimizer": ("adam", "multi_tensor", "lamb"),
+    "copies": ("memcpy", "memset"),
+}
+"""Kinds of kernels by what their names contain; all others are passes over memory (norms, GELU, dropout, casts)."""
+
+
+def profiled(count: int, say: Callable[..., None]) -> Iterator[int]:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    gpu = torch.cuda.is_available()
+    start = time.perf_counter()
+    with profile(activities=[ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU]) as found:
+        yield count
+        if gpu:
+            torch.cuda.synchronize()
+        wall = time.perf_counter() - start
+    seconds: dict[str, float] = {"wall": wall / count}
+    for event in found.key_averages():
+        taken = event.self_device_time_total if gpu else event.self_cpu_time_total
+        name = event.key.lower()
+        kind = next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), "passes")
+        seconds[kind] = seconds.get(kind, 0.0) + taken / 1e6 / count
+    say(kernels=seconds)
+
+
+def peak(device: str) -> int | None:
+    import torch
+
+    from throughline.training.environment import peak_resident_bytes
+
+    return torch.cuda.max_memory_reserved() if device == "cuda" else peak_resident_bytes()
+
+
+def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
+    """The framework `torch`, called as the worker calls it."""
+    import itertools
+
+    from throughline.training.data import Loader, Manifest, batches
+    from throughline.training.frameworks.torch_ddp import TorchDDP
+    from throughline.training.models import bert
+
+    framework = TorchDDP(case.spec(), 0, 0, 1, case.device)
+    for stage in (framework.join, framework.device, lambda: framework.model(case.vocabulary)):
+        stage()
+    if case.manifest:
+        source = batches(Manifest(Path(case.manifest)), SEED, 0, 1, case.batch)
+        loader = Loader(source, lambda rows: framework.data(bert.batch(rows)))
+        if case.options.get("data") == "resident":
+            made = [loader.next() for _ in range(BATCHES)]
+            loader.close()
+            following = itertools.cycle([framework.deliver(one) for one in made]).__next__
+        else:
+            following = loader.next
+    else:
+        made = [framework.data(arrays) for arrays in synthetic(case)]
+        following = itertools.cycle([framework.deliver(one) for one in made]).__next__
+        report["loss"] = _loss(framework, made[0])
+    framework.optimizer()
+    report["versions"] = framework.versions()
+    for _ in range(warmup):
+        framework.step([framework.deliver(following())])
+    for count in turns:
+        for _ in range(count):
+            framework.step([framework.deliver(following())])
+
+
+def _loss(framework: Any, batch: Any) -> float:
+    import torch
+
+    framework.bare.eval()
+    with torch.no_grad():
+        loss = float(framework.bare(**framework.deliver(batch)))
+    framework.bare.train()
+    return loss
+
+
+def plain(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
+    """transformers' BertForPreTraining in a loop: autocast, PyTorch's fused AdamW, batches on the device."""
+    import torch
+
+    network, batches = theirs(case), [_to(batch, case.device) for batch in hugging_face(case)]
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case.precision)
+    torch.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
+    update = torch.optim.AdamW(
+        network.parameters(), lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]), eps=OPTIMIZER["epsilon"],
+        weight_decay=OPTIMIZER["weight_decay"], fused=True,
+    )  # fmt: skip
+    scaler = torch.amp.GradScaler(case.device, enabled=half is torch.float16)
+    report["loss"] = _their_loss(network, batches[0], case.device, half)
+    model = torch.compile(network) if case.options.get("compile") else network
+
+    def step(batch: Any) -> None:
+        with torch.autocast(case.device, dtype=half, enabled=half is not None):
+            loss = model(**batch).loss
+        scaler.scale(loss).backward()
+        scaler.step(update)
+        scaler.update()
+        update.zero_grad(set_to_none=True)
+
+    for number in range(warmup):
+        step(batches[number % BATCHES])
+    for count in turns:
+        for number in range(count):
+            step(batches[number % BATCHES])
+
+
+def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
+    """Hugging Face's Trainer as it is, without clipping, logging and saving; its own optimizer, loop and loader."""
+    import torch
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    network = theirs(case).to(case.device)
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case.precision)
+    batches = hugging_face(case)
+    report["loss"] = _their_loss(network, _to(batches[0], case.device), case.device, half)
+    rows = [{key: tensor[row] for key, tensor in batch.items()} for batch in batches for row in range(case.batch)]
+
+    class Turns(TrainerCallback):
+        """Holds the loop before the first step of a turn until it is asked for."""
+
+        left = warmup
+
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            if self.left == 0:
+                self.left = next(turns)
+            self.left -= 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, per_device_train_batch_size=case.batch, max_steps=10**9, max_grad_norm=0.0,
+            bf16=case.precision == "bf16", fp16=case.precision == "fp16", optim="adamw_torch_fused",
+            tf32=case.precision == "tf32" if case.device == "cuda" else None, use_cpu=case.device == "cpu",
+            learning_rate=OPTIMIZER["learning_rate"], weight_decay=OPTIMIZER["weight_decay"],
+            adam_epsilon=OPTIMIZER["epsilon"], lr_scheduler_type="constant", seed=SEED, report_to="none",
+            logging_strategy="no", save_strategy="no", disable_tqdm=True,
+            torch_compile=bool(case.options.get("compile")),
+        )  # fmt: skip
+        Trainer(model=network, args=arguments, train_dataset=rows, callbacks=[Turns()]).train()
+
+
+CONTESTANTS: dict[str, Callable[[Case, dict[str, Any], int, Iterator[int]], None]] = {
+    "ours": ours,
+    "plain": plain,
+    "trainer": trainer,
+}
+
+
+def synthetic(case: Case) -> list[dict[str, Any]]:
+    from throughline.training.models import bert
+
+    return [bert.synthetic(case.batch, case.sequence, case.predictions, seed) for seed in range(BATCHES)]
+
+
+def hugging_face(case: Case) -> list[dict[str, Any]]:
+    """The same batches as transformers wants them: labels [B, S] with -100 wherever nothing is predicted."""
+    import torch
+
+    found = []
+    for batch in synthetic(case):
+        labels = torch.full((case.batch * case.sequence,), -100)
+        labels[torch.from_numpy(batch["positions"])] = torch.from_numpy(batch["labels"])
+        found.append(
+            {
+                "input_ids": torch.from_numpy(batch["input_ids"]).long(),
+                "token_type_ids": torch.from_numpy(batch["segments"]).long(),
+                "labels": labels.view(case.batch, case.sequence),
+                "next_sentence_label": torch.from_numpy(batch["following"]),
+            }
+        )
+    return found
+
+
+def theirs(case: Case) -> Any:
+    """transformers' BertForPreTraining with the weights that `ours` starts from."""
+    import torch
+    from transformers import BertForPreTraining
+
+    from throughline.training.models import bert_torch
+
+    torch.manual_seed(SEED)
+    source = bert_torch.build(case.spec(), case.vocabulary)
+    config = source.bert.config
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = case.spec()["options"]["dropout"]
+    network = BertForPreTraining(config)
+    network.bert.load_state_dict(source.bert.state_dict())
+    heads = network.cls
+    heads.predictions.transform.dense.load_state_dict(source.transform.state_dict())
+    heads.predictions.transform.LayerNorm.load_state_dict(source.norm.state_dict())
+    heads.seq_relationship.load_state_dict(source.following.state_dict())
+    network.tie_weights()
+    if case.spec()["options"]["checkpointing"]:
+        network.gradient_checkpointing_enable({"use_reentrant": False})
+    return network.to(case.device).train()
+
+
+def _their_loss(network: Any, batch: Any, device: str, half: Any) -> float:
+    import torch
+
+    network.eval()
+    with torch.no_grad(), torch.autocast(device, dtype=half, enabled=half is not None):
+        loss = float(network(**batch).loss)
+    network.train()
+    return loss
+
+
+def _to(batch: dict[str, Any], device: str) -> dict[str, Any]:
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[2])
+    serve(sys.argv[1], Case(**given), int(sys.argv[3]), Path(sys.argv[4]))

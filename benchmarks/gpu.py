@@ -1,0 +1,401 @@
+"""Everything about the training step on one GPU: check, then measure. One JSON and one Markdown table.
+
+    python benchmarks/gpu.py                        under nine minutes on one GPU; writes gpu.json and gpu.md here
+    python benchmarks/gpu.py --output FOLDER --shards data/<corpus>/seq128/manifest.json
+    python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
+
+In this order, each part with a limit of its own in seconds; both files are written anew after every row, so that what
+was measured stays, whatever happens later. A row that fails or runs out of memory says so, and the next one begins.
+
+1. card      name, driver, versions; the fastest matrix product of each precision and the memory's bandwidth, measured
+2. checks    losses of the first steps in every precision, compiled and recorded, against fp32 on the same data
+3. rows      the table: ours against Hugging Face's Trainer and a plain loop, in turn (contest.py), and what limits us
+4. real      HDF5 shards (made here, if none are given) against the same batches lying on the device, and full ones
+5. matrix    batch sizes to the end of memory x precisions x compiled x recomputed activations
+
+Needs Python 3.11, torch 2.11, transformers 5.17 (and accelerate for its Trainer), numpy and h5py, or newer; no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+from contest import Case, Contestant, Failed, is_out_of_memory, ratio, take_turns  # noqa: E402
+from gpu_parts import PARTS, cell  # noqa: E402
+from gpu_table import markdown  # noqa: E402
+
+from throughline import gpus  # noqa: E402
+from throughline.training.models import bert  # noqa: E402
+
+ALL_S = 525
+"""Seconds for everything; what does not fit is recorded as not measured."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table; floor, target and stretch in samples/s are estimates for one H200 by a roofline."""
+
+    model: str
+    batch: int
+    precision: str
+    rivals: tuple[str, ...] = ("trainer", "plain")
+    floor: int | None = None
+    target: int | None = None
+    stretch: int | None = None
+    limit_s: float = 50
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done, full size on a GPU or tiny (`--dry`). `matrix`: precision, compiled, recomputed, batch sizes."""
+
+    rows: list[Row]
+    sequence: int
+    predictions: int
+    check: tuple[str, int]
+    check_steps: int
+    matrix_model: str
+    matrix: list[tuple[str, bool, bool, list[int]]]
+    seconds: float
+    rounds: int
+    peak_sizes: list[int]
+    copy_bytes: int
+    shards: tuple[int, int]
+    real_batch: int
+    real_model: str
+    card_s: float = 60
+    checks_s: float = 80
+    real_s: float = 70
+
+
+SIZES = [32, 64, 128, 256, 512, 1024]
+FEW = [32, 256]
+FULL = Plan(
+    rows=[
+        Row("bert-base", 256, "bf16", ("trainer", "plain", "plain compiled"), 5700, 6500, 7070, limit_s=95),
+        Row("bert-base", 32, "bf16", ("trainer", "plain", "ours again"), 4300, 5400, 6000),
+        Row("bert-large", 256, "bf16", ("trainer", "plain"), 1720, 1970, 2140, limit_s=60),
+        Row("bert-base", 256, "tf32", ("trainer", "plain"), 2700, 3200, None),
+        Row("bert-base", 256, "fp32", ("plain",), 600, 700, None),
+    ],
+    sequence=128, predictions=20, check=("bert-base", 32), check_steps=8, matrix_model="bert-base",
+    matrix=[
+        ("bf16", False, False, SIZES), ("bf16", True, False, SIZES), ("bf16", False, True, SIZES),
+        ("fp16", False, False, SIZES), ("tf32", False, False, SIZES), ("fp32", False, False, SIZES),
+        ("tf32", True, False, FEW), ("fp32", True, False, FEW), ("fp16", True, False, FEW), ("bf16", True, True, FEW),
+        ("tf32", False, True, FEW), ("fp32", False, True, FEW), ("fp16", False, True, FEW),
+        ("tf32", True, True, FEW), ("fp32", True, True, FEW), ("fp16", True, True, FEW),
+    ],
+    seconds=0.5, rounds=5, peak_sizes=[4096, 8192, 12288],
+    copy_bytes=4 << 30, shards=(4, 8192), real_batch=256, real_model="bert-base",
+)  # fmt: skip
+DRY = Plan(
+    rows=[Row("bert-tiny", 2, "bf16"), Row("bert-tiny", 2, "tf32", ())],
+    sequence=32, predictions=5, check=("bert-tiny", 2), check_steps=2, matrix_model="bert-tiny",
+    matrix=[
+        ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
+    ],
+    seconds=0.01, rounds=2, peak_sizes=[128], copy_bytes=1 << 22, shards=(2, 64),
+    real_batch=4, real_model="bert-tiny",
+)  # fmt: skip
+
+
+class Results:
+    """The JSON as it grows; `save` writes it and the table anew."""
+
+    def __init__(self, folder: Path, device: str, dry: bool) -> None:
+        self.folder, self.start = folder, time.monotonic()
+        self.value: dict[str, Any] = {
+            "schema": 1, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": device, "dry": dry,
+            "python": platform.python_version(), "seconds": None, "card": {}, "checks": [], "rows": [], "real": None,
+            "matrix": [], "failures": [],
+        }  # fmt: skip
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+    def save(self) -> None:
+        self.value["seconds"] = round(self.elapsed(), 1)
+        for name, text in ("gpu.json", json.dumps(self.value, indent=1)), ("gpu.md", markdown(self.value)):
+            partial = self.folder / f".{name}"
+            partial.write_text(text + "\n", encoding="utf-8")
+            partial.replace(self.folder / name)
+
+    def failed(self, part: str, error: BaseException | str) -> None:
+        reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        self.value["failures"].append({"part": part, "reason": reason})
+        print(f"{part}: {reason}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--dry", action="store_true", help="tiny sizes")
+    parser.add_argument("--output", type=Path, default=Path(), help="folder of gpu.json and gpu.md")
+    parser.add_argument("--shards", type=Path, help="a manifest of training shards; otherwise shards are made")
+    parser.add_argument("--seconds", type=float, default=ALL_S, help="for everything")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    plan = DRY if given.dry else FULL
+    if given.child:
+        part, arguments = given.child
+        for line in PARTS[part](plan, given.device, json.loads(arguments)):
+            print(json.dumps(line), flush=True)
+        return 0
+    given.output.mkdir(parents=True, exist_ok=True)
+    results = Results(given.output, given.device, given.dry)
+    with tempfile.TemporaryDirectory(prefix="throughline-gpu-") as folder:
+        run = Run(plan, given, results, Path(folder))
+        for part in (run.card, run.checks, run.rows, run.real, run.matrix):
+            try:
+                part()
+            except Exception as error:
+                results.failed(part.__name__, error)
+            results.save()
+    print((given.output / "gpu.md").read_text())
+    return 0 if results.value["rows"] and all(check["passed"] for check in results.value["checks"]) else 1
+
+
+class Run:
+    """The parts, from the outside: processes, limits, and what they said. Holds no device of its own."""
+
+    def __init__(self, plan: Plan, given: argparse.Namespace, results: Results, folder: Path) -> None:
+        self.plan, self.given, self.results, self.folder = plan, given, results, folder
+        self.value = results.value
+
+    def left(self, wanted: float) -> float:
+        return min(wanted, float(self.given.seconds) - self.results.elapsed())
+
+    def child(self, part: str, limit_s: float, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Lines of a part in a process of its own, until it ends or its time is over."""
+        command = [sys.executable, __file__, "--device", self.given.device, "--child", part, json.dumps(arguments)]
+        errors = self.folder / f"{part}.err"
+        with errors.open("w") as stream, subprocess.Popen(
+            command + (["--dry"] if self.given.dry else []), stdout=subprocess.PIPE, stderr=stream, text=True
+        ) as process:  # fmt: skip
+            assert process.stdout
+            killer = Alarm(limit_s, process.kill)
+            try:
+                for line in process.stdout:
+                    yield json.loads(line)
+            finally:
+                killer.cancel()
+                process.kill()
+        if killer.rang:
+            self.results.failed(part, f"stopped after {limit_s:.0f} s")
+        elif process.returncode > 0:
+            last = [line for line in errors.read_text().splitlines() if line.strip()][-1:]
+            self.results.failed(part, last[0] if last else f"exit status {process.returncode}")
+
+    def card(self) -> None:
+        for line in self.child("card", self.left(self.plan.card_s)):
+            self.value["card"] |= line
+            self.results.save()
+        if driver := nvidia_driver():
+            self.value["card"]["driver"] = driver
+
+    def checks(self) -> None:
+        for line in self.child("checks", self.left(self.plan.checks_s)):
+            print(f"check {line['what']}: {'passed' if line['passed'] else 'FAILED'}", flush=True)
+            self.value["checks"].append(line)
+            self.results.save()
+
+    def case(self, row: Row) -> Case:
+        return Case(
+            row.model, row.batch, row.precision, self.given.device, self.plan.sequence, self.plan.predictions,
+            options={"compile": self.given.device == "cuda"},
+        )  # fmt: skip
+
+    def rows(self) -> None:
+        for row in self.plan.rows:
+            limit = self.left(row.limit_s)
+            name = f"{row.model}, batch {row.batch}, {row.precision}"
+            print(f"{name} ...", flush=True)
+            found = self._row(row, limit) if limit > 15 else {"status": "not measured", "reason": "out of time"}
+            self.value["rows"].append({"name": name, **vars(row), **found})
+            self.results.save()
+
+    def _row(self, row: Row, limit_s: float) -> dict[str, Any]:
+        case = self.case(row)
+        eager = replace(case, options={**case.options, "compile": False})
+        kinds = {
+            "trainer": ("trainer", eager), "plain": ("plain", eager), "plain compiled": ("plain", case),
+            "ours again": ("ours", case),
+        }  # fmt: skip
+        asked = {"ours": ("ours", case), **{label: kinds[label] for label in row.rivals}}
+        found = self._contest(asked, limit_s, profile=True)
+        if found["status"] == "ok":
+            flops = bert.flops_per_sample(bert.shape(row.model), case.sequence, case.predictions, case.vocabulary)
+            speed = row.batch / found["seconds"]["ours"]
+            found |= shares(self.value["card"], row.precision, speed * flops, traffic(row, case), speed / row.batch)
+            found["samples_per_s"] = {label: row.batch / one for label, one in found["seconds"].items()}
+        return found
+
+    def _contest(self, asked: dict[str, tuple[str, Case]], limit_s: float, profile: bool = False) -> dict[str, Any]:
+        """Who got ready takes part; without `ours` there is no row."""
+        end, turn = time.monotonic() + limit_s, self.folder / "turn"
+        every = [Contestant(name, case, turn, label=label) for label, (name, case) in asked.items()]
+        refused: dict[str, str] = {}
+        losses: dict[str, float | None] = {}
+        try:
+            for one in every:
+                try:
+                    losses[one.label] = one.ready(max(1.0, end - 10 - time.monotonic())).get("loss")
+                except Failed as error:
+                    refused[one.label] = str(error)
+            if "ours" in refused:
+                memory = is_out_of_memory(refused["ours"])
+                return {"status": "out of memory" if memory else "failed", "reason": refused["ours"]}
+            there = [one for one in every if one.label not in refused]
+            rounds = take_turns(there, self.plan.rounds, self.plan.seconds, end - 5)
+            seconds = {one.label: median(each[one.label] for each in rounds) for one in there}
+            kernels = there[0].profile() if profile and self.given.device == "cuda" else None
+        except Failed as error:
+            return {"status": "failed", "reason": str(error), "refused": refused}
+        finally:
+            for one in every:
+                one.close()
+        others = [label for label in seconds if label != "ours"]
+        return {
+            "status": "ok", "reason": None, "seconds": seconds, "loss": losses, "refused": refused,
+            "ratios": {label: ratio(rounds, label, "ours") for label in others}, "kernels": kernels,
+            "peak_memory_bytes": {one.label: one.peak_memory_bytes for one in there}, "rounds": rounds,
+        }  # fmt: skip
+
+    def real(self) -> None:
+        plan, vocabulary = self.plan, bert.VOCABULARY
+        manifest = self.given.shards
+        if manifest is None:
+            manifest = make_shards(self.folder, plan.shards, plan.sequence, plan.predictions, vocabulary)
+        else:
+            vocabulary = json.loads(manifest.read_text())["vocabulary"]["size"]
+        synthetic = replace(self.case(Row(plan.real_model, plan.real_batch, "bf16")), vocabulary=vocabulary)
+        case = replace(synthetic, manifest=str(manifest))
+        resident = replace(case, options={**case.options, "data": "resident"})
+        limit = self.left(plan.real_s)
+        asked = {"ours": ("ours", case), "resident": ("ours", resident), "full length": ("ours", synthetic)}
+        found = self._contest(asked, limit) if limit > 15 else {"status": "not measured", "reason": "out of time"}
+        share = real_token_share(manifest)
+        if found["status"] == "ok":
+            speed = plan.real_batch / found["seconds"]["ours"]
+            found |= {"samples_per_s": speed, "real_tokens_per_s": speed * plan.sequence * share}
+        self.value["real"] = {"real_token_share": share, "given": self.given.shards is not None, **found}
+
+    def matrix(self) -> None:
+        cells: list[Any] = [list(one) for one in self.plan.matrix]
+        done = []
+        limit = self.left(1e9)
+        for line in self.child("matrix", limit, cells=cells, seconds=limit - 8) if limit > 20 else ():
+            self.value["matrix"].append(line)
+            done.append([line[key] for key in ("precision", "compile", "checkpointing")] + [line["batch"]])
+            self.results.save()
+        for *combination, batches in cells:
+            for batch in batches:
+                if [*combination, batch] not in done:
+                    self.value["matrix"].append(cell(combination, batch, "not measured", reason="out of time"))
+
+
+class Alarm:
+    """Calls `action` after some seconds, unless cancelled; `rang` says whether it did."""
+
+    def __init__(self, seconds: float, action: Callable[[], None]) -> None:
+        import threading
+
+        self.rang = False
+
+        def ring() -> None:
+            self.rang = True
+            action()
+
+        self.timer = threading.Timer(max(1.0, seconds), ring)
+        self.timer.daemon = True
+        self.timer.start()
+        self.cancel = self.timer.cancel
+
+
+def nvidia_driver() -> str | None:
+    from throughline.training.environment import nvidia_driver as driver
+
+    return driver()
+
+
+def traffic(row: Row, case: Case) -> float:
+    """Bytes that a step at least reads and writes, estimated: 16 activations of H per token and layer, written and
+    read once in the forward and twice in the backward pass, and what the optimizer touches (weight, gradient, mean and
+    square read, three of them written, a half type's copy)."""
+    shape, width = bert.shape(row.model), 2 if row.precision in ("bf16", "fp16") else 4
+    activations = row.batch * case.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
+    table = bert.padded(case.vocabulary) * shape.hidden
+    return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
+
+
+def shares(card: dict[str, Any], precision: str, flops: float, step_bytes: float, steps: float) -> dict[str, Any]:
+    """Of the datasheet's peak (MFU), of the fastest matrix product and of the bandwidth measured on this very card."""
+    known = gpus.find(card.get("name") or "")
+    peak = known.peak_flops_per_s.get(precision) if known else None
+    measured, bandwidth = (card.get("matmul_flops_per_s") or {}).get(precision), card.get("bandwidth_bytes_per_s")
+    return {
+        "model_flops_per_s": flops,
+        "mfu": flops / peak if peak else None,
+        "matmul_share": flops / measured if measured else None,
+        "bandwidth_share": step_bytes * steps / bandwidth if bandwidth else None,
+    }
+
+
+def make_shards(folder: Path, size: tuple[int, int], sequence: int, predictions: int, vocabulary: int) -> Path:
+    """Shards in NVIDIA's layout: nine of ten samples full, the others of any length; a manifest beside them."""
+    import h5py
+    import numpy as np
+
+    count, rows = size
+    draw = np.random.Generator(np.random.Philox(key=7))
+    entries = []
+    for number in range(count):
+        lengths = np.where(draw.random(rows) < 0.9, sequence, draw.integers(sequence // 4, sequence + 1, rows))
+        real = np.arange(sequence) < lengths[:, None]
+        chosen = np.sort(draw.random((rows, sequence // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
+        arrays = {
+            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence)) * real).astype("i4"),
+            "input_mask": real.astype("i1"),
+            "segment_ids": ((np.arange(sequence) >= lengths[:, None] // 2) & real).astype("i1"),
+            "masked_lm_positions": chosen.astype("i4"),
+            "masked_lm_ids": draw.integers(1000, vocabulary, chosen.shape).astype("i4"),
+            "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),
+        }
+        path = folder / f"training_{number:04d}.hdf5"
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file.create_dataset(name, data=array, compression="gzip", compression_opts=1, shuffle=True)
+        entries.append({"file": path.name, "split": "training", "rows": rows})
+    content = {
+        "sequence": sequence, "predictions": predictions, "vocabulary": {"size": vocabulary}, "shards": entries,
+    }  # fmt: skip
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps(content))
+    return manifest
+
+
+def real_token_share(manifest: Path) -> float:
+    """Share of the first training shard's positions that are no padding."""
+    from throughline.training.data import Manifest, read_shard
+
+    shards = Manifest(manifest)
+    return float(read_shard(shards.file(shards.shards[0]))["input_mask"].mean())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""What gpu.py does on the device, in processes of its own: each part yields the lines of its results."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from contest import BATCHES, Case, is_out_of_memory
+
+from throughline.training.models import bert
+
+if TYPE_CHECKING:
+    from gpu import Plan
+
+TOLERANCE = {"fp32": 1e-3, "tf32": 2e-3, "bf16": 1e-2, "fp16": 1e-2}
+"""Largest relative difference of a loss from fp32 in eager mode, over the steps of a check."""
+
+
+def cell(combination: list[Any], batch: int, status: str, **more: Any) -> dict[str, Any]:
+    named = dict(zip(("precision", "compile", "checkpointing"), combination, strict=True))
+    empty = {"samples_per_s": None, "peak_memory_bytes": None, "reason": None}
+    return {**named, "batch": batch, "status": status, **empty, **more}
+
+
+def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    import torch
+    import transformers
+
+    gpu = device == "cuda"
+    yield {
+        "name": torch.cuda.get_device_name(0) if gpu else None,
+        "memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
+        "capability": list(torch.cuda.get_device_capability(0)) if gpu else None,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version() if gpu else None,
+    }
+    peaks: dict[str, float | None] = {}
+    for precision in ("bf16", "fp16", "tf32", "fp32"):
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+        rates = []
+        for size in plan.peak_sizes:
+            one, two = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+            rates.append(2 * size**3 / fastest(lambda a=one, b=two: a @ b, device))  # type: ignore[misc]
+            del one, two
+        peaks[precision] = None if precision == "tf32" and not gpu else max(rates)
+        yield {"matmul_flops_per_s": dict(peaks)}
+    source = torch.empty(plan.copy_bytes // 4, device=device)
+    target = torch.empty_like(source)
+    source.normal_()
+    yield {"bandwidth_bytes_per_s": 2 * plan.copy_bytes / fastest(lambda: target.copy_(source), device)}
+
+
+def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
+    """Seconds of one call, the fastest of some series of three."""
+    import torch
+
+    def series() -> float:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(3):
+            work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - start) / 3
+
+    series()
+    return min(series() for _ in range(tries))
+
+
+def framework(case: Case) -> Any:
+    from throughline.training.frameworks.torch_ddp import TorchDDP
+
+    made = TorchDDP(case.spec(), 0, 0, 1, case.device)
+    for stage in (made.join, made.device, lambda: made.model(case.vocabulary), made.optimizer):
+        stage()
+    return made
+
+
+def checks(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The first steps' losses without dropout, from the same weights on the same batches."""
+    from throughline.training.frameworks import Unsupported
+
+    model, batch = plan.check
+    true: list[float] = []
+    asked = [("fp32", False), ("tf32", False), ("bf16", False), ("fp16", False)]
+    if device == "cuda":
+        asked += [("fp32", True), ("bf16", True)]
+    for precision, compiled in asked:
+        options = {"dropout": 0.0, "compile": compiled}
+        case = Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options)
+        what = precision + (", compiled" if compiled else "")
+        tolerance = TOLERANCE[precision]
+        found: dict[str, Any] = {"what": what, "loss": [], "largest_difference": None, "tolerance": tolerance}
+        try:
+            one = framework(case)
+            sizes = batch, plan.sequence, plan.predictions
+            batches = [one.deliver(one.data(bert.synthetic(*sizes, seed))) for seed in range(BATCHES)]
+            losses = [one.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
+            one.sync()
+            found["loss"] = one.losses(losses)
+            found["recorded"] = one.replayed is not None
+            true = true or found["loss"]
+            differences = [abs(loss / right - 1) for loss, right in zip(found["loss"], true, strict=True)]
+            found["largest_difference"] = max(differences)
+            passed, reason = all(each <= tolerance for each in differences), None
+        except Unsupported as error:
+            passed, reason = True, f"unsupported: {error}"
+        except Exception as error:
+            passed, reason = False, f"{type(error).__name__}: {error}".splitlines()[0]
+        yield {**found, "passed": passed, "reason": reason}
+        one = batches = None
+        gc.collect()
+
+
+def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """One network for each combination; its batch sizes in turn, until memory is out."""
+    import torch
+
+    from throughline.training.frameworks import Unsupported
+
+    end = time.monotonic() + given["seconds"]
+    torch._dynamo.config.recompile_limit = 64
+    for *combination, batches in given["cells"]:
+        precision, compiled, checkpointing = combination
+        options = {"compile": compiled, "checkpointing": checkpointing}
+        case = Case(plan.matrix_model, 1, precision, device, plan.sequence, plan.predictions, options=options)
+        one: Any = None
+        full = False
+        for batch in batches:
+            if time.monotonic() > end:
+                return
+            if full:
+                yield cell(combination, batch, "out of memory", reason="a smaller batch was out of memory")
+                continue
+            try:
+                one = one or framework(case)
+                yield measured(one, plan, combination, batch)
+            except Unsupported as error:
+                yield cell(combination, batch, "unsupported", reason=str(error))
+            except Exception as error:
+                full = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or is_out_of_memory(str(error))
+                reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                yield cell(combination, batch, "out of memory" if full else "failed", reason=reason)
+                one = None
+        one = None
+        gc.collect()
+        torch._dynamo.reset()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[str, Any]:
+    """A cell: two steps of warm-up, then at least three, for about half a second."""
+    import torch
+
+    gpu = one.kind == "cuda"
+    one.spec["batch_per_device"] = batch
+    one.replayed = None
+    gc.collect()
+    if gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    one.optimizer()
+    made = [bert.synthetic(batch, plan.sequence, plan.predictions, seed) for seed in range(BATCHES)]
+    batches = [one.deliver(one.data(arrays)) for arrays in made]
+
+    def steps(count: int) -> float:
+        one.sync()
+        start = time.perf_counter()
+        for number in range(count):
+            one.step([batches[number % BATCHES]])
+        one.sync()
+        return time.perf_counter() - start
+
+    steps(2)
+    count = min(100, max(3, round(plan.seconds / steps(1))))
+    speed = batch * count / steps(count)
+    return cell(combination, batch, "ok", samples_per_s=speed, peak_memory_bytes=one.memory(), steps=count)
+
+
+PARTS: dict[str, Callable[[Plan, str, dict[str, Any]], Iterator[dict[str, Any]]]] = {
+    "card": card,
+    "checks": checks,
+    "matrix": matrix,
+}

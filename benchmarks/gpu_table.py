@@ -1,0 +1,118 @@
+"""The results of gpu.py as Markdown; what was not measured says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def markdown(value: dict[str, Any]) -> str:
+    """The whole page from the content of gpu.json."""
+    parts = [*_about(value), *_checks(value["checks"]), *_rows(value["rows"]), *_real(value["real"])]
+    parts += _matrix(value["matrix"])
+    if value["failures"]:
+        parts += ["", "## What failed", ""] + [f"* {one['part']}: {one['reason']}" for one in value["failures"]]
+    return "\n".join(parts)
+
+
+def line(*cells: Any) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _about(value: dict[str, Any]) -> list[str]:
+    card = value["card"]
+    lines = ["# The training step on one GPU", ""]
+    if value["dry"]:
+        lines += ["A dry run with tiny sizes: these figures mean nothing.", ""]
+    keys = ("driver", "torch", "transformers", "cuda", "cudnn")
+    versions = [f"{key} {card[key]}" for key in keys if card.get(key)]
+    lines += [", ".join([value["started"], card.get("name") or value["device"], *versions]) + "."]
+    peaks = card.get("matmul_flops_per_s") or {}
+    known = [f"{name} {rate / 1e12:.1f}" for name, rate in peaks.items() if rate]
+    if known:
+        lines += ["", "Fastest matrix products, TFLOP/s: " + ", ".join(known) + "."]
+    if card.get("bandwidth_bytes_per_s"):
+        lines += [f"Memory bandwidth of a copy: {card['bandwidth_bytes_per_s'] / 1e9:.0f} GB/s."]
+    return lines
+
+
+def _checks(checks: list[dict[str, Any]]) -> list[str]:
+    lines = ["", "## Checks: losses against fp32", ""]
+    lines += [line("precision", "largest difference", "tolerated", ""), "|---|--:|--:|---|"]
+    for one in checks:
+        verdict = one["reason"] or ("passed" if one["passed"] else "FAILED")
+        lines += [line(one["what"], number(one["largest_difference"], ".1e"), f"{one['tolerance']:.0e}", verdict)]
+    return lines
+
+
+def _rows(rows: list[dict[str, Any]]) -> list[str]:
+    lines = ["", "## Full-length synthetic data, and the others in turn", ""]
+    lines += ["How many times as long a step of the others takes: the median of the rounds, and their range.", ""]
+    head = ["row", "samples/s", "floor / target / stretch", "MFU", "of fastest products", "of bandwidth (estimated)"]
+    lines += [line(*head, "others", "where a step's time goes"), "|---|--:|--:|--:|--:|--:|---|---|"]
+    for row in rows:
+        goals = " / ".join(number(row[goal], ",.0f") for goal in ("floor", "target", "stretch"))
+        if row["status"] != "ok":
+            lines += [line(row["name"], row["status"], goals, "", "", "", row["reason"], "")]
+            continue
+        others = [f"{label} {spread(one)}" for label, one in row["ratios"].items()]
+        others += [f"{label}: {why}" for label, why in row["refused"].items()]
+        given = [number(row[key], ".1%") for key in ("mfu", "matmul_share", "bandwidth_share")]
+        speed = f"{row['samples_per_s']['ours']:,.0f}"
+        lines += [line(row["name"], speed, goals, *given, "; ".join(others), kernels(row["kernels"]))]
+    return lines
+
+
+def _real(real: dict[str, Any] | None) -> list[str]:
+    lines = ["", "## Shards against data on the device", ""]
+    if real is None or real["status"] != "ok":
+        return [*lines, "not measured" + (f": {real['reason']}" if real else "")]
+    lines += [
+        f"{real['samples_per_s']:,.0f} samples/s, {real['real_tokens_per_s']:,.0f} real tokens/s "
+        f"({real['real_token_share']:.1%} of the positions)."
+    ]
+    others = {"resident": "the same batches on the device", "full length": "full-length ones without a mask"}
+    lines += [
+        f"A step takes {spread(invert(real['ratios'][key]))} times that of {words}."
+        if key in real["ratios"]
+        else f"Not compared with {words}: {real['refused'][key]}."
+        for key, words in others.items()
+    ]
+    return lines
+
+
+def _matrix(cells: list[dict[str, Any]]) -> list[str]:
+    sizes = sorted({one["batch"] for one in cells})
+    lines = ["", "## The matrix: samples/s (GB of memory)", ""]
+    lines += [line("precision", "compiled", "recomputed", *sizes), "|---" * 3 + "|--:" * len(sizes) + "|"]
+    table: dict[tuple[Any, ...], dict[int, str]] = {}
+    for one in cells:
+        memory = f" ({one['peak_memory_bytes'] / 1e9:.1f})" if one["peak_memory_bytes"] else ""
+        text = f"{one['samples_per_s']:,.0f}{memory}" if one["status"] == "ok" else one["status"]
+        table.setdefault((one["precision"], one["compile"], one["checkpointing"]), {})[one["batch"]] = text
+    for (precision, *switches), found in table.items():
+        words = ["yes" if on else "no" for on in switches]
+        lines += [line(precision, *words, *(found.get(size, "") for size in sizes))]
+    return lines
+
+
+def number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def spread(one: dict[str, float]) -> str:
+    return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
+
+
+def invert(one: dict[str, float]) -> dict[str, float]:
+    return {"median": 1 / one["median"], "low": 1 / one["high"], "high": 1 / one["low"]}
+
+
+def kernels(found: dict[str, float] | None) -> str:
+    """Shares of a step, and what no kernel fills."""
+    if not found:
+        return "–"
+    busy = {kind: seconds for kind, seconds in found.items() if kind != "wall"}
+    wall = max(found["wall"], sum(busy.values()))
+    parts = sorted(busy.items(), key=lambda item: -item[1])
+    text = [f"{kind} {seconds / wall:.0%}" for kind, seconds in parts if seconds / wall >= 0.005]
+    return ", ".join([*text, f"idle {1 - sum(busy.values()) / wall:.0%}"])

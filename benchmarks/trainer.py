@@ -1,0 +1,77 @@
+"""Our training step against Hugging Face's Trainer and a plain loop with transformers' BertForPreTraining, on CPUs.
+
+    python benchmarks/trainer.py                          all rows, about ten minutes on two cores
+    python benchmarks/trainer.py --rows bert-mini:16:bf16 --rounds 9
+
+Model, weights, batches, precision, optimizer and threads are the same; each contestant is a process of its own, and
+they make their steps in turn in one run (contest.py). A figure is how many times as long a step of the other takes as
+one of ours: the median over the rounds, with their range. `ours again` is the same once more: the machine's noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+from contest import Case, Contestant, Failed, ratio, take_turns  # noqa: E402
+
+ROWS = ["bert-mini:16:bf16", "bert-mini:16:fp32", "bert-tiny:32:bf16", "bert-base:4:bf16", "bert-base:4:fp32"]
+TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
+"""Largest relative difference between the contestants' losses of the first batch, without dropout."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="+", default=ROWS, help="model:batch:precision")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a turn")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--sequence", type=int, default=128)
+    parser.add_argument("--predictions", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="also write every round there")
+    given = parser.parse_args()
+    every = []
+    print("| row | ours, ms a step | trainer | plain loop | ours again |\n|---|--:|--:|--:|--:|", flush=True)
+    for row in given.rows:
+        model, batch, precision = row.split(":")
+        case = Case(model, int(batch), precision, "cpu", given.sequence, given.predictions, given.threads)
+        rounds, losses = contest(case, given.rounds, given.seconds)
+        ours = median(one["ours"] for one in rounds)
+        found = {label: ratio(rounds, label, "ours") for label in ("trainer", "plain", "ours again")}
+        cells = [f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in found.values()]
+        print(f"| {model}, batch {batch}, {precision} | {1000 * ours:.0f} | {' | '.join(cells)} |", flush=True)
+        every.append({"row": row, "rounds": rounds, "ratios": found, "loss": losses})
+        if given.json:
+            given.json.write_text(json.dumps(every, indent=1) + "\n")
+    return 0
+
+
+def contest(case: Case, rounds: int, seconds: float) -> tuple[list[dict[str, float]], dict[str, float]]:
+    """Seconds of a step per round and contestant, and their losses, which have to agree: else they do other work."""
+    with tempfile.TemporaryDirectory() as folder:
+        turn = Path(folder, "turn")
+        labels = {"ours": "ours", "trainer": "trainer", "plain": "plain", "ours again": "ours"}
+        every = [Contestant(name, case, turn, label=label) for label, name in labels.items()]
+        try:
+            losses = {one.label: float(one.ready()["loss"]) for one in every}
+            for label, loss in losses.items():
+                if abs(loss / losses["plain"] - 1) > TOLERANCE[case.precision]:
+                    raise SystemExit(f"{label} computes another loss than the plain loop: {losses}")
+            return take_turns(every, rounds, seconds), losses
+        except Failed as error:
+            raise SystemExit(f"{case}: {error}") from None
+        finally:
+            for one in every:
+                one.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""benchmarks/gpu.py from its first line to its last on a CPU: the figures mean nothing, the outcomes do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
+
+
+def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--dry", "--output", str(tmp_path)]
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = json.loads((tmp_path / "gpu.json").read_text())
+    assert value["failures"] == []
+
+    assert {one["what"] for one in value["checks"]} >= {"fp32", "bf16", "fp16"}
+    checked = {one["what"]: one for one in value["checks"]}
+    assert len(checked["bf16"]["loss"]) == 2 and 0 < checked["bf16"]["largest_difference"] < 1e-2
+    assert "unsupported" in checked["tf32"]["reason"]
+
+    row, refused = value["rows"]
+    assert row["status"] == "ok" and row["samples_per_s"]["ours"] > 0
+    rivals = {"plain", "trainer"} if find_spec("accelerate") else {"plain"}
+    assert set(row["ratios"]) == rivals and len(row["rounds"]) >= 2
+    losses = [row["loss"][label] for label in ("ours", *rivals)]
+    assert losses == pytest.approx([losses[0]] * len(losses), rel=1e-2), "they do not train the same"
+    assert row["matmul_share"] > 0 and row["bandwidth_share"] > 0 and row["mfu"] is None
+    assert refused["status"] == "failed" and "tf32 exists on GPUs only" in refused["reason"]
+
+    real = value["real"]
+    assert real["status"] == "ok" and 0.8 < real["real_token_share"] < 1
+    assert set(real["ratios"]) == {"resident", "full length"}
+
+    cells = {(one["precision"], one["checkpointing"], one["batch"]): one for one in value["matrix"]}
+    assert cells["bf16", False, 4]["status"] == cells["fp32", True, 2]["status"] == "ok"
+    assert cells["bf16", False, 4]["samples_per_s"] > 0 and cells["bf16", False, 4]["peak_memory_bytes"] > 1e8
+    assert cells["bf16", False, 1 << 34]["status"] == cells["bf16", False, 1 << 35]["status"] == "out of memory"
+    assert cells["tf32", False, 2]["status"] == "unsupported"
+
+    table = (tmp_path / "gpu.md").read_text()
+    assert "| bert-tiny, batch 2, bf16 |" in table and "out of memory" in table and "real tokens/s" in table
+
+
+def test_when_time_is_over_the_rest_is_not_measured(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--dry", "--output", str(tmp_path), "--seconds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    value = json.loads((tmp_path / "gpu.json").read_text())
+    assert done.returncode == 1, "nothing was checked"
+    assert {row["status"] for row in value["rows"]} == {cell["status"] for cell in value["matrix"]} == {"not measured"}
+    assert "not measured" in (tmp_path / "gpu.md").read_text()
