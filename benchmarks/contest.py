@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import selectors
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Case:
         """The same as a run specification, as far as a worker reads one."""
         options = {
             "clip": "none", "accumulate": 1, "compile": False, "checkpointing": False, "bucket_mb": 25,
-            "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic",
+            "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic", "exchange": True,
         }  # fmt: skip
         return {
             "framework": "torch", "model": self.model, "sequence": self.sequence, "predictions": self.predictions,
@@ -246,12 +247,12 @@ def profiled(count: int, say: Callable[..., None]) -> Iterator[int]:
     say(kernels=seconds)
 
 
-def peak(device: str) -> int | None:
+def peak(device: str) -> int:
     import torch
 
-    from throughline.training.environment import peak_resident_bytes
-
-    return torch.cuda.max_memory_reserved() if device == "cuda" else peak_resident_bytes()
+    if device == "cuda":
+        return int(torch.cuda.max_memory_reserved())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:

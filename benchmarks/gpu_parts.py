@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from contest import BATCHES, Case, is_out_of_memory
+from contest import BATCHES, Case, is_out_of_memory, peak
 
 from throughline.training.models import bert
 
@@ -181,7 +181,7 @@ def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[s
     steps(2)
     count = min(100, max(3, round(plan.seconds / steps(1))))
     speed = batch * count / steps(count)
-    return cell(combination, batch, "ok", samples_per_s=speed, peak_memory_bytes=one.memory(), steps=count)
+    return cell(combination, batch, "ok", samples_per_s=speed, peak_memory_bytes=peak(one.kind), steps=count)
 
 
 PARTS: dict[str, Callable[[Plan, str, dict[str, Any]], Iterator[dict[str, Any]]]] = {

@@ -21,6 +21,8 @@ from throughline.training.frameworks import MATMUL_SIZE, Spec, Unsupported, matm
 from throughline.training.frameworks.torch_optimizers import CLIP, build, described
 
 REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Precisions whose matrix products and activations are of another type than the weights."""
 GRAPHED_FLOPS = 10**13
 """Micro-batches of fewer FLOPs take less time on a GPU than their kernels take to launch, or not much more."""
 
@@ -65,6 +67,7 @@ class TorchRank:
         """The network on its device; from here on every rank draws its own dropout."""
         self.bare: Any = self.library.build(self.spec, vocabulary).to(self.at)
         self.parameters = list(self.bare.parameters())
+        self.bare.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
             self.bare.compile_parts()
         torch.manual_seed(self.spec["seed"] + 1 + self.rank)

@@ -30,8 +30,6 @@ from throughline.training.models.bert import POSITIONS, Shape, padded, shape
 if TYPE_CHECKING:
     import numpy as np
 
-HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""Precisions whose matrix products and activations are of another type than the weights."""
 EPSILON = 1e-12
 """Of the layer norms: Hugging Face's default."""
 CACHED = 2**19
@@ -41,9 +39,7 @@ CACHED = 2**19
 def build(spec: dict[str, Any], vocabulary: int) -> BertForPretraining:
     """The network that a run specification asks for, with random weights."""
     options = spec["options"]
-    network = BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
-    network.half_type = HALF.get(spec["precision"])
-    return network
+    return BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
 
 
 def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
