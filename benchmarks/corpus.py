@@ -1,8 +1,12 @@
 """The corpus against NVIDIA's script: CPU-seconds of both on the same text, in turn, and what they made of it.
 
     python benchmarks/corpus.py DeepLearningExamples                   the sample's dump: create step and whole chain
+    python benchmarks/corpus.py DeepLearningExamples --times 8         its pages eight times, under other ids
     python benchmarks/corpus.py DeepLearningExamples --text FILE       a larger text, one sentence a line, an empty
                                                                        line after each article: create step alone
+    python benchmarks/corpus.py DeepLearningExamples --text FILE --ids     every sentence's token ids
+    python benchmarks/corpus.py --growth 16                            ours alone: 16 parts and shards, each one's cost
+    python benchmarks/corpus.py --growth 8 --cores 1 2                 the workflow on so many cores
 
 The first argument is a checkout of https://github.com/NVIDIA/DeepLearningExamples. The create step is sentences in,
 HDF5 at 128 and 512 tokens out: there create_pretraining_data.py twice, here the tokens of a part, their gathering and
@@ -18,9 +22,12 @@ import argparse
 import bz2
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -30,10 +37,11 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
 
-from throughline.corpus import dumps, sentences, shards, verification, vocabulary  # noqa: E402
+from throughline.corpus import dumps, instances, sentences, shards, tokens, verification, vocabulary  # noqa: E402
 
 LENGTHS = {128: 20, 512: 80}
 COPIES = 5
+SEEDS = 20
 # What NVIDIA's tokenizer imports for its downloads alone, where it is not installed.
 STAND_INS = {
     "six.py": "PY3 = True\n",
@@ -70,10 +78,11 @@ def parameters(length: int) -> str:
     return json.dumps({"sequence": length, "predictions": LENGTHS[length], "copies": COPIES})
 
 
-def ours_create(folder: Path, words: Path, articles: Path) -> Spent:
-    """Articles to shards, in `folder`."""
+def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Spent:
+    """Articles to shards, in `folder`; `lines`: they are sentences already."""
     part, tokens = folder / "part.hdf5", folder / "tokens.hdf5"
-    found = {"tokens": script("tokens", articles=articles, vocabulary=words, output=part)}
+    options = {"lines": []} if lines else {}
+    found = {"tokens": script("tokens", articles=articles, vocabulary=words, output=part, **options)}
     found["gather"] = script("gather", parts=part, split="training", shard=0, training=1, test=0, output=tokens)
     for length in LENGTHS:
         found[f"shard {length}"] = script(
@@ -93,7 +102,7 @@ def ours_chain(folder: Path, words: Path, dump: Path) -> Spent:
     cut, articles = folder / "parts.json", folder / "articles.jsonl"
     found = {"cut": script("cut", dump=dump, parts=1, output=cut)}
     found["extract"] = script("extract", cut=cut, part=0, output=articles, counts=folder / "counts.json")
-    found |= ours_create(folder, words, articles)
+    found |= ours_create(folder, words, articles, lines=False)
     for length in LENGTHS:
         made, verified = folder / f"{length}", folder / f"{length}" / "verified.json"
         asked = {"vocabulary": words, "parameters": parameters(length)}
@@ -171,15 +180,75 @@ def compare(what: str, rounds: list[tuple[Spent, Spent]], megabytes: float) -> N
 
 
 def statistics(ours: Path, theirs: Path, words: Path) -> None:
-    """What both made of the same text."""
+    """What both made of the same text; `seeds`: mean and standard deviation of ours with so many other seeds."""
     read = vocabulary.read(words)
-    names = ["rows", "tokens_per_row", "masked_share", "replaced_by_mask_share", "unchanged_share", "random_next_share"]
+    documents, _ = tokens.read(ours / "tokens.hdf5")
+    by_pairs = ["rows", "tokens_per_row", "random_next_share"]
+    names = [*by_pairs, "masked_share", "replaced_by_mask_share", "unchanged_share"]
     print("\n| | " + " | ".join(name.replace("_", " ") for name in names) + " |\n|---|" + "--:|" * len(names))
-    for length in LENGTHS:
+    for length, predictions in LENGTHS.items():
+        found = {}
         for who, path in (("theirs", theirs / f"{length}.hdf5"), ("ours", ours / f"{length}" / "training_0000.hdf5")):
             arrays = shards.read(path)
-            found = {"rows": float(len(arrays["input_ids"])), **verification.measure(arrays, read)}
-            print(f"| {length}, {who} | " + " | ".join(f"{found[name]:.6g}" for name in names) + " |")
+            found[who] = {"rows": float(len(arrays["input_ids"])), **verification.measure(arrays, read)}
+            print(f"| {length}, {who} | " + " | ".join(f"{found[who][name]:.6g}" for name in names) + " |")
+        drawn = []
+        for seed in range(SEEDS):
+            asked = instances.Parameters(length, predictions, copies=COPIES, seed=seed)
+            made = instances.examples(documents, asked, "training", 0)
+            drawn.append((len(made), float((made.a_length + made.b_length).mean()) + 3, float(made.random_next.mean())))
+        middle, spread = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1)
+        cells = [f"{m:.6g} ± {d:.2g}" for m, d in zip(middle, spread, strict=True)]
+        print(f"| {length}, {SEEDS} seeds | " + " | ".join(cells) + " | | | |")
+        off = [(found["theirs"][name] - m) / d for name, m, d in zip(by_pairs, middle, spread, strict=True)]
+        print(f"| {length}, theirs off by | " + " | ".join(f"{z:+.1f} s. d." for z in off) + " | | | |")
+
+
+def repeated(dump: Path, times: int, path: Path) -> None:
+    """The dump's pages again and again, each time under other ids, uncompressed."""
+    head, *pages = bz2.decompress(dump.read_bytes()).split(b"  <page>\n")
+    pages[-1], closing = pages[-1].split(b"</mediawiki>")
+    with path.open("wb") as stream:
+        stream.write(head)
+        for turn in range(times):
+            for page in pages:
+                before, number, after = re.split(rb"<id>(\d+)</id>", page, maxsplit=1)
+                stream.write(b"  <page>\n%b<id>%d</id>%b" % (before, int(number) + turn * 10**8, after))
+        stream.write(b"</mediawiki>" + closing)
+
+
+def growth(folder: Path, words: Path, dump: Path, times: int) -> None:
+    """Ours alone on a dump so many times as large, in so many parts and shards: what each of them costs."""
+    plain, cut = folder / "dump.xml", folder / "parts.json"
+    repeated(dump, times, plain)
+    print(f"{times} x {plain.stat().st_size / times / 1e6:.1f} MB of XML, a part and a shard each\n")
+    print("| step | first, CPU-s | median | last | largest process, MB |\n|---|--:|--:|--:|--:|")
+    cost = script("cut", dump=plain, parts=times, output=cut)
+    print(f"| cut, once | {cost[0]:.2f} | | | {cost[1]:.0f} |")
+    costs: dict[str, list[tuple[float, float]]] = {}
+    parts = [folder / f"part_{number:04d}.hdf5" for number in range(times)]
+    for number, part in enumerate(parts):
+        articles = folder / f"part_{number:04d}.jsonl"
+        made = script("extract", cut=cut, part=number, output=articles, counts=folder / "counts.json")
+        costs.setdefault("extract", []).append(made)
+        costs.setdefault("tokens", []).append(script("tokens", articles=articles, vocabulary=words, output=part))
+    for number in range(times):
+        gathered = folder / f"training_{number:04d}.hdf5"
+        of = {"split": "training", "shard": number}
+        gather = script("gather", parts=parts, training=times, test=0, output=gathered, **of)
+        costs.setdefault("gather", []).append(gather)
+        for length in LENGTHS:
+            path = folder / f"{length}" / gathered.name
+            asked = {"vocabulary": words, "parameters": parameters(length), "tokens": gathered}
+            costs.setdefault(f"shard {length}", []).append(script("shard", output=path, **asked, **of))
+            verified = path.with_suffix(".json")
+            costs.setdefault(f"verify {length}", []).append(script("verify", shard=path, output=verified, **asked))
+    for step, each in costs.items():
+        seconds = [one[0] for one in each]
+        largest = max(one[1] for one in each)
+        print(f"| {step} | {seconds[0]:.2f} | {median(seconds):.2f} | {seconds[-1]:.2f} | {largest:.0f} |")
+    text = sum(json.loads(path.read_text())["characters"] for path in [folder / "counts.json"])
+    print(f"\ncharacters of text in the last part: {text / 1e6:.2f} million")
 
 
 def same_ids(text: Path, words: Path, nvidia: Path) -> None:
@@ -204,28 +273,62 @@ def same_ids(text: Path, words: Path, nvidia: Path) -> None:
         print(f"  {line[:200]!r}")
 
 
+def scaling(folder: Path, dump: Path, times: int, cores: list[int]) -> None:
+    """The workflow on a dump so many times as large, by so many cores: wall-clock seconds of `snakemake corpus`."""
+    plain = folder / "dump.xml"
+    repeated(dump, times, plain)
+    print(f"{times} x {plain.stat().st_size / times / 1e6:.1f} MB of XML, {times} parts and shards, snakemake corpus\n")
+    print("| cores | wall-clock s | speedup |\n|--:|--:|--:|")
+    first = 0.0
+    for number in cores:
+        name = f"benchmark{number}"
+        asked = {"name": name, "dump": str(plain), "parts": times, "shards": {"training": times - 1, "test": 1}}
+        corpus = json.dumps({**asked, "sequences": LENGTHS})
+        command = [sys.executable, "-m", "snakemake", "corpus", "--cores", str(number), "--config", f"corpus={corpus}"]
+        begun = time.monotonic()
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        took = time.monotonic() - begun
+        first = first or took
+        print(f"| {number} | {took:.1f} | {first / took:.2f} |", flush=True)
+        shutil.rmtree(ROOT / "data" / name)
+        shutil.rmtree(ROOT / "logs" / name)
+
+
 def main() -> None:
     """All comparisons asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("nvidia", type=Path, help="a checkout of DeepLearningExamples")
+    parser.add_argument("nvidia", type=Path, nargs="?", help="a checkout of DeepLearningExamples")
+    parser.add_argument("--times", type=int, default=1, help="the sample's pages so many times")
+    parser.add_argument("--growth", type=int, help="ours alone, on the sample's pages so many times")
+    parser.add_argument("--cores", type=int, nargs="+", help="with --growth: the whole workflow, on so many cores")
     parser.add_argument("--text", type=Path, help="a text instead of the sample's dump")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ids", action="store_true", help="compare every sentence's token ids, and nothing else")
     arguments = parser.parse_args()
-    nvidia = arguments.nvidia.resolve() / "PyTorch" / "LanguageModeling" / "BERT"
+    if not arguments.nvidia and not arguments.growth:
+        parser.error("the path of a checkout of DeepLearningExamples is needed")
     dump = dumps.find_sample()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         words, text, articles = folder / "vocabulary.txt", folder / "text.txt", folder / "articles.jsonl"
         vocabulary.write_bert_base_uncased(words)
+        if arguments.growth and arguments.cores:
+            scaling(folder, dump, arguments.growth, arguments.cores)
+            return
+        if arguments.growth:
+            growth(folder, words, dump, arguments.growth)
+            return
+        nvidia = arguments.nvidia.resolve() / "PyTorch" / "LanguageModeling" / "BERT"
         if arguments.text:
             text = arguments.text.resolve()
-            as_articles(text, articles)
         else:
+            repeated(dump, arguments.times, folder / "dump.xml")
+            dump = folder / "dump.xml.bz2"
+            dump.write_bytes(bz2.compress((folder / "dump.xml").read_bytes()))
             (folder / "first").mkdir()
             ours_chain(folder / "first", words, dump)
-            articles = folder / "first" / "articles.jsonl"
-        splitting = as_sentences(articles, folder / "text.txt")
+            splitting = as_sentences(folder / "first" / "articles.jsonl", text)
+        as_articles(text, articles)
         if arguments.ids:
             same_ids(text, words, nvidia)
             return
@@ -236,17 +339,21 @@ def main() -> None:
             one.mkdir()
             other.mkdir()
             if arguments.text:
-                create.append((ours_create(one, words, articles), theirs_create(other, words, text, nvidia)))
+                theirs = theirs_create(other, words, text, nvidia)
             else:
-                chain.append((ours_chain(one, words, dump), theirs_chain(other, words, dump, text, nvidia, splitting)))
+                theirs = theirs_chain(other, words, dump, text, nvidia, splitting)
+                chain.append((ours_chain(one, words, dump), theirs))
+            theirs = {step: theirs[step] for step in theirs if step.startswith("create")}
+            create.append((ours_create(one, words, articles, lines=True), theirs))
         if chain:
-            xml = len(bz2.decompress(dump.read_bytes())) / 1e6
+            xml = (folder / "dump.xml").stat().st_size / 1e6
             compare(f"Whole chain, {xml:.1f} MB of XML", chain, megabytes)
-            made = ("tokens", "gather", *(f"shard {length}" for length in LENGTHS))
-            for ours, theirs in chain:
-                mine = {step: ours[step] for step in made}
-                create.append((mine, {step: theirs[step] for step in theirs if step.startswith("create")}))
-        compare("Create step", create, megabytes)
+            later = [({k: v for k, v in one.items() if k not in ("cut", "extract")}, other) for one, other in chain]
+            later = [(one, {k: v for k, v in o.items() if k not in ("unpack", "extract")}) for one, o in later]
+            compare("After extraction", later, megabytes)
+            made = [({k: v for k, v in one.items() if k[:3] not in ("ver", "man")}, other) for one, other in later]
+            compare("After extraction, verification and manifest left out", made, megabytes)
+        compare("Create step: sentences in, shards out", create, megabytes)
         statistics(one, other, words)
 
 

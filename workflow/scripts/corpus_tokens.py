@@ -14,9 +14,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--articles", type=Path, required=True, help="articles as JSON lines")
     parser.add_argument("--vocabulary", type=Path, required=True)
+    parser.add_argument("--lines", action="store_true", help="every line of an article is a sentence already")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output)
+    tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output, lines=arguments.lines)
 
 
 if __name__ == "__main__":

@@ -283,7 +283,7 @@ i64 tokenizer_bytes(const struct tokenizer *t) {
            t->ids_room * (i64)sizeof *t->ids;
 }
 
-/* ---- Sentences: blingfire's own function, called for each paragraph ---- */
+/* ---- Sentences: blingfire's own function, called for each paragraph; without it, a paragraph is a sentence ---- */
 
 typedef int (*splitter)(const char *text, int length, char *out, int room);
 
@@ -300,7 +300,8 @@ i64 split(splitter splits, const u8 *text, const i64 *of_article, i64 articles, 
             i64 length = stop ? stop - (text + at) : of_article[i] - at;
             if (length) {
                 if (used + 2 * length > room) return -1;
-                i64 made = splits((const char *)text + at, (int)length, (char *)out + used, (int)(2 * length));
+                i64 made = 0;
+                if (splits) made = splits((const char *)text + at, (int)length, (char *)out + used, (int)(2 * length));
                 if (made > 2 * length) made = 0;
                 if (made > 0 && !out[used + made - 1]) made--;     /* it counts a final NUL */
                 if (made <= 0) memcpy(out + used, text + at, (size_t)(made = length));

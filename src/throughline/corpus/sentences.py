@@ -32,17 +32,17 @@ class Sentences:
         return cls(np.frombuffer(b"".join(encoded), np.uint8), ends[:-1].copy(), ends[1:].copy(), counts)
 
 
-def split_all(texts: Sequence[str]) -> Sentences:
-    """The sentences of all texts, as `split` finds them; some may be blank."""
+def split_all(texts: Sequence[str], *, lines: bool = False) -> Sentences:
+    """The sentences of all texts, as `split` finds them, or each line as one; some may be blank."""
     compiled = kernel.load()
     if compiled is None:
-        return Sentences.of([split(text) for text in texts])
+        return Sentences.of([_cleaned(text).decode().split("\n") if lines else split(text) for text in texts])
     encoded = [_cleaned(text) for text in texts]
     joined, of_article = b"".join(encoded), np.cumsum([*map(len, encoded)], dtype=np.int64)
     out = np.empty(2 * len(joined) + 1, np.uint8)
     begins, ends = (np.empty(len(joined) + 1, np.int64) for _ in range(2))  # touched as far as they are used
     counts = np.zeros(len(texts), np.int64)
-    splitter = ctypes.cast(blingfire.blingfire.TextToSentences, ctypes.c_void_p)
+    splitter = None if lines else ctypes.cast(blingfire.blingfire.TextToSentences, ctypes.c_void_p)
     found = compiled.split(splitter, joined, of_article, len(texts), out, len(out), begins, ends, len(begins), counts)
     if found < 0:
         raise RuntimeError("sentences took more room than their text")

@@ -82,15 +82,18 @@ def kind_for(vocabulary_size: int) -> type[np.generic]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
-def tokenize(articles: Path, vocabulary: Path, path: Path) -> None:
-    """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file."""
+def tokenize(articles: Path, vocabulary: Path, path: Path, *, lines: bool = False) -> None:
+    """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file.
+
+    `lines`: every line of a text is a sentence already.
+    """
     from throughline.corpus import vocabulary as vocabularies
     from throughline.corpus.wordpiece import WordPiece
 
     words = vocabularies.read(vocabulary)
     kind = kind_for(len(words))
     wordpiece = WordPiece(words)
-    batches = [_tokenized(batch, wordpiece, kind) for batch in _batches(articles)]
+    batches = [_tokenized(batch, wordpiece, kind, lines) for batch in _batches(articles)]
     documents = concatenate(batches, kind)
     order = np.argsort(place(documents.ids), kind="stable")
     write(path, documents.take(order), words.sha256, len(words))
@@ -190,10 +193,10 @@ def _batches(articles: Path) -> Iterator[list[tuple[int, str]]]:
         yield batch
 
 
-def _tokenized(batch: list[tuple[int, str]], wordpiece: Any, kind: type[np.generic]) -> Documents:
+def _tokenized(batch: list[tuple[int, str]], wordpiece: Any, kind: type[np.generic], lines: bool) -> Documents:
     from throughline.corpus import sentences
 
-    split = sentences.split_all([text for _, text in batch])
+    split = sentences.split_all([text for _, text in batch], lines=lines)
     tokens, lengths = wordpiece.encode_sentences(split)
     ends = _offsets(split.counts)
     kept = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences without a token are left out

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ SCHEMA = 1
 _SIGMAS = 5  # by chance one share in 1.7 million lies farther off
 _LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
 _TOO_COMMON = 1000
+_ROWS = 2048  # checked at a time, within a processor's cache
 Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -60,10 +62,18 @@ def verify(
         )
     statistics: dict[str, Any] = {}
     if rows:
-        originals = check_layout(path, arrays, vocabulary)
-        statistics = measure(arrays, vocabulary)
+        originals = np.empty_like(arrays["input_ids"])
+        counts: Counter[str] = Counter()
+        for first in range(0, rows, _ROWS):
+            block = {name: array[first : first + _ROWS] for name, array in arrays.items()}
+            restored = check_layout(path, block, vocabulary, first)
+            if parameters is not None and ours:
+                check_promises(path, block, restored, vocabulary, parameters, first)
+            counts.update(counted(block, vocabulary))
+            originals[first : first + _ROWS] = restored
         if parameters is not None and ours:
-            check_promises(path, arrays, originals, vocabulary, parameters)
+            check_shares(path, counts, vocabulary)
+        statistics = shares(counts)
         if tokens_file is not None:
             documents, _ = tokens.read(tokens_file)
             statistics["pairs_looked_up"] = check_pairs(path, arrays, originals, documents)
@@ -88,8 +98,9 @@ def recorded(parameters: Parameters, vocabulary: Vocabulary) -> dict[str, Any]:
     return {**asdict(parameters), "vocabulary_sha256": vocabulary.sha256}
 
 
-def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary) -> NDArray[np.int32]:
-    """Check the rules of the layout; returns the ids as they were before masking, i4[N,S]."""
+def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int = 0) -> NDArray[np.int32]:
+    """Check the rules of the layout; returns the ids as they were before masking, i4[N,S]. The rows are called `first`
+    and so on."""
     ids, positions, labels = arrays["input_ids"], arrays["masked_lm_positions"], arrays["masked_lm_ids"]
     segments, mask = arrays["segment_ids"], arrays["input_mask"]
     sequence = ids.shape[1]
@@ -123,6 +134,7 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary) -> NDArray[
             ((positions > 0) & (positions < length - 1) | ~used, "a masked position outside the text"),
             ((positions != length - second - 1) | ~used, "a masked [SEP]"),
         ],
+        first,
     )
     originals = ids.copy()
     row, k = np.nonzero(used)
@@ -135,56 +147,89 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary) -> NDArray[
             (originals[every, length[:, 0] - 1] == vocabulary.sep, "an example that does not end with [SEP]"),
             (originals[every, (length - second)[:, 0] - 1] == vocabulary.sep, "no [SEP] between A and B"),
         ],
+        first,
     )
     return originals
 
 
-def measure(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, Any]:
-    """Shares and means over a shard of at least one row."""
+def counted(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, int]:
+    """What `shares` are made of."""
     labels = arrays["masked_lm_ids"]
     row, k = np.nonzero(labels)
     now, before = arrays["input_ids"][row, arrays["masked_lm_positions"][row, k]], labels[row, k]
-    text = int(arrays["input_mask"].sum(dtype=np.int64)) - 3 * len(labels)
     return {
-        "tokens_per_row": float(arrays["input_mask"].sum(axis=1, dtype=np.int64).mean()),
-        "masked_per_row": float((labels != 0).sum(axis=1).mean()),
-        "masked_share": len(row) / text,
-        "replaced_by_mask_share": float((now == vocabulary.mask).mean()),
-        "unchanged_share": float((now == before).mean()),
-        "random_next_share": float(arrays["next_sentence_labels"].mean()),
-        "unknown_share": float((labels[row, k] == vocabulary.unk).mean()),
+        "rows": len(labels),
+        "tokens": int(arrays["input_mask"].sum(dtype=np.int64)),
+        "masked": len(row),
+        "replaced_by_mask": int((now == vocabulary.mask).sum()),
+        "unchanged": int((now == before).sum()),
+        "random_next": int(arrays["next_sentence_labels"].sum(dtype=np.int64)),
+        "unknown": int((before == vocabulary.unk).sum()),
+        "changed": int(((now != vocabulary.mask) & (now != before)).sum()),
     }
 
 
+def shares(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Shares and means over at least one row."""
+    rows, masked = counts["rows"], counts["masked"]
+    return {
+        "tokens_per_row": counts["tokens"] / rows,
+        "masked_per_row": masked / rows,
+        "masked_share": masked / (counts["tokens"] - 3 * rows),
+        "replaced_by_mask_share": counts["replaced_by_mask"] / masked,
+        "unchanged_share": counts["unchanged"] / masked,
+        "random_next_share": counts["random_next"] / rows,
+        "unknown_share": counts["unknown"] / masked,
+    }
+
+
+def measure(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Shares and means over a shard of at least one row."""
+    return shares(counted(arrays, vocabulary))
+
+
 def check_promises(
-    path: Path, arrays: Arrays, originals: NDArray[np.int32], vocabulary: Vocabulary, parameters: Parameters
+    path: Path,
+    arrays: Arrays,
+    originals: NDArray[np.int32],
+    vocabulary: Vocabulary,
+    parameters: Parameters,
+    first: int = 0,
 ) -> None:
-    """Check what our shards promise beyond the layout."""
+    """Check what each row of our shards promises beyond the layout."""
     labels, ids = arrays["masked_lm_ids"], arrays["input_ids"]
     length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
     count = np.clip(np.rint(length * parameters.probability), 1, parameters.predictions)
     count = np.minimum(count, length - 3)
-    specials = np.isin(originals, (vocabulary.cls, vocabulary.sep, vocabulary.mask)).sum(axis=1)
-    specials += ((originals == vocabulary.pad) & (arrays["input_mask"] == 1)).sum(axis=1)
+    special = np.zeros(len(vocabulary), np.bool_)
+    special[[vocabulary.cls, vocabulary.sep, vocabulary.mask, vocabulary.pad]] = True
+    specials = special[originals].sum(axis=1) - (originals.shape[1] - length)  # less the padding
+    word = np.zeros(len(vocabulary), np.bool_)
+    word[vocabulary.words] = True
     row, k = np.nonzero(labels)
     now, before = ids[row, arrays["masked_lm_positions"][row, k]], labels[row, k]
-    allowed = (now == vocabulary.mask) | (now == before) | np.isin(now, vocabulary.words)
-    changed = ((now != vocabulary.mask) & (now != before)).mean()
-    words = len(vocabulary.words)
+    allowed = (now == vocabulary.mask) | (now == before) | word[now]
     _all_hold(
         path,
         [
             ((labels != 0).sum(axis=1) == count, "a wrong number of masked tokens"),
             (specials == 3, "a special token inside the text"),
-            (allowed, "a special or unused entry as a random word"),
-            (_by_chance((now == vocabulary.mask).mean(), 0.8, len(row)), "a share of [MASK] far from 80 %"),
-            (
-                _by_chance((now == before).mean(), 0.1 + 0.1 / words, len(row)),
-                "a share of unchanged words far from 10 %",
-            ),
-            (_by_chance(changed, 0.1 - 0.1 / words, len(row)), "a share of random words far from 10 %"),
+            (allowed.all(), "a special or unused entry as a random word"),
         ],
+        first,
     )
+
+
+def check_shares(path: Path, counts: Mapping[str, int], vocabulary: Vocabulary) -> None:
+    """Check the three shares of masking over a whole shard of ours."""
+    masked, words = counts["masked"], len(vocabulary.words)
+    for name, expected, fault in (
+        ("replaced_by_mask", 0.8, "a share of [MASK] far from 80 %"),
+        ("unchanged", 0.1 + 0.1 / words, "a share of unchanged words far from 10 %"),
+        ("changed", 0.1 - 0.1 / words, "a share of random words far from 10 %"),
+    ):
+        if not _by_chance(counts[name] / masked, expected, masked):
+            raise _fault(path, None, fault)
 
 
 def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], documents: tokens.Documents) -> int:
@@ -250,11 +295,11 @@ def _by_chance(share: float, expected: float, count: int) -> bool:
     return bool(abs(share - expected) <= _SIGMAS * spread + 1 / count)
 
 
-def _all_hold(path: Path, checks: list[tuple[Any, str]]) -> None:
+def _all_hold(path: Path, checks: list[tuple[Any, str]], first: int) -> None:
     for holds, fault in checks:
         if not np.all(holds):
             holds = np.asarray(holds)
-            row = int(np.argwhere(~holds)[0][0]) if holds.ndim else None
+            row = first + int(np.argwhere(~holds)[0][0]) if holds.ndim else None
             raise _fault(path, row, fault)
 
 

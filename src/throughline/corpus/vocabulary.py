@@ -6,6 +6,7 @@ and its SHA-256 proves that the result is the published file, byte for byte.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -42,7 +43,7 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.entries)
 
-    @property
+    @functools.cached_property
     def words(self) -> NDArray[np.int32]:
         """Ids that may stand in for a masked token: no special, no `[unused…]` place."""
         special = {self.pad, self.unk, self.cls, self.sep, self.mask}

@@ -102,63 +102,16 @@ def read_shard(path: Path) -> Rows:
     """The six arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
     import h5py
 
+    from throughline.corpus import shards
+
     with h5py.File(path, "r") as file:
         missing = [name for name in ARRAYS if name not in file]
         if missing:
             raise ValueError(f"{path.name} has no array {', '.join(missing)}")
-        rows = {name: _whole(path, file[name]) for name in ARRAYS}
+        rows = {name: shards.whole(file[name]) for name in ARRAYS}
     if len({len(array) for array in rows.values()}) != 1:
         raise ValueError(f"the arrays of {path.name} differ in length")
     return rows
-
-
-def _whole(path: Path, dataset: Any) -> np.ndarray:
-    """A dataset: memory-mapped where it lies in the file as it is, else unpacked chunk by chunk.
-
-    gzip with and without shuffle, little-endian, is unpacked here, several times faster than HDF5 does it; anything
-    else, and what is damaged, is left to HDF5.
-    """
-    import h5py
-    import numpy as np
-
-    kind, place = dataset.dtype, dataset.id.get_offset()
-    if place is not None and dataset.size and dataset.external is None:
-        return np.asarray(np.memmap(path, kind, "r", place, dataset.shape))
-    plan = dataset.id.get_create_plist()
-    filters = [plan.get_filter(number)[0] for number in range(plan.get_nfilters())]
-    known = [h5py.h5z.FILTER_DEFLATE], [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE]
-    if dataset.chunks is None or filters not in known or kind.kind not in "iu" or kind.byteorder == ">":
-        return np.asarray(dataset[:])
-    try:
-        return _unpacked(dataset, len(filters) == 2)
-    except Exception:  # a chunk that is missing, stored unfiltered, or damaged
-        return np.asarray(dataset[:])
-
-
-def _unpacked(dataset: Any, shuffled: bool) -> np.ndarray:
-    import numpy as np
-
-    try:
-        from isal import isal_zlib as zlib
-    except ImportError:
-        import zlib  # type: ignore[no-redef]
-    kind = dataset.dtype
-    out = np.empty(dataset.shape, kind)
-    for part in dataset.iter_chunks():
-        skipped, packed = dataset.id.read_direct_chunk(tuple(one.start for one in part))
-        if skipped:
-            raise ValueError("a chunk without its filters")
-        data = np.frombuffer(zlib.decompress(packed), np.uint8)
-        if shuffled and kind.itemsize > 1:
-            planes = data.reshape(kind.itemsize, -1)
-            values = planes[0].astype(f"u{kind.itemsize}")
-            for k in range(1, kind.itemsize):
-                if planes[k].any():
-                    values |= planes[k].astype(values.dtype) << values.dtype.type(8 * k)
-            data = values
-        chunk = data.view(kind).reshape(dataset.chunks)
-        out[part] = chunk[tuple(slice(one.stop - one.start) for one in part)]
-    return out
 
 
 def _shuffled(count: int, *key: int) -> np.ndarray:
