@@ -53,7 +53,7 @@ def test_use_of_the_hardware(tmp_path: Path) -> None:
             "processes_cpu_cores_mean": "2.00", "throttle_reasons": "power",
             "machine_network_sent_bytes_per_s_mean": "910.0"}.items() <= row(grid, "1n2g").items()  # fmt: skip
     notes = " ".join(grid.condensed().notes)
-    assert "SM active: this card has no such counters (GPM needs Hopper)" in notes
+    assert "n/a: SM active. Reason: this card has no such counters (GPM needs Hopper)" in notes
     power = next(f for c, f in zip(grid.columns, grid.lines[0].figures, strict=True) if c.heading == "power")
     assert power.why == "266 to 276"
 
@@ -68,7 +68,7 @@ def test_work_with_its_conventions(tmp_path: Path) -> None:
 def test_cost_with_the_best_value(tmp_path: Path) -> None:
     grid = shown(groups(tmp_path, True), "cost")
     assert row(grid) == {
-        "price_per_device_hour": "3.600 EUR", "price_per_million_samples": "10.00 EUR",
+        "price_per_device_hour": "3.6 EUR", "price_per_million_samples": "10.00 EUR",
         "samples_per_currency_unit": "100,000", "task_hours": "2.778", "task_price": "10.00 EUR",
         "energy_j_per_sample": "2.710",
     }  # fmt: skip

@@ -13,6 +13,10 @@ SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
 STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
 UNEQUAL = ("different", "failed")  # verdicts that forbid a comparison
+UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons")  # of an environment: says nothing of how fast it is
+BY_TOPOLOGY = tuple(
+    f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
+)  # differs between topologies for good reasons; a commit in between need not touch what is measured
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
@@ -94,10 +98,9 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
     ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
     if not ok or not base:
         return []
-    # Variables differ between topologies for good reasons, and a commit in between need not touch what is measured;
-    # a mixture inside a cell is that cell's own warning.
+    # A mixture inside a cell is that cell's own warning.
     here, there = (
-        {k: v for k, v in surroundings(part[-1]).items() if ".variables." not in k and k != "environment.commit"}
+        {key: value for key, value in surroundings(part[-1]).items() if not key.startswith(BY_TOPOLOGY)}
         for part in (ok, base)
     )
     return [
@@ -164,7 +167,7 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def surroundings(run: RunRecord) -> dict[str, Any]:
     """Device, environment and data of a run, by dotted keys."""
     device = {"kind": run.device.kind, "name": run.device.name} if run.device else {}
-    environment = {key: value for key, value in run.environment.items() if key not in ("tree_clean", "digest")}
+    environment = {key: value for key, value in run.environment.items() if key not in UNLIKE_ANYWAY}
     data = {"content_digest": run.data.content_digest} if run.data else {}
     return flat({"device": device, "environment": environment, "data": data})
 

@@ -48,7 +48,7 @@ def _figures(cell: Cell) -> list[Figure]:
 
     price = cost.price_per_device_hour
     return [
-        Figure.of(price, f"{reading(price)} {money}", cost.reasons.get("per_million_samples")),
+        Figure.of(price, f"{price or 0.0:g} {money}", cost.reasons.get("per_million_samples")),
         figure("per_million_samples", money), figure("samples_per_currency_unit"),
         figure("task_hours"), figure("task_price", money), joules,
     ]  # fmt: skip

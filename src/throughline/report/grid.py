@@ -37,6 +37,11 @@ class Column:
     small: str = ""
     minor: bool = False
 
+    @property
+    def name(self) -> str:
+        """Heading and small line in one."""
+        return f"{self.heading} ({self.small})" if self.small else self.heading
+
 
 @dataclass(frozen=True)
 class Line:
@@ -79,14 +84,14 @@ class Grid:
         for index in empty if measured else ():
             if not self.columns[index].minor:
                 reasons = dict.fromkeys(line.figures[index].why or "not recorded" for line in measured)
-                by_reason.setdefault("; ".join(reasons), {})[self.columns[index].heading] = None
+                by_reason.setdefault("; ".join(reasons), {})[self.columns[index].name] = None
         some = {
-            figure.why: self.columns[index].heading
+            figure.why: self.columns[index].name
             for line in measured
             for index, figure in enumerate(line.figures)
             if index not in empty and not self.columns[index].minor and figure.value is None and figure.why
         }
-        notes = [f"{NOT_KNOWN}, {', '.join(names)}: {why}" for why, names in by_reason.items()]
+        notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {why}" for why, names in by_reason.items()]
         notes += [f"{heading}: {NOT_KNOWN} where {why}" for why, heading in some.items()]
         keep = [i for i, column in enumerate(self.columns) if i not in empty and not column.minor]
         return replace(

@@ -244,6 +244,8 @@ class _View:
                 "lowest": markup.reading(cell.min if cell else None),
                 "highest": markup.reading(cell.max if cell else None),
                 "efficiency": markup.percent(cell.efficiency if cell else None),
+                "speedup_range": _range(cell.speedup_range if cell else None),
+                "scatter": _scatter(cell),
                 "memory": markup.mebibytes(cell.peak_memory_bytes if cell else None),
             },
             "strip": inline.strip(cell) if cell else None,
@@ -303,6 +305,19 @@ def _mathematics(summary: Summary) -> str:
         size = "" if found.largest_difference is None else f" ({found.largest_difference:.0e})"
         parts.append(f"{framework} {found.verdict}{size}")
     return "loss against a float64 reference: " + ", ".join(parts)
+
+
+def _range(ends: Sequence[float] | None) -> str:
+    return f"{ends[0]:.2f} to {ends[1]:.2f}" if ends else ""
+
+
+def _scatter(cell: Cell | None) -> str:
+    """How far the repeats lie apart, in two figures."""
+    if cell is None or cell.median_absolute_deviation is None:
+        return ""
+    return (
+        f"MAD {markup.reading(cell.median_absolute_deviation)}, CV {markup.percent(cell.coefficient_of_variation, 1)}"
+    )
 
 
 def _others(row: Row) -> str:

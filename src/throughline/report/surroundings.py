@@ -17,10 +17,22 @@ NAMES = {
     "device.fp16_native": "device has fp16 units",
     "cpu": "CPU",
     "cpu_cores": "CPU cores for the run",
+    "cpu_sockets": "CPU sockets",
+    "cpu_governor": "CPU governor",
+    "cpu_quota_cores": "CPU quota, cores",
+    "numa_nodes": "NUMA nodes",
+    "transparent_hugepages": "transparent huge pages",
     "memory_bytes": "memory",
+    "gpus": "GPUs",
+    "gpu_topology": "nvidia-smi topo -m",
+    "driver": "GPU driver",
     "os": "operating system",
     "kernel": "kernel",
     "python": "Python",
+    "mpi": "MPI",
+    "packages": "packages",
+    "digest": "digest of the environment",
+    "code": "digest of the measured code",
     "commit": "commit of Throughline",
     "tree_clean": "no uncommitted changes",
 }
@@ -32,7 +44,8 @@ def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[st
     for summary in summaries:
         device = {"device": summary.device.model_dump()} if summary.device else {}
         for framework, environment in summary.environment.items():
-            inner = environment if isinstance(environment, Mapping) else {}
+            inner = dict(environment) if isinstance(environment, Mapping) else {}
+            inner["packages"] = _listed(inner.get("packages"))
             facts = advice.flat({**device, **inner})
             key = json.dumps(facts, sort_keys=True, default=str)
             names = found.setdefault(key, (facts, []))[1]
@@ -45,9 +58,25 @@ def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[st
     rows = [
         (_name(key), [_value(key, facts.get(key)) for facts, _ in found.values()])
         for key in keys
-        if key != "device.kind" and any(facts.get(key) is not None for facts, _ in found.values())
-    ]
-    return columns, rows
+        if key != "device.kind" and not key.startswith("reasons.")
+        and any(facts.get(key) is not None for facts, _ in found.values())
+    ]  # fmt: skip
+    unknown = [_unknown(facts) for facts, _ in found.values()]
+    return columns, [*rows, ("not known", unknown)] if any(unknown) else rows
+
+
+def _listed(packages: Any) -> str | None:
+    """Packages with their versions, as one text."""
+    return ", ".join(f"{name} {version}" for name, version in packages.items()) if packages else None
+
+
+def _unknown(facts: Mapping[str, Any]) -> str:
+    """What is not known of an environment, by the reason."""
+    found: dict[str, list[str]] = {}
+    for key, why in facts.items():
+        if key.startswith("reasons."):
+            found.setdefault(str(why), []).append(_name(key.removeprefix("reasons.")))
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in found.items())
 
 
 def _name(key: str) -> str:
@@ -61,6 +90,9 @@ def _value(key: str, value: Any) -> str:
         return "yes" if value else "no"
     if key.endswith("memory_bytes") and isinstance(value, int):
         return f"{value / 2**30:.1f} GiB"
+    if key == "gpus" and isinstance(value, list):
+        cards = [", ".join(f"{name} {fact}" for name, fact in card.items() if fact is not None) for card in value]
+        return "; ".join(f"{cards.count(card)} × ({card})" for card in dict.fromkeys(cards))
     if key == "commit":
         return str(value)[:12]
     return str(value)

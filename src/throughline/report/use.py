@@ -19,6 +19,7 @@ class Shown(NamedTuple):
     part: str
     name: str
     heading: str = ""
+    of: str = ""
 
 
 SERIES = (
@@ -30,14 +31,14 @@ SERIES = (
     Shown("devices", "power_w", "power"),
     Shown("devices", "temperature_c", "temperature"),
     Shown("devices", "memory_used_bytes"),
-    Shown("processes", "cpu_cores", "CPU of the run"),
-    Shown("processes", "memory_bytes", "memory of the run"),
+    Shown("processes", "cpu_cores", "CPU", "of the run"),
+    Shown("processes", "memory_bytes", "memory", "of the run"),
     Shown("processes", "threads"),
     Shown("processes", "disk_read_bytes_per_s"),
     Shown("processes", "disk_written_bytes_per_s"),
-    Shown("machine", "cpu_share", "CPU of the machine"),
-    Shown("machine", "cpu_others_share", "CPU of others"),
-    Shown("machine", "cpu_steal_share", "CPU stolen"),
+    Shown("machine", "cpu_share", "CPU", "of the machine"),
+    Shown("machine", "cpu_others_share", "CPU", "of others"),
+    Shown("machine", "cpu_steal_share", "CPU", "stolen by the host"),
     Shown("machine", "memory_used_bytes"),
     Shown("machine", "disk_read_bytes_per_s", "disk read"),
     Shown("machine", "disk_written_bytes_per_s", "disk written"),
@@ -67,8 +68,8 @@ def grid(groups: Sequence[Group]) -> Grid:
 
 
 def _column(one: Shown) -> Column:
-    return Column(f"{one.part}_{one.name}_mean", one.heading or f"{one.part} {one.name}", _unit(one.name),
-                  minor=not one.heading)  # fmt: skip
+    small = ", ".join(word for word in (one.of, _unit(one.name)) if word)
+    return Column(f"{one.part}_{one.name}_mean", one.heading or one.name, small, minor=not one.heading)
 
 
 def _figures(cell: Cell) -> list[Figure]:
