@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from throughline import statistics
 from throughline.files import UserError, write_text
-from throughline.records import MaxBatch, Summary, read_max_batch, read_summary
+from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
 from throughline.report import (
     cells,
     comparisons,
