@@ -109,7 +109,7 @@ def test_any_documents_keep_every_promise(words: Vocabulary, lengths: list[list[
     path = Path("shard")
     originals = verification.check_layout(path, arrays, words)
     verification.check_promises(path, arrays, originals, words, parameters)
-    assert verification.check_pairs(path, arrays, originals, found) == len(originals)
+    assert verification.check_pairs(path, arrays, originals, verification.Text(found)) == len(originals)
 
 
 def test_nothing_from_nothing(words: Vocabulary) -> None:

@@ -45,6 +45,17 @@ def test_every_packing(tmp_path: Path, how: str, rows: int) -> None:
         assert found[name].dtype == array.dtype and np.array_equal(found[name], array), name
 
 
+@pytest.mark.parametrize("how", PACKINGS)
+def test_some_rows(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = arrays_of(500, 48, 7)
+    with h5py.File(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how])) as stream:
+        for first, last in ((0, 500), (0, 64), (63, 65), (100, 333), (499, 600)):
+            found = shards.read_rows(stream, first, last)
+            assert all(np.array_equal(found[name], array[first:last]) for name, array in arrays.items())
+        monkeypatch.setattr(shards, "ROWS_READ", 70)
+        assert shards.content_digest(stream) == shards.content_digest(arrays)
+
+
 @pytest.mark.parametrize("kind", [">i4", "i2", "<i8", "u1"])
 @pytest.mark.parametrize("how", ["ours", "theirs"])
 def test_every_type(tmp_path: Path, how: str, kind: str) -> None:

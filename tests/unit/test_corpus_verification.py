@@ -246,7 +246,7 @@ def test_a_gap_in_every_copy_is_seen_by_the_pair_search(words: Vocabulary) -> No
     (arrays,) = instances.blocks(found, order, PARAMETERS, words, "training", 0, 4096)
     originals = verification.check_layout(Path("shard"), arrays, words)
     with pytest.raises(UserError, match="in no document"):
-        verification.check_pairs(Path("shard"), arrays, originals, documents([[2, 2], [4]], words))
+        verification.check_pairs(Path("shard"), arrays, originals, verification.Text(documents([[2, 2], [4]], words)))
 
 
 def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None:
@@ -256,4 +256,4 @@ def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None
     order = instances.examples(everywhere, parameters, "training", 0)
     (arrays,) = instances.blocks(everywhere, order, parameters, words, "training", 0, 9999)
     originals = verification.check_layout(Path("shard"), arrays, words)
-    assert verification.check_pairs(Path("shard"), arrays, originals, everywhere) == 0
+    assert verification.check_pairs(Path("shard"), arrays, originals, verification.Text(everywhere)) == 0

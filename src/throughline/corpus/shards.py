@@ -35,6 +35,8 @@ from throughline.files import UserError
 
 SCHEMA = 1
 ROWS_PER_CHUNK = 2048
+ROWS_READ = 8192
+"""Rows in memory at a time, where a shard is not needed whole."""
 TYPES = {
     "input_ids": "i4",
     "input_mask": "i1",
@@ -63,35 +65,37 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         return {name: np.asarray(whole(stream[name]), dtype=kind) for name, kind in TYPES.items()}
 
 
-def whole(dataset: h5py.Dataset) -> np.ndarray:
-    """A dataset: memory-mapped where it lies in the file as it is, else unpacked chunk by chunk.
+def whole(dataset: h5py.Dataset, first: int = 0, last: int | None = None) -> np.ndarray:
+    """A dataset's rows from `first` to before `last`: memory-mapped where they lie in the file as they are, else
+    unpacked chunk by chunk.
 
     gzip with and without shuffle, little-endian, is unpacked here, several times faster than HDF5 does it; anything
     else, and what is damaged, is left to HDF5.
     """
     kind, place = dataset.dtype, dataset.id.get_offset()
     if place is not None and dataset.size and dataset.external is None:
-        return np.asarray(np.memmap(dataset.file.filename, kind, "r", place, dataset.shape))
+        return np.asarray(np.memmap(dataset.file.filename, kind, "r", place, dataset.shape)[first:last])
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(number)[0] for number in range(plan.get_nfilters())]
     known = [h5py.h5z.FILTER_DEFLATE], [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE]
     if dataset.chunks is None or filters not in known or kind.kind not in "iu" or kind.byteorder == ">":
-        return np.asarray(dataset[:])
+        return np.asarray(dataset[first:last])
     try:
-        return _unpacked(dataset, len(filters) == 2)
+        return _unpacked(dataset, len(filters) == 2, first, len(dataset) if last is None else min(last, len(dataset)))
     except Exception:  # a chunk that is missing, stored unfiltered, or damaged
-        return np.asarray(dataset[:])
+        return np.asarray(dataset[first:last])
 
 
-def _unpacked(dataset: h5py.Dataset, shuffled: bool) -> np.ndarray:
+def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> np.ndarray:
     try:
         from isal import isal_zlib as zlib
     except ImportError:
         import zlib  # type: ignore[no-redef]
     kind = dataset.dtype
-    out = np.empty(dataset.shape, kind)
-    for part in dataset.iter_chunks():
-        skipped, packed = dataset.id.read_direct_chunk(tuple(one.start for one in part))
+    out = np.empty((last - first, *dataset.shape[1:]), kind)
+    for part in dataset.iter_chunks((slice(first, last), *(slice(0, width) for width in dataset.shape[1:]))):
+        origin = tuple(one.start // height * height for one, height in zip(part, dataset.chunks, strict=True))
+        skipped, packed = dataset.id.read_direct_chunk(origin)
         if skipped:
             raise ValueError("a chunk without its filters")
         data = np.frombuffer(zlib.decompress(packed), np.uint8)
@@ -103,16 +107,28 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool) -> np.ndarray:
                     values |= planes[k].astype(values.dtype) << values.dtype.type(8 * k)
             data = values
         chunk = data.view(kind).reshape(dataset.chunks)
-        out[part] = chunk[tuple(slice(one.stop - one.start) for one in part)]
+        inside = tuple(slice(one.start - begin, one.stop - begin) for one, begin in zip(part, origin, strict=True))
+        out[part[0].start - first : part[0].stop - first, *part[1:]] = chunk[inside]
     return out
 
 
+def read_rows(stream: h5py.File, first: int, last: int) -> dict[str, Any]:
+    """The six arrays' rows from `first` to before `last`."""
+    return {name: np.asarray(whole(stream[name], first, last), dtype=kind) for name, kind in TYPES.items()}
+
+
 def content_digest(arrays: Mapping[str, Any]) -> str:
-    """SHA-256 over names, shapes and values of the six arrays: the same however a file packs them."""
+    """SHA-256 over names, shapes and values of the six arrays (or an open shard's, some rows at a time): the same
+    however a file packs them."""
     digest = hashlib.sha256()
     for name, kind in TYPES.items():
-        digest.update(f"{name} {kind} {arrays[name].shape}\n".encode())
-        digest.update(np.ascontiguousarray(arrays[name], dtype="<" + kind).data)
+        array, shape = arrays[name], arrays[name].shape
+        digest.update(f"{name} {kind} {shape}\n".encode())
+        for first in range(0, shape[0], ROWS_READ):
+            rows = (
+                whole(array, first, first + ROWS_READ) if isinstance(array, h5py.Dataset) else array[first:][:ROWS_READ]
+            )
+            digest.update(np.ascontiguousarray(rows, dtype="<" + kind).data)
     return digest.hexdigest()
 
 

@@ -46,37 +46,35 @@ def verify(
     `parameters`: what the shard was asked to be; absent, it is judged as a shard of an unknown maker, of which no more
     may be known than its sequence length and predictions (`size`).
     """
-    arrays = shards.read(path)
     with shards.open_shard(path) as stream:
+        rows, sequence = stream["input_ids"].shape
+        predictions = stream["masked_lm_ids"].shape[1]
         ours = shards.is_ours(stream)
         written = json.loads(stream.attrs["parameters"]) if ours else None
-    rows, sequence = arrays["input_ids"].shape
-    predictions = arrays["masked_lm_ids"].shape[1]
-    wanted = size if parameters is None else (parameters.sequence, parameters.predictions)
-    other_size = wanted is not None and wanted != (sequence, predictions)
-    if other_size or (parameters is not None and ours and written != recorded(parameters, vocabulary)):
-        raise _fault(
-            path,
-            None,
-            f"other parameters than asked for: {written or (sequence, predictions)}, not {parameters or wanted}",
-        )
-    statistics: dict[str, Any] = {}
-    if rows:
-        originals = np.empty_like(arrays["input_ids"])
-        counts: Counter[str] = Counter()
-        for first in range(0, rows, _ROWS):
-            block = {name: array[first : first + _ROWS] for name, array in arrays.items()}
-            restored = check_layout(path, block, vocabulary, first)
-            if parameters is not None and ours:
-                check_promises(path, block, restored, vocabulary, parameters, first)
-            counts.update(counted(block, vocabulary))
-            originals[first : first + _ROWS] = restored
-        if parameters is not None and ours:
-            check_shares(path, counts, vocabulary)
-        statistics = shares(counts)
-        if tokens_file is not None:
-            documents, _ = tokens.read(tokens_file)
-            statistics["pairs_looked_up"] = check_pairs(path, arrays, originals, documents)
+        wanted = size if parameters is None else (parameters.sequence, parameters.predictions)
+        other_size = wanted is not None and wanted != (sequence, predictions)
+        if other_size or (parameters is not None and ours and written != recorded(parameters, vocabulary)):
+            raise _fault(
+                path,
+                None,
+                f"other parameters than asked for: {written or (sequence, predictions)}, not {parameters or wanted}",
+            )
+        statistics: dict[str, Any] = {}
+        if rows:
+            text = Text(tokens.read(tokens_file)[0]) if tokens_file is not None else None
+            promised = parameters if ours else None
+            counts: Counter[str] = Counter()
+            for first in range(0, rows, shards.ROWS_READ):
+                arrays = shards.read_rows(stream, first, first + shards.ROWS_READ)
+                for begin in range(0, len(arrays["input_ids"]), _ROWS):
+                    block = {name: array[begin : begin + _ROWS] for name, array in arrays.items()}
+                    counts.update(_checked(path, block, vocabulary, promised, text, rows, first + begin))
+            if promised is not None:
+                check_shares(path, counts, vocabulary)
+            statistics = shares(counts)
+            if text is not None:
+                statistics["pairs_looked_up"] = counts["pairs_looked_up"]
+        content_digest = shards.content_digest(stream)
     return {
         "schema": SCHEMA,
         "file": path.name,
@@ -85,12 +83,33 @@ def verify(
         "sequence": sequence,
         "predictions": predictions,
         "sha256": files.sha256(path),
-        "content_digest": shards.content_digest(arrays),
+        "content_digest": content_digest,
         "vocabulary_sha256": vocabulary.sha256,
         "vocabulary_size": len(vocabulary),
         "parameters": asdict(parameters) if parameters is not None else None,
         "statistics": statistics,
     }
+
+
+def _checked(
+    path: Path,
+    block: Arrays,
+    vocabulary: Vocabulary,
+    promised: Parameters | None,
+    text: Text | None,
+    rows: int,
+    first: int,
+) -> dict[str, int]:
+    """Check some of a shard's `rows` rows, `first` and so on; what was counted in them."""
+    originals = check_layout(path, block, vocabulary, first)
+    if promised is not None:
+        check_promises(path, block, originals, vocabulary, promised, first)
+    found = counted(block, vocabulary)
+    if text is not None:
+        chosen = text.chosen(rows)
+        mine = chosen[(chosen >= first) & (chosen < first + len(originals))] - first
+        found["pairs_looked_up"] = check_pairs(path, block, originals, text, mine, first)
+    return found
 
 
 def recorded(parameters: Parameters, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -232,26 +251,43 @@ def check_shares(path: Path, counts: Mapping[str, int], vocabulary: Vocabulary) 
             raise _fault(path, None, fault)
 
 
-def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], documents: tokens.Documents) -> int:
-    """Look examples up in the documents they were made from: all, or evenly spaced ones of a large shard.
+class Text:
+    """The documents that examples were made from, to be searched."""
+
+    def __init__(self, documents: tokens.Documents) -> None:
+        tokens_ = np.ascontiguousarray(documents.tokens)
+        self.kind, self.haystack, self.sentences = tokens_.dtype, tokens_.tobytes(), documents.sentences
+        self.of_sentence = np.repeat(np.arange(len(documents)), np.diff(documents.documents))
+
+    def chosen(self, rows: int) -> Index:
+        """Which of so many rows are looked up: all, or evenly spaced ones where the text is long."""
+        many = max(64, _LOOK_UP_BYTES // (2 * len(self.haystack) + 1))
+        return np.unique(np.linspace(0, rows - 1, min(many, rows)).astype(np.int64))
+
+
+def check_pairs(
+    path: Path,
+    arrays: Arrays,
+    originals: NDArray[np.int32],
+    text: Text,
+    rows: Index | None = None,
+    first: int = 0,
+) -> int:
+    """Look examples up in the documents they were made from: those numbered `rows`, or all.
 
     Returns how many were judged; a segment so short that it stands in a thousand places proves nothing.
 
     UserError where a segment is in no document, where a second segment labelled as continuation does not follow
     the first within reach, and where one labelled as random can only come from the same document.
     """
-    text = np.ascontiguousarray(documents.tokens)
-    haystack, width = text.tobytes(), text.itemsize
-    of_sentence = np.repeat(np.arange(len(documents)), np.diff(documents.documents))
+    haystack, width, of_sentence, sentences = text.haystack, text.kind.itemsize, text.of_sentence, text.sentences
     length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
     second = arrays["segment_ids"].sum(axis=1, dtype=np.int64)
     limit = originals.shape[1] - 3
-    many = max(64, _LOOK_UP_BYTES // (2 * len(haystack) + 1))
-    rows = np.unique(np.linspace(0, len(originals) - 1, min(many, len(originals))).astype(np.int64))
 
     def places(row: int, begin: int, end: int) -> tuple[Index, Index, Index] | None:
         """Where the tokens [begin, end) of a row stand in a document: first token, its sentence, the last's."""
-        needle = originals[row, begin:end].astype(text.dtype).tobytes()
+        needle = originals[row, begin:end].astype(text.kind).tobytes()
         found: list[int] = []
         at = haystack.find(needle)
         while at >= 0:
@@ -260,33 +296,33 @@ def check_pairs(path: Path, arrays: Arrays, originals: NDArray[np.int32], docume
             if len(found) > _TOO_COMMON:
                 return None
             at = haystack.find(needle, at + 1)
-        first = np.array(found, dtype=np.int64)
-        begins = np.searchsorted(documents.sentences, first, side="right") - 1
-        ends = np.searchsorted(documents.sentences, first + (end - begin) - 1, side="right") - 1
+        at_token = np.array(found, dtype=np.int64)
+        begins = np.searchsorted(sentences, at_token, side="right") - 1
+        ends = np.searchsorted(sentences, at_token + (end - begin) - 1, side="right") - 1
         inside = of_sentence[begins] == of_sentence[ends]  # what runs over a document's end is a coincidence
-        return first[inside], begins[inside], ends[inside]
+        return at_token[inside], begins[inside], ends[inside]
 
     decided = 0
-    for row in rows.tolist():
+    for row in range(len(originals)) if rows is None else rows.tolist():
         middle = int(length[row] - second[row])
         in_a, in_b = places(row, 1, middle - 1), places(row, middle, int(length[row]) - 1)
         if in_a is None or in_b is None:
             continue
         (a, a_from, a_to), (b, b_from, b_to) = in_a, in_b
         if not len(a) or not len(b):
-            raise _fault(path, row, "a segment that is in no document")
+            raise _fault(path, first + row, "a segment that is in no document")
         decided += 1
         if arrays["next_sentence_labels"][row]:
             homes = {*of_sentence[a_from].tolist(), *of_sentence[b_from].tolist()}
             if len(homes) == 1:
-                raise _fault(path, row, "a second segment labelled as random that is from the same document")
+                raise _fault(path, first + row, "a second segment labelled as random that is from the same document")
             continue
         same = of_sentence[a_from][:, None] == of_sentence[b_from]
         after = b >= (a + middle - 2)[:, None]
-        within = documents.sentences[b_to] - a[:, None] < limit
+        within = sentences[b_to] - a[:, None] < limit
         adjacent = b_from == (a_to + 1)[:, None]
         if not (same & after & (within | adjacent)).any():
-            raise _fault(path, row, "a second segment labelled as continuation that does not follow the first")
+            raise _fault(path, first + row, "a second segment labelled as continuation that does not follow the first")
     return decided
 
 
