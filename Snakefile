@@ -22,7 +22,7 @@ from throughline import plan, runs
 from throughline.config import load
 from throughline.files import UserError
 from throughline.report import cells
-from throughline.training import equivalence, frameworks, installation, lock, max_batch, models
+from throughline.training import convergence_check, equivalence, frameworks, installation, lock, max_batch, models
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -49,6 +49,7 @@ include: "rules/environments.smk"
 include: "rules/training.smk"
 include: "rules/equivalence.smk"
 include: "rules/max_batch.smk"
+include: "rules/convergence.smk"
 include: "rules/results.smk"
 include: "rules/report.smk"
 

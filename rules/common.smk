@@ -184,8 +184,9 @@ def world_of_specs(specs):
 
 
 def slurm_options_of_specs(specs):
-    """What such a job asks of Slurm: a node to itself, with all the devices."""
-    gpus = f" --gpus-per-node={world_of_specs(specs)}" if specs[0].device == "cuda" else ""
+    """What such a job asks of Slurm: nodes to itself, with all the devices."""
+    devices = runs.Topology.parse(specs[0].topology).devices
+    gpus = f" --gpus-per-node={devices}" if specs[0].device == "cuda" else ""
     return f"--ntasks-per-node=1 --exclusive{gpus}"
 
 
@@ -213,6 +214,34 @@ def equivalence_slurm_options(wildcards):
 def equivalence_of(wildcards):
     """The verdicts that a summary takes over; none where one framework is measured alone."""
     return f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in COMPARED else []
+
+
+CHECKS = convergence_check.asked(CONFIG, SPECS.values())
+"""Convergence checks -> the specifications of their runs."""
+
+
+def checked_of(wildcards):
+    """The specification behind a convergence check; WorkflowError with the checks there are instead."""
+    path = f"{CHECK}.json".format(**dict(wildcards.items()))
+    if path not in CHECKS:
+        raise WorkflowError(
+            f"{path} is not in the configuration: set benchmarks.{wildcards.benchmark}.convergence. It holds: "
+            + (", ".join(CHECKS) or "none")
+        )
+    return CHECKS[path]
+
+
+def check_shape_of(wildcards):
+    """The topology of a check as machines see it: nodes that are simulated are one machine."""
+    spec = checked_of(wildcards)
+    shape = runs.Topology.parse(spec.topology)
+    return runs.Topology(1, shape.world) if spec.hosts == "simulated" else shape
+
+
+def against_of(wildcards):
+    """The stated curve of a check; none where none is stated."""
+    checked_of(wildcards)
+    return runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.against or []
 
 
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"

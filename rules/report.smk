@@ -11,12 +11,24 @@ rule report:
         plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=COMPARED),
         largest=list(LARGEST),
+        convergence=list(CHECKS),
         code=modules(
             "records",
             "statistics",
             *(
                 f"report/{name}"
-                for name in ("page", "cells", "plots", "inline", "markup", "advice", "sentences", "split", "max_batch")
+                for name in (
+                    "page",
+                    "cells",
+                    "plots",
+                    "inline",
+                    "markup",
+                    "advice",
+                    "sentences",
+                    "split",
+                    "max_batch",
+                    "convergence",
+                )
             ),
             *(
                 f"report/{name}"

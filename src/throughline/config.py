@@ -187,6 +187,20 @@ class Options(Section):
     )
 
 
+class Convergence(Section):
+    steps: PositiveInt = Field(50000, description="optimizer steps")
+    evaluate_every: PositiveInt = Field(
+        1000, description="steps between two looks at held-out text; a checkpoint is written at each"
+    )
+    samples: PositiveInt = Field(1000, description="held-out samples at most, of the corpus's test shards")
+    against: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        None, description="a CSV file with the stated curve: `step` and some of `loss`, `mlm_accuracy`, `nsp_accuracy`"
+    )
+    tolerance: Share = Field(
+        0.05, description="how much worse than stated passes: of the loss a share, of an accuracy the difference"
+    )
+
+
 class Benchmark(Runs):
     model: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")] = Field(
         "bert-tiny", description="the model that is trained"
@@ -210,6 +224,9 @@ class Benchmark(Runs):
         description="derived runs beside these: `aa` (the same again), `synthetic` (without reading), `noexchange` "
         "(ranks keep their gradients; with `synthetic` it gives the step's split in compute, communication and input), "
         "`max_batch` (the largest batch per device that fits)",
+    )
+    convergence: Convergence | None = Field(
+        None, description="a long run that is held against a stated curve, apart from the measured ones; {} for one"
     )
     task_samples: PositiveInt | None = Field(
         None, description="samples of the whole training that is planned: the report tells its hours and its price"
@@ -381,6 +398,10 @@ def _cross_checks(config: Config, frameworks: list[str], models: list[str]) -> I
             yield f"{where}: two underscores in a row are kept for derived runs, such as bert__aa"
         if block.sequence not in config.corpus.sequences:
             yield f"{where}.sequence = {block.sequence}: allowed: {lengths}, the lengths of corpus.sequences"
+        if block.convergence and (block.options.data != "real" or not block.options.exchange):
+            yield f"{where}.convergence: it trains on real data and exchanges gradients, and options say otherwise"
+        if block.convergence and isinstance(config.corpus.dump, str | list) and not config.corpus.shards.test:
+            yield f"{where}.convergence: it looks at held-out text, and corpus.shards.test is 0"
         for position, framework in enumerate(block.frameworks):
             if frameworks and framework not in frameworks:
                 yield f"{where}.frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"

@@ -343,6 +343,61 @@ class MaxBatch(Entry):
     ended: str
 
 
+class Look(Entry):
+    """What held-out text says after `step` steps: loss (masked + next sentence), and shares of right answers."""
+
+    step: Annotated[int, Field(ge=0)]
+    loss: float | None
+    mlm_accuracy: NonNegative | None
+    nsp_accuracy: NonNegative | None
+    samples: Annotated[int, Field(ge=1)]
+
+
+class Curve(Entry):
+    """results/<benchmark>/convergence_<...>/curve.json: a long training run. `loss` is rank 0's at every step."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    spec: RunSpec
+    evaluate_every: Annotated[int, Field(ge=1)]
+    status: Literal["ok", "oom", "unsupported"]
+    reason: str | None
+    warnings: list[str]
+    curve: list[Look]
+    loss: list[float | None]
+    resumed_after_step: Annotated[int, Field(ge=1)] | None
+    device: Device | None
+    data: Data | None
+    environment: dict[str, Any]
+    started: str
+    ended: str
+
+
+class AgainstStated(Entry):
+    """One look against the stated curve."""
+
+    quantity: Literal["loss", "mlm_accuracy", "nsp_accuracy"]
+    step: Annotated[int, Field(ge=0)]
+    value: float | None
+    stated: float
+    limit: float
+    passes: bool
+
+
+class ConvergenceVerdict(Entry):
+    """results/<benchmark>/convergence_<...>.json: whether a long run learns what was stated."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    spec: RunSpec
+    verdict: Literal["pass", "fail", "not judged", "unsupported"]
+    reason: str
+    against: str | None
+    against_sha256: str | None
+    tolerance: NonNegative
+    last: Look | None
+    stated: dict[str, list[list[float]]]
+    compared: list[AgainstStated]
+
+
 class Comparison(Entry):
     """One framework on one topology against the reference; `difference` is relative, per step."""
 
@@ -397,6 +452,18 @@ def read_equivalence(path: str | Path) -> Equivalence:
 def read_max_batch(path: str | Path) -> MaxBatch:
     """The search for the largest batch in a file; UserError where it is not one."""
     found: MaxBatch = _validated(MaxBatch, path)
+    return found
+
+
+def read_curve(path: str | Path) -> Curve:
+    """The curve of a convergence check in a file; UserError where it is not one."""
+    found: Curve = _validated(Curve, path)
+    return found
+
+
+def read_verdict(path: str | Path) -> ConvergenceVerdict:
+    """The verdict of a convergence check in a file; UserError where it is not one."""
+    found: ConvergenceVerdict = _validated(ConvergenceVerdict, path)
     return found
 
 

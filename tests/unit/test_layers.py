@@ -25,10 +25,15 @@ FRAMEWORK_LIBRARIES = {
     "mxnet_horovod": {"mxnet", "horovod", "gluonnlp"},
     "mxnet_optimizers": {"mxnet"},
     "torch_optimizers": {"torch"},
+    "torch_convergence": {"torch"},
+    "bert_torch_evaluation": {"torch"},
     "bert_torch": {"torch", "transformers"},
     "bert_mxnet": {"mxnet", "gluonnlp"},
 }
-WORKER_SIDE = ["training/worker.py", "training/data.py", "training/frameworks", "training/models", "corpus/shards.py"]
+WORKER_SIDE = [
+    *("training/worker.py", "training/convergence.py", "training/data.py", "corpus/shards.py"),
+    *("training/frameworks", "training/models"),
+]
 
 
 def room(module: str) -> str:

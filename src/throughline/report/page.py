@@ -25,6 +25,7 @@ from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_su
 from throughline.report import (
     cells,
     comparisons,
+    convergence,
     inline,
     markup,
     max_batch,
@@ -49,6 +50,7 @@ class Found:
     earlier: dict[Path, Summary] = field(default_factory=dict)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     largest: list[MaxBatch] = field(default_factory=list)
+    checks: list[convergence.Check] = field(default_factory=list)
 
 
 def write(
@@ -72,6 +74,7 @@ def collect(results: Path, summaries: Sequence[Path]) -> Found:
             why = error.why if isinstance(error, UserError) and error.why else str(error)
             found.unreadable.append((_relative(path, results), markup.one_line(why)))
     found.largest = _readable(sorted(results.glob("*/max_batch_*.json")), read_max_batch, found, results)
+    found.checks = _readable(sorted(results.glob("*/convergence_*.json")), convergence.read, found, results)
     return found
 
 
@@ -104,6 +107,7 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
     )
     return environment.get_template("report.html.j2").render(
         largest_header=max_batch.HEADER,
+        checks_header=convergence.HEADER,
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -166,7 +170,21 @@ class _View:
             "precisions": self._precisions(parts, identity) if comparable else [],
             **sections.of(parts, self.everything, self.floors),
             "largest": max_batch.rows(one for one in self.found.largest if one.benchmark == name),
+            "checks": convergence.rows(one.verdict for one in self._checks(name)),
+            "check_plots": [
+                inline.figure(
+                    convergence.draw(one, inline.PAGE),
+                    f"{identity}-convergence-{index}",
+                    f"{name}: convergence",
+                    convergence.describe(one),
+                )
+                for index, one in enumerate(self._checks(name))
+                if one.curve
+            ],
         }
+
+    def _checks(self, name: str) -> list[convergence.Check]:
+        return [one for one in self.found.checks if one.verdict.spec.benchmark == name]
 
     def _precisions(self, parts: list[Group], identity: str) -> list[Markup]:
         measured = sentences.measured(parts)

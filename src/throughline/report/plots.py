@@ -139,7 +139,7 @@ def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -
     for index, framework in enumerate(frameworks):
         axes = figure.add_axes(_inside(size, index, len(frameworks)))
         heading = f"{groups[0].benchmark if groups else ''}: throughput per device, {framework}"
-        _style(axes, theme, heading.removesuffix(", "), "samples/s per device")
+        style(axes, theme, heading.removesuffix(", "), "samples/s per device")
         _device_axis(axes, measured, theme, share_scale=False)
         axes.set_ylim(0, top * 1.12)
         labels = [
@@ -177,7 +177,7 @@ def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
     """A figure with one titled pair of axes."""
     figure = Figure(figsize=theme.size)
     axes = figure.add_axes(_inside(theme.size, 0, 1))
-    _style(axes, theme, heading, unit)
+    style(axes, theme, heading, unit)
     return figure, axes
 
 
@@ -193,7 +193,8 @@ def _inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, 
     )
 
 
-def _style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
+def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
+    """Titles, grid and colours of a pair of axes."""
     axes.set_title(heading, loc="left", fontsize=11, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
     axes.set_ylabel(unit, color=theme.muted, fontsize=9)
     axes.set_xlabel("devices", color=theme.muted, fontsize=9)

@@ -45,6 +45,7 @@ class Manifest:
             raise UserError(f"{path} does not exist", next_step=f"make the corpus: {repair or f'snakemake {path}'}")
         self.path, self.content = path, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
+        self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
         self.rows = sum(shard["rows"] for shard in self.shards)
         self.vocabulary = int(self.content["vocabulary"]["size"])
 

@@ -67,7 +67,8 @@ class Interrupted(Exception):
 @dataclass
 class Job:
     """One run, as the launcher was asked for it. `command` is what repeats it. With `weights` (an .npz file) it starts
-    from these, and the record holds every rank's losses. `telemetry` off is for measuring what it costs."""
+    from these, and the record holds every rank's losses. `telemetry` off is for measuring what it costs. With
+    `convergence` (the order of `convergence.train`) nothing is measured, and no record is written."""
 
     spec: RunSpec
     record: Path
@@ -80,6 +81,12 @@ class Job:
     hosts: Sequence[str] = ()
     weights: Path | None = None
     telemetry: bool = True
+    convergence: dict[str, Any] | None = None
+
+    @property
+    def target(self) -> str:
+        """What Snakemake is asked for."""
+        return str(self.record) if self.convergence else self.spec.record
 
     @property
     def full(self) -> dict[str, Any]:
@@ -123,7 +130,7 @@ def run(job: Job) -> dict[str, Any]:
             log.write(
                 "outcome: stopped from outside; no record\nnext: run snakemake again, only this run is made again"
             )
-            raise UserError(f"{job.spec.record}: stopped from outside", next_step="run snakemake again") from None
+            raise UserError(f"{job.target}: stopped from outside", next_step="run snakemake again") from None
         except UserError as error:
             log.write(f"outcome: failed; no record\n{error}")
             raise
@@ -136,12 +143,12 @@ def run(job: Job) -> dict[str, Any]:
 
 def _run(job: Job, log: Log) -> dict[str, Any]:
     os.environ[files.NODES] = _host_names(job.hosts)  # what is written from here on calls them node0, node1, ...
-    log.write(f"# again: snakemake --force {shlex.quote(job.spec.record)}")
+    log.write(f"# again: snakemake --force {shlex.quote(job.target)}")
     if job.command:
         log.write(f"# directly: {job.command}")
     topology = Topology.parse(job.spec.topology)
     progress = Progress(job.full, topology.world * job.spec.batch_per_device * job.spec.options.accumulate)
-    with _interruptible() as parent, lock.device(job.spec.record, progress.say, parent.is_gone):
+    with _interruptible() as parent, lock.device(job.target, progress.say, parent.is_gone):
         return _measure(job, topology, log, progress, parent)
 
 
@@ -206,12 +213,18 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "shared": where.elsewhere,
         "weights": str(job.weights.resolve()) if job.weights else None,
         "telemetry": sys.executable if job.telemetry else None,
+        "convergence": job.convergence,
     }
     with _work_folder(job, where.elsewhere) as folder:
         crew = Crew(order, folder, log, where.names)
         reports = _supervise(job, crew, topology.world, progress, parent)
         sampled = observed.nodes(order, folder, reports)
 
+    if job.convergence:
+        log.write(f"outcome: trained to the end (the whole run took {time.monotonic() - clock:.1f} s)")
+        found = _environment(reports, surroundings, everything, device, sampled)
+        about = {"device": device, "data": _identity(manifest), "environment": found, "warnings": warnings}
+        return {"reports": reports, **about, "started": started, "ended": _now()}
     record = {
         "schema": records.SCHEMA,
         "spec": spec,
@@ -391,7 +404,7 @@ def _watch(job: Job, crew: Crew, progress: Progress, parent: Parent) -> str | No
 
 def _failed(job: Job, what: str, why: str | None) -> UserError:
     return UserError(
-        f"{job.spec.record}: {what}",
+        f"{job.target}: {what}",
         why=why,
         next_step=f"read {job.log}; run snakemake again, only this run is made again",
     )

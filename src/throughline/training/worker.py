@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline.training import environment, frameworks, models, ranks, schedule
+from throughline.training import convergence, environment, frameworks, models, ranks, schedule
 from throughline.training.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.training.heartbeat import Heart
 from throughline.training.processes import die_with_parent
@@ -40,6 +40,7 @@ class Run:
         self.steps, self.options = self.spec["steps"], self.spec["options"]
         self.manifest = Manifest(Path(job["manifest"])) if job["manifest"] else None
         self.weights: str | None = job.get("weights")
+        self.convergence: dict[str, Any] | None = job.get("convergence")
         self.loader: Loader | None = None
         self.real_tokens: list[int] = []
         framework = frameworks.load(self.spec["framework"])
@@ -66,7 +67,9 @@ class Run:
     def _open(self, model: Any) -> None:
         count, seed = self.spec["batch_per_device"], self.spec["seed"]
         if self.manifest:
+            done = ((self.convergence or {}).get("resume") or {"step": 0})["step"]
             source = batches(self.manifest, seed, self.rank, self.world, count)
+            source = itertools.islice(source, done * self.options["accumulate"], None)
             self.loader = Loader(source, lambda rows: self._prepared(model, rows))
         else:
             sizes = count, self.spec["sequence"], self.spec["predictions"]
@@ -86,7 +89,8 @@ class Run:
         positions = len(window) * int(self.spec["batch_per_device"] * self.spec["sequence"])
         return sum(window) / positions
 
-    def _micro_batches(self) -> list[Any]:
+    def micro_batches(self) -> list[Any]:
+        """What one optimizer step takes, on its way to the device."""
         count = self.options["accumulate"]
         if self.loader is None:
             return [next(self.resident) for _ in range(count)]
@@ -109,7 +113,7 @@ class Run:
         start = time.monotonic()
         marks = [framework.mark()]
         for done in range(1, timed + 1):
-            losses.append(framework.step(self._micro_batches()))
+            losses.append(framework.step(self.micro_batches()))
             marks.append(framework.mark())
             heart.step(done)
         framework.sync()
@@ -157,7 +161,7 @@ class Run:
             framework.sync()
             start = time.monotonic()
             while len(losses) < until:
-                losses.append(framework.step(self._micro_batches()))
+                losses.append(framework.step(self.micro_batches()))
                 self.heart.step(len(losses))
             framework.sync()
             return time.monotonic() - start
@@ -217,7 +221,8 @@ def main() -> int:
             raise RuntimeError(f"{world} ranks were started, and {job['world']} belong to this run")
         run = Run(job, rank, heart)
         run.build()
-        result = {"status": "ok", **run.measure()}
+        done = convergence.train(run, run.convergence) if run.convergence else run.measure()
+        result = {"status": "ok", **done}
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         result["python"] = platform.python_version()
         result["versions"] = run.framework.versions()

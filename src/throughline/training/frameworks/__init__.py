@@ -110,6 +110,7 @@ FEATURES = {
     "clipping": "gradient clipping",
     "checkpointing": "recomputed activations",
     "sharding": "sharded optimizer states",
+    "convergence": "convergence check with checkpoints",
 }
 """What the feature matrix asks of every framework, and in words."""
 

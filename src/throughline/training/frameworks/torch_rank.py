@@ -18,6 +18,7 @@ from torch import Tensor
 from throughline.training import models
 from throughline.training.environment import nvidia_driver, process_memory
 from throughline.training.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
+from throughline.training.frameworks.torch_convergence import Checked
 from throughline.training.frameworks.torch_optimizers import CLIP, build, described
 
 REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
@@ -36,7 +37,7 @@ class Travelling(NamedTuple):
     arrived: Any
 
 
-class TorchRank:
+class TorchRank(Checked):
     """The part of `frameworks.Framework` that does not depend on how ranks talk to each other."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:

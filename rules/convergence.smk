@@ -1,0 +1,60 @@
+# Convergence check (a benchmark's `convergence`): a long run, and its curve on held-out text against a stated one.
+#   in:  the manifest of its shards, the environment of its framework; for the verdict the stated curve
+#   out: results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>/curve.json, and the .log beside it;
+#        results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>.json with its plot
+# A run that was ended goes on from its last checkpoint when it is asked for again. Nothing is timed here.
+CHECK = "results/{benchmark}/convergence_bz{batch}_{precision}_{framework}_{topology}"
+
+
+rule convergence:
+    input:
+        manifest=lambda wildcards: manifest_of_specs([checked_of(wildcards)]),
+        environment=environment_of,
+    output:
+        curve=f"{CHECK}/curve.json",
+    log:
+        f"{CHECK}/curve.log",
+    conda:
+        "../envs/{framework}.yaml"
+    threads: workflow.cores
+    resources:
+        bench_slot=1,
+        cpus_per_task=lambda wildcards: check_shape_of(wildcards).devices * checked_of(wildcards).threads,
+        nodes=lambda wildcards: check_shape_of(wildcards).nodes,
+        tasks=lambda wildcards: check_shape_of(wildcards).nodes,
+        mpi=lambda wildcards: "srun" if check_shape_of(wildcards).nodes > 1 else None,
+        slurm_extra=lambda wildcards: slurm_options_of_specs([checked_of(wildcards)]),
+        mem_mb=lambda wildcards: check_shape_of(wildcards).devices * MEMORY_MB[checked_of(wildcards).device],
+        runtime=1440,
+    params:
+        spec=lambda wildcards: checked_of(wildcards).canonical,
+        settings=lambda wildcards: runs.canonical(
+            runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
+        ),
+        python=worker_python,
+        launcher=LAUNCHER,
+    shell:
+        "{params.launcher:q} workflow/scripts/convergence.py --spec {params.spec:q} --settings {params.settings:q}"
+        " --manifest {input.manifest:q} {params.python:q} --output {output.curve:q} --log {log:q}"
+
+
+rule convergence_verdict:
+    input:
+        curve=f"{CHECK}/curve.json",
+        against=against_of,
+        code=modules("report/convergence", "report/plots", "training/convergence_check"),
+    output:
+        verdict=f"{CHECK}.json",
+        svg=f"{CHECK}.svg",
+        png=f"{CHECK}.png",
+    log:
+        "logs/convergence/{benchmark}_bz{batch}_{precision}_{framework}_{topology}.log",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    params:
+        against=lambda wildcards, input: ["--against", input.against] if input.against else [],
+        tolerance=lambda wildcards: runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.tolerance,
+    shell:
+        "python workflow/scripts/convergence_verdict.py {input.curve:q} {params.against:q}"
+        " --tolerance {params.tolerance} --output {output.verdict:q} 2>&1 | tee {log:q}"

@@ -1,0 +1,122 @@
+"""The convergence check: which there are, its verdicts, its checkpoints' book, its rows and plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from throughline import records, runs
+from throughline.config import ConfigError, load
+from throughline.files import UserError, write_json
+from throughline.report import convergence
+from throughline.training import convergence_check
+from throughline.training.convergence import Book
+
+BLOCK = {
+    "sequence": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]}, "repeats": 3,
+    "frameworks": ["torch", "torch-horovod"], "convergence": {"steps": 500},
+}  # fmt: skip
+
+
+def curve(**changes: Any) -> records.Curve:
+    """Held-out loss 10, 8, 7 at steps 0, 10, 20."""
+    looks = [
+        {"step": step, "loss": loss, "mlm_accuracy": share, "nsp_accuracy": 0.5, "samples": 100}
+        for step, loss, share in ((0, 10.0, 0.0), (10, 8.0, 0.1), (20, 7.0, 0.2))
+    ]
+    value: dict[str, Any] = {
+        "schema": 1, "spec": training_fixtures.spec(), "evaluate_every": 10, "status": "ok", "reason": None,
+        "warnings": [], "curve": looks, "loss": [10.0 - 0.1 * step for step in range(20)], "resumed_after_step": None,
+        "device": None, "data": None, "environment": {}, "started": "2026-11-20T12:00:00Z",
+        "ended": "2026-11-20T12:01:00Z",
+    }  # fmt: skip
+    return records.Curve.model_validate(value | changes)
+
+
+def judged(folder: Path, text: str, tolerance: float = 0.05, **changes: Any) -> records.ConvergenceVerdict:
+    (folder / "stated.csv").write_text(text)
+    return convergence_check.judge(curve(**changes), folder / "stated.csv", tolerance)
+
+
+def test_one_check_for_every_framework_and_precision() -> None:
+    config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence": 32}}})
+    found = convergence_check.asked(config, runs.expand(config))
+    assert sorted(found) == [
+        f"results/b/convergence_{cell}_{framework}_2n2g.json"
+        for cell in ("bz16_bf16", "bz8_fp32")
+        for framework in ("torch-horovod", "torch")
+    ]
+    assert {(spec.steps.warmup, spec.steps.timed) for spec in found.values()} == {(0, 500)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"options": {"data": "synthetic"}}, {"options": {"exchange": False}}, {"corpus": {"shards": {"test": 0}}}],
+)
+def test_what_cannot_be_checked_is_a_mistake(change: dict[str, Any]) -> None:
+    block = BLOCK | {name: value for name, value in change.items() if name != "corpus"}
+    with pytest.raises(ConfigError, match=r"benchmarks\.b\.convergence"):
+        load([], {"corpus": change.get("corpus", {}), "benchmarks": {"b": block}})
+
+
+def test_pass_and_fail(tmp_path: Path) -> None:
+    good = judged(tmp_path, "step,loss,mlm_accuracy\n0,10,0\n20,6.8,0.2\n")
+    assert (good.verdict, len(good.compared)) == ("pass", 6)
+    assert good.last and good.last.step == 20
+    between = next(one for one in good.compared if (one.quantity, one.step) == ("loss", 10))
+    assert (between.stated, between.limit) == pytest.approx((8.4, 8.82))  # straight between the stated steps
+    bad = judged(tmp_path, "step,loss\n10,8\n20,6\n")
+    assert bad.verdict == "fail" and "loss 7.0000 at step 20, 6.0000 is stated" in bad.reason
+    assert "1 of 2 comparisons fail" in bad.reason
+    assert judged(tmp_path, "step,loss\n10,8\n20,6\n", tolerance=0.2).verdict == "pass"
+    worse = judged(tmp_path, "step,mlm_accuracy\n20,0.3\n")
+    assert worse.verdict == "fail" and worse.compared[0].limit == pytest.approx(0.25)
+
+
+def test_no_pass_without_a_comparison(tmp_path: Path) -> None:
+    assert convergence_check.judge(curve(), None, 0.05).verdict == "not judged"
+    assert judged(tmp_path, "step,loss\n1000,1\n").verdict == "fail"
+    unfinished = judged(tmp_path, "step,loss\n0,11\n", loss=[10.0, None])
+    assert (unfinished.verdict, unfinished.reason) == ("fail", "the loss is not finite from step 2 on")
+    none: dict[str, Any] = {"curve": [], "loss": []}
+    assert judged(tmp_path, "step,loss\n0,11\n", status="oom", reason="no", **none).verdict == "fail"
+    assert judged(tmp_path, "step,loss\n0,11\n", status="unsupported", reason="no", **none).verdict == "unsupported"
+
+
+@pytest.mark.parametrize("text", ["", "loss\n1\n", "step,speed\n1,2\n", "step,loss\none,2\n"])
+def test_what_is_no_stated_curve(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"stated\.csv"):
+        judged(tmp_path, text)
+
+
+def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
+    book = Book(tmp_path / "book", "one")
+    for step in (10, 20, 30):
+        book.add(step, lambda path, step=step: path.write_text(f"state {step}"), [{"step": step}], [0.5] * step)
+    assert sorted(path.name for path in book.folder.glob("*.checkpoint")) == [
+        "step_000000020.checkpoint", "step_000000030.checkpoint",
+    ]  # fmt: skip
+    entry, faults = book.newest()
+    assert entry and entry["step"] == 30 and not faults
+    (book.folder / entry["file"]).write_text("state 31")
+    entry, faults = book.newest()
+    assert entry and entry["step"] == 20 and "step 30 is not used" in faults[0]
+    assert len(book.until(20)[1]) == 20
+    assert Book(book.folder, "another").newest() == (None, [])
+    (book.folder / "state.json").write_text("{")
+    assert book.newest() == (None, [])
+
+
+def test_rows_and_plot(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, "step,loss\n0,10\n20,7\n")
+    (row,) = convergence.rows([verdict])
+    assert row[3:8] == ["pass", "20", "7.0000", "20.0 %", "50.0 %"]
+    place = tmp_path / "convergence_x.json"
+    convergence.write(verdict, curve(), place)
+    assert place.with_suffix(".svg").stat().st_size > 5000 and place.with_suffix(".png").stat().st_size > 5000
+    write_json(place, verdict.model_dump(by_alias=True, mode="json"))
+    assert convergence.read(place) == convergence.Check(verdict, None)
+    assert convergence.smoothed([1.0, 2.0, None, 4.0]) == ([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])

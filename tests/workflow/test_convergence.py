@@ -1,0 +1,108 @@
+"""A long run on real text that is killed in the middle ends where an uninterrupted one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from framework_lab import python
+from process_helpers import until
+from throughline import records, runs
+from throughline.config import Convergence
+from throughline.report import convergence
+
+from .conftest import ROOT, Clone
+
+SETTINGS = Convergence(steps=48, evaluate_every=6, samples=50)
+
+
+@pytest.fixture
+def manifest(finished: tuple[Clone, str]) -> Path:
+    """The sample of Wikipedia."""
+    return finished[0].path / "data/little/seq32/manifest.json"
+
+
+def command(framework: str, topology: str, manifest: Path, output: Path) -> list[str]:
+    spec = training_fixtures.spec(
+        framework=framework, topology=topology, batch_per_device=8, steps={"warmup": 0, "timed": SETTINGS.steps},
+        optimizer={"learning_rate": 1e-3}, options={"dropout": 0.1},
+    )  # fmt: skip
+    return [
+        *(sys.executable, "workflow/scripts/convergence.py", "--spec", spec.canonical),
+        *("--settings", runs.canonical(SETTINGS.model_dump(exclude={"against", "tolerance"}))),
+        *("--manifest", str(manifest), "--python", python(framework)),
+        *("--output", str(output), "--log", str(output.with_suffix(".log"))),
+    ]
+
+
+def start(words: list[str], locks: Path, **options: Any) -> subprocess.Popen[str]:
+    environment = os.environ | {"THROUGHLINE_LOCKS": str(locks)}
+    return subprocess.Popen(
+        words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+
+
+def checkpoints(folder: Path) -> list[dict[str, Any]]:
+    state = folder / "state.json"
+    found: list[dict[str, Any]] = json.loads(state.read_text())["checkpoints"] if state.exists() else []
+    return found
+
+
+def ends(words: list[str], locks: Path) -> str:
+    process = start(words, locks)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return said
+
+
+def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manifest: Path) -> None:
+    whole, cut = tmp_path / "whole/curve.json", tmp_path / "cut/curve.json"
+    ends(command("torch", "1n2g", manifest, whole), tmp_path)
+
+    words, folder = command("torch", "1n2g", manifest, cut), cut.with_suffix(".checkpoints")
+    process = start(words, tmp_path, start_new_session=True)
+    until(lambda: len(checkpoints(folder)) >= 2)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert not cut.exists()
+    before, last = checkpoints(folder)
+    assert 0 < last["step"] < SETTINGS.steps
+    newest = folder / last["file"]
+    newest.write_bytes(newest.read_bytes()[:-100])  # as a disk that lies would leave it: the one before is used
+    said = ends(words, tmp_path)
+    assert "is not used: the sha256" in said
+    assert f"resumes after step {before['step']}" in said
+
+    first, second = records.read_curve(whole), records.read_curve(cut)
+    assert first.resumed_after_step is None
+    assert second.resumed_after_step == before["step"]
+    assert second.loss == pytest.approx(first.loss, rel=1e-6) and len(second.loss) == SETTINGS.steps
+    for mine, theirs in zip(first.curve, second.curve, strict=True):
+        assert mine.model_dump() == pytest.approx(theirs.model_dump(), rel=1e-6)
+    assert [look.step for look in first.curve] == list(range(0, 49, 6))
+    assert first.curve[-1].samples == 50
+    start_loss, end_loss = first.curve[0].loss, first.curve[-1].loss
+    assert start_loss and end_loss and end_loss < start_loss - 1  # it learns
+    assert not folder.exists()
+
+    place = tmp_path / "convergence.json"
+    (tmp_path / "stated.csv").write_text(f"step,loss\n48,{end_loss}\n")
+    script = ["workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
+    ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)], tmp_path)
+    assert convergence.read(place).verdict.verdict == "pass"
+    assert place.with_suffix(".svg").stat().st_size > 5000
+
+
+def test_a_framework_without_safe_checkpoints_says_so(tmp_path: Path, manifest: Path) -> None:
+    output = tmp_path / "curve.json"
+    ends(command("mxnet-horovod", "1n1g", manifest, output), tmp_path)
+    found = records.read_curve(output)
+    assert found.status == "unsupported" and found.reason and "safe to load" in found.reason

@@ -1,0 +1,38 @@
+"""Train for long, or go on where an earlier call was ended -> results/<benchmark>/convergence_<...>/curve.json."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from throughline.config import Convergence
+from throughline.files import command_line
+from throughline.runs import RunSpec
+from throughline.training import convergence_check, nodes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="the run specification as JSON")
+    parser.add_argument("--settings", required=True, help="the benchmark's `convergence` as JSON")
+    parser.add_argument("--manifest", type=Path, required=True, help="manifest.json of the shards")
+    parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
+    parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
+    parser.add_argument("--output", type=Path, required=True, help="the curve; checkpoints lie beside it meanwhile")
+    arguments = parser.parse_args()
+    spec = RunSpec.model_validate_json(arguments.spec)
+    settings = Convergence.model_validate_json(arguments.settings)
+    convergence_check.run(
+        spec,
+        settings,
+        arguments.manifest,
+        arguments.output,
+        arguments.log,
+        arguments.python,
+        nodes.configured(spec.benchmark),
+    )
+
+
+if __name__ == "__main__":
+    command_line(main)

@@ -1,0 +1,28 @@
+"""The curve of a long run against the stated one -> results/<benchmark>/convergence_<...>.json and its plot."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.files import command_line, write_json
+from throughline.records import read_curve
+from throughline.report import convergence
+from throughline.training import convergence_check
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("curve", type=Path, help="curve.json")
+    parser.add_argument("--tolerance", type=float, required=True, help="how much worse than stated passes")
+    parser.add_argument("--against", type=Path, help="CSV file with the stated curve")
+    parser.add_argument("--output", type=Path, required=True, help="the verdict; .svg and .png go beside it")
+    arguments = parser.parse_args()
+    curve = read_curve(arguments.curve)
+    verdict = convergence_check.judge(curve, arguments.against, arguments.tolerance)
+    convergence.write(verdict, curve, arguments.output)
+    write_json(arguments.output, verdict.model_dump(by_alias=True, mode="json"))
+
+
+if __name__ == "__main__":
+    command_line(main)
