@@ -178,18 +178,6 @@ def pythons_of_specs(specs):
     ]
 
 
-def world_of_specs(specs):
-    """How many devices a job over several specifications of one topology takes, one after the other."""
-    return runs.Topology.parse(specs[0].topology).world
-
-
-def slurm_options_of_specs(specs):
-    """What such a job asks of Slurm: nodes to itself, with all the devices."""
-    devices = runs.Topology.parse(specs[0].topology).devices
-    gpus = f" --gpus-per-node={devices}" if specs[0].device == "cuda" else ""
-    return f"--ntasks-per-node=1 --exclusive{gpus}"
-
-
 LARGEST = {} if DEPLOYED & {"conda", "apptainer"} else max_batch.asked(CONFIG, SPECS.values())
 """Searches for the largest batch -> their specifications. Empty where no one rule has all environments."""
 
@@ -229,13 +217,6 @@ def checked_of(wildcards):
             + (", ".join(CHECKS) or "none")
         )
     return CHECKS[path]
-
-
-def check_shape_of(wildcards):
-    """The topology of a check as machines see it: nodes that are simulated are one machine."""
-    spec = checked_of(wildcards)
-    shape = runs.Topology.parse(spec.topology)
-    return runs.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
 def against_of(wildcards):

@@ -17,10 +17,12 @@ rule max_batch:
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: world_of_specs(largest_of(wildcards)) * largest_of(wildcards)[0].threads,
-        mem_mb=lambda wildcards: world_of_specs(largest_of(wildcards)) * MEMORY_MB[largest_of(wildcards)[0].device],
+        cpus_per_task=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
+        * largest_of(wildcards)[0].threads,
+        mem_mb=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
+        * MEMORY_MB[largest_of(wildcards)[0].device],
         runtime=240,
-        slurm_extra=lambda wildcards: slurm_options_of_specs(largest_of(wildcards)),
+        slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]),
     params:
         specs=lambda wildcards: runs.canonical(
             [spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]

@@ -7,22 +7,31 @@ MEMORY_MB = {"cuda": 16000, "cpu": 1500, "auto": 1500}
 """Main memory per device and node, for a job to be granted; slurm/config.yaml can ask for another amount."""
 
 
-def shape_of(wildcards):
+def shape_of_spec(spec):
     """The topology as machines see it: nodes that are simulated are one machine."""
-    shape = runs.Topology.parse(wildcards.topology)
-    return runs.Topology(1, shape.world) if spec_of(wildcards).hosts == "simulated" else shape
+    shape = runs.Topology.parse(spec.topology)
+    return runs.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
-def slurm_options(wildcards):
-    """What a run asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
-    shape, spec = shape_of(wildcards), spec_of(wildcards)
+def shape_of(wildcards):
+    """The same, of a run."""
+    return shape_of_spec(spec_of(wildcards))
+
+
+def slurm_options_of_spec(spec):
+    """What a job asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
     if workflow.non_local_exec and spec.device == "auto":
         raise WorkflowError(
             "runs.device is auto, and a cluster has to be told what to reserve\n"
             "  next: set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
         )
-    gpus = f" --gpus-per-node={shape.devices}" if spec.device == "cuda" else ""
+    gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if spec.device == "cuda" else ""
     return f"--ntasks-per-node=1 --exclusive{gpus}"
+
+
+def slurm_options(wildcards):
+    """The same, of a run."""
+    return slurm_options_of_spec(spec_of(wildcards))
 
 
 # No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.

@@ -93,7 +93,7 @@ def test_rows_and_page(tmp_path: Path) -> None:
     write_json(results / "bert/max_batch_tf32.json", {"schema": 1})
     page.write(results, places, [], None, results / "report.html")
     text = (results / "report.html").read_text()
-    for words in ("largest batch", "1,500", "1,520 OOM", "1,000 MiB per worker", "n/a: no bf16", "1,500 or more"):
+    for words in ("Largest batch", "1,500", "1,520 OOM", "1,000 MiB per worker", "n/a: no bf16", "1,500 or more"):
         assert words in text
     assert "bert/max_batch_tf32.json" in text and "nreadable" in text
     assert len(rows.HEADER) == 8
