@@ -21,7 +21,7 @@ from throughline.report import convergence
 
 from .conftest import ROOT, Clone
 
-SETTINGS = Convergence(steps=48, evaluate_every=6, samples=50)
+SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
 
 
 @pytest.fixture
@@ -87,14 +87,14 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     assert second.loss == pytest.approx(first.loss, rel=1e-6) and len(second.loss) == SETTINGS.steps
     for mine, theirs in zip(first.curve, second.curve, strict=True):
         assert mine.model_dump() == pytest.approx(theirs.model_dump(), rel=1e-6)
-    assert [look.step for look in first.curve] == list(range(0, 49, 6))
+    assert [look.step for look in first.curve] == list(range(0, 31, 6))
     assert first.curve[-1].samples == 50
     start_loss, end_loss = first.curve[0].loss, first.curve[-1].loss
     assert start_loss and end_loss and end_loss < start_loss - 1  # it learns
     assert not folder.exists()
 
     place = tmp_path / "convergence.json"
-    (tmp_path / "stated.csv").write_text(f"step,loss\n48,{end_loss}\n")
+    (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
     script = ["workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)], tmp_path)
     assert convergence.read(place).verdict.verdict == "pass"
