@@ -162,6 +162,8 @@ def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[s
     gpu = one.kind == "cuda"
     one.spec["batch_per_device"] = batch
     one.replayed = None
+    for parameter in one.parameters:
+        parameter.grad = None
     gc.collect()
     if gpu:
         torch.cuda.empty_cache()

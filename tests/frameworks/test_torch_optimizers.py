@@ -41,6 +41,32 @@ def test_lamb_is_its_formula() -> None:
         torch.testing.assert_close(weight.detach(), expected.float(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("first_overflows", [False, True])
+def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_overflows: bool) -> None:
+    scaled, plain = parameters(), parameters()
+    ours, true = (torch_optimizers.build(SETTINGS, tensors) for tensors in (scaled, plain))
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
+    overflows = [first_overflows, False, True, False]
+    for step, overflow in enumerate(overflows):
+        gradients = [torch.full_like(tensor, 0.1 * (step + 1)) + index for index, tensor in enumerate(plain)]
+        for tensor, gradient in zip(scaled, gradients, strict=True):
+            tensor.grad = gradient * float(scaler.get_scale())
+        if overflow:
+            scaled[1].grad[2] = float("inf")
+        else:
+            for tensor, gradient in zip(plain, gradients, strict=True):
+                tensor.grad = gradient
+            true.step()
+        scaler.scale(torch.ones(()))  # makes its scale, as the loss does
+        if step == 3:
+            scaler.unscale_(ours)
+        scaler.step(ours)
+        scaler.update()
+        for tensor, expected in zip(scaled, plain, strict=True):
+            torch.testing.assert_close(tensor, expected, rtol=1e-5, atol=1e-6)
+    assert scaler.get_scale() == 2.0 ** (10 - sum(overflows))
+
+
 @pytest.mark.parametrize("name", ["adamw", "adam", "lamb"])
 def test_only_matrices_decay(name: str) -> None:
     groups = torch_optimizers.build(SETTINGS | {"name": name}, parameters()).param_groups

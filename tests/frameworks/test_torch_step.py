@@ -50,6 +50,7 @@ STEPS: list[dict[str, Any]] = [
     {},
     {"precision": "bf16", "options": {"clip": "global_norm", "accumulate": 2}},
     {"precision": "fp16", "options": {"clip": "norm"}},
+    {"precision": "fp16", "optimizer": {"name": "lamb"}},
     {"optimizer": {"name": "lamb"}, "options": {"clip": "value", "checkpointing": True}},
 ]
 
@@ -106,6 +107,7 @@ GPU_STEPS: list[dict[str, Any]] = [
     for precision in ("fp32", "tf32", "bf16", "fp16")
     for compiled, clip in ((False, "none"), (True, "global_norm"))
 ]
+GPU_STEPS.append({"precision": "fp16", "optimizer": {"name": "lamb"}})
 
 
 @NEEDS_GPU

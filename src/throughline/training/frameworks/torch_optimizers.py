@@ -44,7 +44,15 @@ def described(name: str, optimizer: torch.optim.Optimizer, clip: str) -> dict[st
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB (You et al. 2020, algorithm 2, with bias correction), over whole lists of tensors at once."""
+    """LAMB (You et al. 2020, algorithm 2, with bias correction), over whole lists of tensors at once.
+
+    A loss scaler hands over its scale and whether a gradient overflowed (`grad_scale`, `found_inf`), both on the
+    device: a step with an overflow changes nothing, and nobody has to look for that.
+    """
+
+    _step_supports_amp_scaling = True
+    grad_scale: Tensor | None
+    found_inf: Tensor | None
 
     def __init__(
         self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6
@@ -56,24 +64,44 @@ class Lamb(torch.optim.Optimizer):
         for group in self.param_groups:
             weights = [p for p in group["params"] if p.grad is not None]
             if weights:
-                self._update(group, weights, [p.grad for p in weights])
+                self._update(group, weights, *self._unscaled([p.grad for p in weights]))
 
-    def _update(self, group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> None:
+    def _unscaled(self, gradients: list[Tensor]) -> tuple[list[Tensor], Tensor | None]:
+        """True gradients (zeros after an overflow), and 1 or 0: whether the step counts. None: no scaler, it does."""
+        found = getattr(self, "found_inf", None)
+        if found is None:
+            return gradients, None
+        scale = getattr(self, "grad_scale", None)
+        inverse = torch.ones_like(found) if scale is None else scale.double().reciprocal().to(found.dtype)
+        counts = 1 - found.clamp(max=1)
+        zero = torch.zeros_like(found)
+        return [torch.where(counts > 0, gradient * inverse, zero) for gradient in gradients], counts
+
+    def _update(
+        self, group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor], counts: Tensor | None
+    ) -> None:
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight] = {"mean": torch.zeros_like(weight), "square": torch.zeros_like(weight)}
-        group["step"] = group.get("step", 0) + 1
-        (beta1, beta2), step = group["betas"], group["step"]
+        beta1, beta2 = group["betas"]
+        step: Any = group.get("step", 0) + (1 if counts is None else counts.double())
+        group["step"] = step
+        correct1, correct2 = 1 - beta1**step, 1 - beta2**step
+        if counts is not None:
+            # The rates of a step that may not count; before the first that does, nothing is to be corrected.
+            beta1, beta2 = 1 - (1 - beta1) * counts, 1 - (1 - beta2) * counts
+            correct1, correct2 = ((one + (one == 0)).to(counts.dtype) for one in (correct1, correct2))
         means = [self.state[weight]["mean"] for weight in weights]
         squares = [self.state[weight]["square"] for weight in weights]
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(means, beta1)
+        torch._foreach_add_(means, gradients, alpha=1 - group["betas"][0])
         torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - group["betas"][1])
 
-        bottoms = torch._foreach_div(squares, 1 - beta2**step)
+        bottoms = torch._foreach_div(squares, correct2)
         torch._foreach_sqrt_(bottoms)
         torch._foreach_add_(bottoms, group["eps"])
-        updates = torch._foreach_div(means, 1 - beta1**step)
+        updates = torch._foreach_div(means, correct1)
         torch._foreach_div_(updates, bottoms)
         if group["weight_decay"]:
             torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
@@ -84,7 +112,7 @@ class Lamb(torch.optim.Optimizer):
             torch.where((size > 0) & (length > 0), size / length, one)
             for size, length in zip(sizes, lengths, strict=True)
         ]
-        torch._foreach_mul_(updates, ratios)
+        torch._foreach_mul_(updates, ratios if counts is None else [ratio * counts for ratio in ratios])
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 

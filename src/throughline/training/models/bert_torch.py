@@ -215,9 +215,11 @@ def layer(hidden: Tensor, masked: Tensor | None, weights: list[Tensor], heads: i
     query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = weights
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
     kind = hidden.dtype
-    packed = torch.cat([query, key, value]).to(kind), torch.cat([query_bias, key_bias, value_bias]).to(kind)
-    three = linear(hidden, *packed).view(*hidden.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-    mixed = attended(three[0], three[1], three[2], masked, p).transpose(1, 2).flatten(-2)
+    packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
+    packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
+    three = linear(hidden, packed, packed_bias).view(*hidden.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    queries, keys, values = torch.unbind(three)
+    mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
     hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias)
     wide = gelu(linear(hidden, up.to(kind), up_bias.to(kind)))
     return normed(hidden + dropped(linear(wide, down.to(kind), down_bias.to(kind)), p), last_norm, last_norm_bias)
