@@ -49,6 +49,19 @@ def test_a_good_shard(good: Path, words: Vocabulary, folder: Path) -> None:
     assert json.loads(json.dumps(result)) == result
 
 
+def test_a_large_shard_is_not_held_in_memory(
+    good: Path, words: Vocabulary, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
+    monkeypatch.setattr(verification, "_HELD_BYTES", 0)
+    monkeypatch.setattr(verification, "_ROWS", 50)
+    monkeypatch.setattr(shards, "ROWS_READ", 130)
+    monkeypatch.setattr(verification, "_LOOK_UP_BYTES", 2 * 4000 * 100)
+    parts = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
+    assert 60 < parts["statistics"].pop("pairs_looked_up") < whole["statistics"].pop("pairs_looked_up")
+    assert parts == whole
+
+
 def test_other_parameters_than_asked_for(good: Path, words: Vocabulary) -> None:
     for other in (Parameters(32, 5, seed=1), Parameters(32, 4), Parameters(64, 5)):
         with pytest.raises(UserError, match="other parameters than asked for"):

@@ -112,9 +112,13 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
     return out
 
 
-def read_rows(stream: h5py.File, first: int, last: int) -> dict[str, Any]:
-    """The six arrays' rows from `first` to before `last`."""
-    return {name: np.asarray(whole(stream[name], first, last), dtype=kind) for name, kind in TYPES.items()}
+def read_rows(shard: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
+    """The six arrays' rows from `first` to before `last`, of an open shard or of arrays that were read."""
+    return {name: np.asarray(_rows(shard[name], first, last), dtype=kind) for name, kind in TYPES.items()}
+
+
+def _rows(array: Any, first: int, last: int) -> np.ndarray:
+    return whole(array, first, last) if isinstance(array, h5py.Dataset) else np.asarray(array[first:last])
 
 
 def content_digest(arrays: Mapping[str, Any]) -> str:
@@ -125,9 +129,7 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
         array, shape = arrays[name], arrays[name].shape
         digest.update(f"{name} {kind} {shape}\n".encode())
         for first in range(0, shape[0], ROWS_READ):
-            rows = (
-                whole(array, first, first + ROWS_READ) if isinstance(array, h5py.Dataset) else array[first:][:ROWS_READ]
-            )
+            rows = _rows(array, first, first + ROWS_READ)
             digest.update(np.ascontiguousarray(rows, dtype="<" + kind).data)
     return digest.hexdigest()
 

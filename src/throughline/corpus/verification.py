@@ -29,6 +29,7 @@ SCHEMA = 1
 _SIGMAS = 5  # by chance one share in 1.7 million lies farther off
 _LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
 _TOO_COMMON = 1000
+_HELD_BYTES = 256 << 20  # a larger shard is read twice, some rows at a time
 _ROWS = 2048  # checked at a time, within a processor's cache
 Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -59,13 +60,15 @@ def verify(
                 None,
                 f"other parameters than asked for: {written or (sequence, predictions)}, not {parameters or wanted}",
             )
+        held = rows * (6 * sequence + 8 * predictions + 1) <= _HELD_BYTES
+        shard = shards.read_rows(stream, 0, rows) if held else stream
         statistics: dict[str, Any] = {}
         if rows:
             text = Text(tokens.read(tokens_file)[0]) if tokens_file is not None else None
             promised = parameters if ours else None
             counts: Counter[str] = Counter()
             for first in range(0, rows, shards.ROWS_READ):
-                arrays = shards.read_rows(stream, first, first + shards.ROWS_READ)
+                arrays = shards.read_rows(shard, first, first + shards.ROWS_READ)
                 for begin in range(0, len(arrays["input_ids"]), _ROWS):
                     block = {name: array[begin : begin + _ROWS] for name, array in arrays.items()}
                     counts.update(_checked(path, block, vocabulary, promised, text, rows, first + begin))
@@ -74,7 +77,7 @@ def verify(
             statistics = shares(counts)
             if text is not None:
                 statistics["pairs_looked_up"] = counts["pairs_looked_up"]
-        content_digest = shards.content_digest(stream)
+        content_digest = shards.content_digest(shard)
     return {
         "schema": SCHEMA,
         "file": path.name,
