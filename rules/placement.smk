@@ -39,5 +39,6 @@ os.environ.update(
     THROUGHLINE_HOSTS=json.dumps(
         {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}
     ),
+    THROUGHLINE_STRICT=" ".join(name for name, block in CONFIG.benchmarks.items() if block.strict),
     **{runs.CONFIGURATION: runs.packed(CONFIG)},
 )

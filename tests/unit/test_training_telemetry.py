@@ -33,7 +33,15 @@ def told(until: int = 10, **changes: Any) -> dict[str, Any]:
         "no_devices": "the run is on the processor",
         "devices": [],
     }
-    known = {"interval_s": 1.0, "cpus": 4, "memory_bytes": 9000, "cards": [], "samples": samples, "reasons": reasons}
+    known = {
+        "interval_s": 1.0,
+        "cpus": 4,
+        "memory_bytes": 9000,
+        "cards": [],
+        "warnings": [],
+        "samples": samples,
+        "reasons": reasons,
+    }
     return known | changes
 
 
@@ -113,8 +121,8 @@ def test_the_table_says_what_each_second_was_like() -> None:
 
 
 def order(**changes: Any) -> dict[str, Any]:
-    spec = {"framework": "torch"}
-    base = {"spec": spec, "nodes": 2, "per_node": 2, "world": 4, "reach": "slurm", "telemetry": "python"}
+    spec = {"framework": "torch", "threads": 1}
+    base = {"kind": "cpu", "spec": spec, "nodes": 2, "per_node": 2, "world": 4, "reach": "slurm", "telemetry": "python"}
     return base | changes
 
 
@@ -129,7 +137,7 @@ def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
 
 
 def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:
-    horovod = {"spec": {"framework": "torch-horovod"}}
+    horovod = {"spec": {"framework": "torch-horovod", "threads": 1}}
     reports = {rank: {"window": [2.0 + rank, 7.0]} for rank in range(4)}
     first, second = observed.nodes(order(**horovod), tmp_path, reports)
     assert (first.window, first.why) == ((2.0, 7.0), None)
@@ -144,7 +152,8 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
         {"memory": {"needed_bytes": None, "reserved_bytes": 70 + rank, "reasons": {"needed_bytes": "not counted"}}}
         for rank in (0, 1)
     ]
-    record = observed.record("cpu", dict(enumerate(held)), sampled, 0.5)
+    part = {"utilization": {"cpu": 0.5, "gpu": None}, "warnings": ["one"]}
+    record = observed.record(order(), dict(enumerate(held)), sampled, part)
     records.Memory.model_validate(record["memory"])
     assert record["memory"] == {
         "needed_bytes": None,

@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--repair", help="command to name where a shard is missing or changed")
     parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
     parser.add_argument("--hosts", nargs="*", help="names behind ssh (default: what THROUGHLINE_HOSTS holds)")
+    parser.add_argument("--strict", action="store_true", help="refuse what would be a warning before the run starts")
     arguments = parser.parse_args()
     try:
         spec = RunSpec.model_validate_json(arguments.spec)
@@ -40,6 +41,7 @@ def main() -> int:
             python=arguments.python,
             repair=arguments.repair,
             hang_after_s=arguments.hang_after,
+            strict=arguments.strict or launch.is_strict(spec.benchmark),
             hosts=arguments.hosts or nodes.configured(spec.benchmark),
             command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import selectors
 import shutil
 import signal
@@ -32,6 +33,9 @@ EVERY_S = 1.0
 """How often it tells where the ranks stand."""
 PATIENCE_S = 5.0
 """How long the sampler may take to write what it has."""
+TELEMETRY = "[telemetry] "
+READY_S = 60.0
+"""How long it may take to look at the GPUs: a driver that is not kept loaded takes seconds."""
 
 
 class Agent:
@@ -69,6 +73,12 @@ class Agent:
             os.mkfifo(pipe)
             self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
         sampler = self._start_sampler()
+        if sampler and self.job["kind"] == "cuda" and (refused := self._refused(sampler)):
+            _say(MARK + json.dumps({"refusing": self.node, "faults": refused}))
+            _end_all()
+            return 1
+        if sampler and sampler.stdout:
+            self._pass_on(sampler.stdout.fileno(), TELEMETRY)
         starter = subprocess.Popen(
             self.command,
             env={**os.environ, ranks.NODE_FOLDER: str(self.folder)},
@@ -103,16 +113,28 @@ class Agent:
         if not self.job["telemetry"]:
             return None
         python = self.job["telemetry"] if Path(self.job["telemetry"]).exists() else sys.executable
-        sampler = subprocess.Popen(
+        return subprocess.Popen(
             [python, "-m", "throughline.training.telemetry", str(self.path), str(self.node), str(self.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             preexec_fn=_tied,
         )
+
+    def _refused(self, sampler: subprocess.Popen[bytes]) -> list[str]:
+        """What the sampler finds wrong with this node's GPUs, before any rank starts; nothing where it does not say."""
         assert sampler.stdout is not None
-        self._pass_on(sampler.stdout.fileno(), "[telemetry] ")
-        return sampler
+        line, deadline = b"", time.monotonic() + READY_S
+        while b"\n" not in line and time.monotonic() < deadline and not self.cut_off:
+            self._wait(0.0)
+            self._tell_beats()
+            if select.select([sampler.stdout], [], [], EVERY_S)[0]:
+                part = os.read(sampler.stdout.fileno(), 1 << 16)
+                line += part
+                if not part:
+                    break
+        found = re.search(rb"^ready: (.*)$", line, re.MULTILINE)
+        return list(json.loads(found[1])) if found else []
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -150,6 +172,8 @@ class Agent:
                 self.watched.unregister(descriptor)
             *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
             for line in lines:
+                if line.startswith(b"ready: ") and mark == TELEMETRY:
+                    continue
                 _say(mark + files.scrub(line.decode("utf-8", "replace")))
 
         self.watched.register(descriptor, selectors.EVENT_READ, read)

@@ -35,6 +35,7 @@ from throughline.training import (
     nodes,
     observed,
     outcome,
+    preflight,
     telemetry_window,
     watchdog,
     work,
@@ -67,8 +68,9 @@ class Interrupted(Exception):
 @dataclass
 class Job:
     """One run, as the launcher was asked for it. `command` is what repeats it. With `weights` (an .npz file) it starts
-    from these, and the record holds every rank's losses. `telemetry` off is for measuring what it costs. With
-    `convergence` (the order of `convergence.train`) nothing is measured, and no record is written."""
+    from these, and the record holds every rank's losses. `telemetry` off is for measuring what it costs. `strict`: what
+    would be a warning before the run refuses it. With `convergence` (the order of `convergence.train`) nothing is
+    measured, and no record is written."""
 
     spec: RunSpec
     record: Path
@@ -82,6 +84,7 @@ class Job:
     weights: Path | None = None
     telemetry: bool = True
     convergence: dict[str, Any] | None = None
+    strict: bool = False
 
     @property
     def target(self) -> str:
@@ -174,7 +177,7 @@ def _interruptible() -> Iterator[Parent]:
 
 
 def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent: Parent) -> dict[str, Any]:
-    started, clock = _now(), time.monotonic()
+    started, clock, others = _now(), time.monotonic(), preflight.Others()
     spec, variables = job.full, machine.worker_variables(job.full, Path(throughline.__file__).parents[1])
     where = nodes.find(job.spec, job.hosts)
     os.environ[files.NODES] = variables[files.NODES] = _host_names(where.names)
@@ -193,6 +196,11 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     if where.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: no network lies between them")
     manifest = _checked_data(job, topology.world)
+    earlier = preflight.siblings(job.record)
+    warnings += preflight.same_surroundings(surroundings, earlier, job.strict)
+    if where.kind != "ssh":  # those hosts are not this machine
+        ranks = topology.world if where.kind == "simulated" else topology.devices
+        warnings += preflight.look(job.record, others, ranks, spec["threads"], cpu["count"], earlier, job.strict)
     for warning in warnings:
         log.write(f"warning: {warning}")
     log.write(f"device: {device['kind']}, {device['name']}; {topology.world} ranks on {WHERE[where.kind]}")
@@ -214,6 +222,8 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "weights": str(job.weights.resolve()) if job.weights else None,
         "telemetry": sys.executable if job.telemetry else None,
         "convergence": job.convergence,
+        "earlier_gpus": next((one["environment"].get("gpus") or [] for one in reversed(earlier.values())), []),
+        "strict": job.strict,
     }
     with _work_folder(job, where.elsewhere) as folder:
         crew = Crew(order, folder, log, where.names)
@@ -242,10 +252,14 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     if job.weights:
         for rank in record["ranks"]:
             rank["loss"] = reports[rank["rank"]]["loss"]
-    record |= observed.record(device["kind"], reports, sampled, record["utilization"]["cpu"])
+    record |= observed.record(order, reports, sampled, record)
     records.RunRecord.model_validate_json(json.dumps(record, allow_nan=False))
-    files.write_text(job.record.with_suffix(".telemetry.csv"), telemetry_window.table(one[:3] for one in sampled))
     files.write_json(job.record, files.scrubbed(record, but=AS_IT_IS))
+    try:
+        files.write_text(job.record.with_suffix(".telemetry.csv"), telemetry_window.table(one[:3] for one in sampled))
+    except OSError:  # both or neither
+        job.record.unlink(missing_ok=True)
+        raise
     _conclude(job, record, time.monotonic() - clock, log, progress)
     return record
 
@@ -294,6 +308,7 @@ class Crew:
         self.ended: dict[int, int | None] = {}
         self.heard = {node: time.monotonic() for node in range(launchers.agents(order))}
         self.done: set[int] = set()
+        self.refusal: UserError | None = None
         self.last_words = [collections.deque[str](maxlen=20) for _ in range(world)]
         self.patience_s = 10.0 if order["shared"] else 5.0
         variables = dict(os.environ) | order["variables"]
@@ -312,7 +327,9 @@ class Crew:
             self.log.write(line)
             return
         told = json.loads(line[1:])
-        if "node" in told:
+        if "refusing" in told:
+            self.refusal = self.refusal or preflight.gpu_error(told["refusing"], told["faults"])
+        elif "node" in told:
             self.heard[told["node"]] = time.monotonic()
             if told["over"]:
                 self.done.add(told["node"])
@@ -369,6 +386,8 @@ def _supervise(job: Job, crew: Crew, world: int, progress: Progress, parent: Par
             crew.write_stacks()
     finally:
         crew.end()
+    if crew.refusal:
+        raise crew.refusal
     if hang:
         raise _failed(job, hang, "the stacks of all threads are in the log")
     if all(status is not None for status in statuses):  # what they told last
@@ -445,6 +464,11 @@ def _conclude(job: Job, record: dict[str, Any], seconds: float, log: Log, progre
     log.write(f"outcome: {what} (the whole run took {seconds:.1f} s)")
     log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
     progress.say(what)
+
+
+def is_strict(benchmark: str) -> bool:
+    """Whether the workflow hands over `runs.strict` for a benchmark, derived or not."""
+    return benchmark.split("__")[0] in os.environ.get("THROUGHLINE_STRICT", "").split()
 
 
 def _host_names(names: Iterable[str]) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from throughline.training import launchers, telemetry_window
+from throughline.training import launchers, preflight, telemetry_window
+
+STEAL = 0.02
+"""Share of the processors' time that a hypervisor may take."""
 
 
 class Node(NamedTuple):
@@ -36,16 +39,41 @@ def nodes(order: dict[str, Any], work: Path, reports: dict[int, dict[str, Any]])
     return found
 
 
-def record(kind: str, reports: dict[int, dict[str, Any]], sampled: Sequence[Node], cpu: float | None) -> dict[str, Any]:
-    """The record's `telemetry`, `memory` and `utilization`; `cpu` is the use of the ranks' own threads."""
+def warnings(sampled: Sequence[Node], telemetry: Sequence[dict[str, Any]], order: dict[str, Any]) -> list[str]:
+    """What the samplers found doubtful: cards before the run, others on the processors within the window."""
+    found = [f"node {one.node}: {text}" for one in sampled if one.told for text in one.told["warnings"]]
+    for one, node in zip(sampled, telemetry, strict=True):
+        others, steal = node["machine"]["cpu_others_share"], node["machine"].get("cpu_steal_share")
+        if one.told and others:
+            ranks = order["world"] if order["reach"] == "simulated" else order["per_node"]
+            cores, wanted = one.told["cpus"], ranks * order["spec"]["threads"]
+            text = preflight.crowded(others["mean"] * cores, cores, wanted, "used {} within the window")
+            found += [f"node {one.node}: {text}"] if text else []
+        if steal and steal["mean"] > STEAL:
+            found.append(
+                f"node {one.node}: its host took {steal['mean']:.1%} of the processors' time within the window "
+                "(steal): other virtual machines were busy; measure again, or on a host of your own"
+            )
+    return found
+
+
+def record(
+    order: dict[str, Any], reports: dict[int, dict[str, Any]], sampled: Sequence[Node], part: dict[str, Any]
+) -> dict[str, Any]:
+    """The record's `telemetry`, `memory`, `utilization` and `warnings`, from what is in `part` of it already."""
     telemetry = [telemetry_window.condensed(one.told, one.node, one.window, one.why) for one in sampled]
+    if len([one for one in sampled if one.told]) > 1 and order["reach"] == "simulated":
+        for node in telemetry:  # the other simulated nodes are no others
+            node["machine"]["cpu_others_share"] = None
+            node["reasons"]["machine.cpu_others_share"] = "simulated nodes share one machine"
     used = [device["utilization"] for node in telemetry for device in node["devices"]]
     shares = [one["mean"] for one in used if one]
     every = bool(shares) and len(shares) == len(used)
     return {
         "telemetry": telemetry,
-        "memory": memory(kind, reports, telemetry, sampled),
-        "utilization": {"cpu": cpu, "gpu": sum(shares) / len(shares) if every else None},
+        "memory": memory(order["kind"], reports, telemetry, sampled),
+        "utilization": {**part["utilization"], "gpu": sum(shares) / len(shares) if every else None},
+        "warnings": part["warnings"] + warnings(sampled, telemetry, order),
     }
 
 

@@ -2,10 +2,11 @@
 
     python -m throughline.training.telemetry WORK/job.json NODE FOLDER     (started by the node's agent; its FOLDER)
 
-Its input is its lifeline. When that ends it writes WORK/telemetry_<node>.json and ends; nothing is written before, so
-that no disk is touched while a run is timed. Counters are kept as they are: telemetry_window.py makes figures of them.
-It asks where the ranks stand ten times a second, for one more sample at either edge of the timed window. Runs in the
-workflow's own environment: psutil and nvidia-ml-py.
+Before the first sample it prints READY and what refuses a run on this node's GPUs. Its input is its lifeline: when that
+ends it writes WORK/telemetry_<node>.json and ends. Nothing is written before, so that no disk is touched while a run is
+timed. Counters are kept as they are: telemetry_window.py makes figures of them. It asks where the ranks stand ten times
+a second, for one more sample at either edge of the timed window. Runs in the workflow's own environment: psutil and
+nvidia-ml-py.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from throughline.training import heartbeat, launchers, processes
 from throughline.training.telemetry_cards import Cards
 
 INTERVAL_S = 1.0
+READY = "ready: "
 LOOK_S = 0.1
 """How often it looks for an edge of the timed window."""
 DISCOVER_S = 30.0
@@ -134,6 +136,8 @@ class Sampler:
         self.first_beat = folder / f"rank_{launchers.ranks_of(job, node)[0]}.beat"
         self.machine, self.processes = Machine(), Processes(os.getppid())
         self.cards = Cards(job)
+        refused, self.warnings = self.cards.faults(job["earlier_gpus"])
+        self.refused = refused + self.warnings if job["strict"] else refused
         self.samples: list[dict[str, Any]] = []
         self.phase = "start"
         self.discovered = 0.0
@@ -180,6 +184,7 @@ class Sampler:
             "cpus": psutil.cpu_count() or 1,
             "memory_bytes": psutil.virtual_memory().total,
             "cards": self.cards.facts,
+            "warnings": self.warnings,
             "samples": self.samples,
             "reasons": {"machine": self.machine.reasons, "processes": self.processes.reasons, **self.cards.reasons},
         }
@@ -191,6 +196,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     path, node = Path(sys.argv[1]), int(sys.argv[2])
     sampler = Sampler(json.loads(path.read_text()), node, Path(sys.argv[3]))
+    print(READY + json.dumps(sampler.refused), flush=True)
     sampler.until_the_end()
     final = path.parent / f"telemetry_{node}.json"
     partial = final.with_suffix(".partial")

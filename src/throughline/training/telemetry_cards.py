@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from throughline.training import preflight
 
 try:
     import pynvml as nvml
@@ -75,6 +77,28 @@ class Card:
             ),
             "ecc": self._ask("ecc", lambda: bool(library.nvmlDeviceGetEccMode(handle)[0])),
             "mig": self._ask("mig", lambda: bool(library.nvmlDeviceGetMigMode(handle)[0])),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What it does and suffers before a run (preflight.gpu_faults)."""
+        library, handle = self.nvml, self.handle
+
+        def errors(kind: int) -> int:
+            return int(library.nvmlDeviceGetTotalEccErrors(handle, kind, library.NVML_VOLATILE_ECC))
+
+        rows = self._ask("rows", lambda: library.nvmlDeviceGetRemappedRows(handle)) or (None,) * 4
+        running = self._ask("processes", lambda: library.nvmlDeviceGetComputeRunningProcesses(handle))
+        uncorrected = self._ask("ecc_uncorrected", lambda: errors(library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED))
+        corrected = self._ask("ecc_corrected", lambda: errors(library.NVML_MEMORY_ERROR_TYPE_CORRECTED))
+        now = self.read()
+        return {
+            "processes": None if running is None else [(one.pid, one.usedGpuMemory) for one in running],
+            "utilization": now["utilization"],
+            "memory_used_bytes": now["memory_used_bytes"],
+            "ecc_uncorrected": uncorrected,
+            "ecc_corrected": corrected,
+            "rows_pending": rows[2],
+            "rows_failed": rows[3],
         }
 
     def read(self) -> dict[str, Any]:
@@ -167,6 +191,16 @@ class Cards:
                 self.driver = _text(library.nvmlSystemGetDriverVersion())
             except library.NVMLError as error:
                 self.why = f"NVML: {error}"
+
+    def faults(self, earlier: Sequence[dict[str, Any]]) -> tuple[list[str], list[str]]:
+        """What refuses and what marks a run on these cards; `earlier` are their facts in an earlier repeat."""
+        refused, marked = list[str](), list[str]()
+        for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True)):
+            before = earlier[index] if index < len(earlier) else None
+            found = preflight.gpu_faults(index, card.state(), facts, before)
+            refused += found[0]
+            marked += found[1]
+        return refused, marked
 
     def read(self) -> list[dict[str, Any]]:
         return [card.read() for card in self.cards]

@@ -1,0 +1,110 @@
+"""What is wrong with a machine is found before a run, or marked in its record: real processes, limits and disks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_training_faults import Launched
+
+import training_fixtures
+from process_helpers import until
+from throughline import records
+from throughline.training import processes
+
+SPIN = "while True: pass"
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    return training_fixtures.corpus(tmp_path / "data" / "sample" / "seq32")
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    """Every core of this machine has work that is not ours."""
+    others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_a_busy_processor_is_refused_when_strict_and_marked_otherwise(tmp_path: Path, manifest: Path) -> None:
+    with busy():
+        strict = Launched(tmp_path, manifest, "--strict")
+        errors = strict.end(1)
+        assert "this machine is busy: other processes use " in errors and "runs.strict" in errors
+        assert not strict.record.exists() and "Traceback" not in errors
+        marked = Launched(tmp_path, manifest, steps={"timed": 10_000, "at_most_s": 4.0})
+        marked.end(0)
+    warnings = records.read_run(marked.record).warnings
+    assert any(text.startswith("other processes use ") for text in warnings)
+    assert any("used " in text and "within the window" in text for text in warnings)
+
+
+def test_too_little_memory_is_refused(tmp_path: Path, manifest: Path) -> None:
+    run = Launched(tmp_path, manifest)
+    limit = 300 << 20
+    resource.prlimit(run.process.pid, resource.RLIMIT_DATA, (limit, limit))  # as `ulimit -d` in the user's shell
+    errors = run.end(1)
+    assert "too little memory: a process may have 0.3 GiB" in errors and "raise the limit" in errors
+    assert not run.record.exists()
+
+
+def test_ranks_that_together_need_more_memory_than_is_free_are_refused(tmp_path: Path, manifest: Path) -> None:
+    run = Launched(tmp_path, manifest, topology="1n9000g", options={"data": "synthetic"})
+    errors = run.end(1)
+    assert "too little memory: " in errors and "9000 ranks need " in errors
+
+
+def test_a_disk_without_room_is_refused(tmp_path: Path, manifest: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here ({done.stderr.strip()})")
+    try:
+        run = Launched(tmp_path, manifest)
+        errors = run.end(1)
+        assert "too little disk: " in errors and "make room" in errors and not run.record.exists()
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, manifest: Path) -> None:
+    run = training_fixtures.spec(repeat=1)
+    earlier = tmp_path / run.record
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text(json.dumps({"status": "ok", "environment": {"kernel": "5.4.0", "cpu_governor": "powersave"}}))
+    errors = Launched(tmp_path, manifest, "--strict", repeat=2).end(1)
+    assert "this machine is not as it was for run1: " in errors and "kernel was 5.4.0 and is " in errors
+
+
+def test_a_sampler_that_is_killed_costs_its_figures_and_nothing_else(tmp_path: Path, manifest: Path) -> None:
+    run = Launched(tmp_path, manifest, steps={"timed": 10_000, "at_most_s": 3.0})
+
+    def samplers() -> list[int]:
+        below = processes.descendants(run.process.pid)
+        return [pid for pid in below if b"throughline.training.telemetry" in processes.command_line(pid).split(b"\0")]
+
+    until(lambda: samplers() and run.workers())
+    os.kill(samplers()[0], signal.SIGKILL)
+    run.end(0)
+    record = records.read_run(run.record)
+    assert record.status == "ok" and record.telemetry is not None and record.memory is not None
+    assert record.telemetry[0].samples == 0 and "left nothing" in record.telemetry[0].reasons["telemetry"]
+    assert record.memory.device_used_bytes is None and "left nothing" in record.memory.reasons["device_used_bytes"]
+    assert run.record.with_suffix(".telemetry.csv").read_text() == "node,at_s,in_window\n"

@@ -1,0 +1,102 @@
+"""A library that answers as NVML does, for the tests: the real one needs a driver and a card.
+
+Compiled from C and loaded by nvidia-ml-py as libnvidia-ml.so.1, so that every call, structure and error code of ours
+goes the real way. What it answers stands in the variable NVML_DOUBLE: `name=value` words; `fail_<name>=code` makes a
+question fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+typedef void *dev;
+static double say(const char *name, double otherwise) {
+    const char *all = getenv("NVML_DOUBLE"), *at = all;
+    size_t length = strlen(name);
+    while (at && (at = strstr(at, name))) {
+        if ((at == all || at[-1] == ' ') && at[length] == '=') return atof(at + length + 1);
+        at += length;
+    }
+    return otherwise;
+}
+static int fails(const char *name) { char key[64]; snprintf(key, 64, "fail_%s", name); return (int)say(key, 0); }
+static double seconds(void) {
+    struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+int nvmlInitWithFlags(unsigned f) { return fails("init"); }
+int nvmlInit_v2(void) { return fails("init"); }
+const char *nvmlErrorString(int code) {
+    return code == 3 ? "Not Supported" : code == 4 ? "Insufficient Permissions" : "Unknown Error"; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = (unsigned)say("count", 2); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, dev *d) { *d = (dev)(size_t)(i + 1); return 0; }
+int nvmlDeviceGetName(dev d, char *name, unsigned n) { snprintf(name, n, "Double %d", (int)(size_t)d); return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned n) { snprintf(text, n, "580.65.06"); return 0; }
+int nvmlDeviceGetUtilizationRates(dev d, unsigned *u) { u[0] = (unsigned)say("gpu", 0); u[1] = 0;
+    return fails("utilization"); }
+int nvmlDeviceGetMemoryInfo(dev d, unsigned long long *m) {
+    m[0] = 80ull << 30; m[2] = (unsigned long long)say("used", 5e8); m[1] = m[0] - m[2]; return 0; }
+int nvmlDeviceGetClockInfo(dev d, unsigned k, unsigned *v) { *v = k == 1 ? 1980 : 1; return 0; }
+int nvmlDeviceGetMaxClockInfo(dev d, unsigned k, unsigned *v) { *v = 1980; return 0; }
+int nvmlDeviceGetApplicationsClock(dev d, unsigned k, unsigned *v) { *v = (unsigned)say("clock", 1980); return 0; }
+int nvmlDeviceGetPowerUsage(dev d, unsigned *v) { *v = 350000; return fails("power"); }
+int nvmlDeviceGetPowerManagementLimit(dev d, unsigned *v) { *v = (unsigned)say("limit", 700) * 1000; return 0; }
+int nvmlDeviceGetPowerManagementDefaultLimit(dev d, unsigned *v) { *v = 700000; return 0; }
+int nvmlDeviceGetTemperature(dev d, unsigned k, unsigned *v) { *v = 61; return 0; }
+int nvmlDeviceGetTotalEnergyConsumption(dev d, unsigned long long *v) {
+    *v = seconds() * 350000; return fails("energy"); }
+int nvmlDeviceGetCurrentClocksEventReasons(dev d, unsigned long long *v) {
+    *v = (unsigned long long)say("reasons", 4); return 0; }
+int nvmlDeviceGetEccMode(dev d, unsigned *a, unsigned *b) { *a = *b = 1; return 0; }
+int nvmlDeviceGetMigMode(dev d, unsigned *a, unsigned *b) { *a = *b = 0; return 3; }
+int nvmlDeviceGetTotalEccErrors(dev d, unsigned kind, unsigned counter, unsigned long long *v) {
+    *v = (unsigned long long)say(kind ? "uncorrected" : "corrected", 0); return 0; }
+int nvmlDeviceGetRemappedRows(dev d, unsigned *a, unsigned *b, unsigned *pending, unsigned *failed) {
+    *a = *b = *failed = 0; *pending = (unsigned)say("pending", 0); return 0; }
+struct process { unsigned pid; unsigned long long memory; unsigned gi, ci; };
+int nvmlDeviceGetComputeRunningProcesses_v3(dev d, unsigned *n, struct process *p) {
+    unsigned there = (unsigned)say("pid", 0) && (size_t)d == 1;
+    if (there > *n) { *n = there; return 7; }
+    if (there) { memset(p, 0, sizeof *p); p->pid = (unsigned)say("pid", 0); p->memory = 3ull << 30; }
+    *n = there; return 0; }
+struct support { unsigned version, is; };
+int nvmlGpmQueryDeviceSupport(dev d, struct support *s) { s->is = (unsigned)say("gpm", 1); return 0; }
+int nvmlGpmSampleAlloc(void **s) { *s = malloc(8); return 0; }
+int nvmlGpmSampleFree(void *s) { free(s); return 0; }
+int nvmlGpmSampleGet(dev d, void *s) { return 0; }
+struct metric { unsigned id; int returned; double value; struct { char *a, *b, *c; } info; };
+struct metrics { unsigned version, count; void *first, *second; struct metric each[1]; };
+int nvmlGpmMetricsGet(struct metrics *m) {
+    for (unsigned i = 0; i < m->count; i++) {
+        struct metric *one = &m->each[i];
+        one->returned = one->id == 60 ? 3 : 0;  /* this card has no NVLink counter */
+        one->value = one->id == 2 ? 90 : one->id == 5 ? 40 : one->id == 10 ? 55 : 1000;
+    }
+    return 0; }
+"""
+
+
+def build(folder: Path) -> Path:
+    """Compile it into `folder`; skips the test where there is no C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "double.c").write_text(SOURCE)
+    library = folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", str(library), str(folder / "double.c")], check=True)
+    return folder
+
+
+def variables(folder: Path, **answers: float) -> dict[str, str]:
+    """The environment of a process that is to find the library in `folder`."""
+    words = " ".join(f"{name}={value}" for name, value in answers.items())
+    return dict(os.environ) | {"LD_LIBRARY_PATH": str(folder), "NVML_DOUBLE": words}

@@ -1,0 +1,138 @@
+"""What is read from a GPU, through nvidia-ml-py from a library that answers as NVML does; no card was at hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+import nvml_double
+from throughline.training import preflight, telemetry_cards
+
+ASK = """
+import json, sys, time
+from throughline.training.telemetry_cards import Cards
+cards = Cards({"kind": "cuda", "per_node": 2})
+refused, marked = cards.faults(json.loads(sys.argv[1]))
+reads = [cards.read()]
+for _ in range(2):
+    time.sleep(0.2)
+    reads.append(cards.read())
+print(json.dumps([refused, marked, cards.facts, reads, cards.reasons, cards.driver]))
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nvml_double.build(tmp_path_factory.mktemp("nvml"))
+
+
+def asked(library: Path, earlier: Any = (), **answers: float) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(list(earlier))],
+        env=nvml_double.variables(library, **answers),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_idle_card_is_read_in_plain_units(library: Path) -> None:
+    refused, marked, facts, reads, reasons, driver = asked(library, gpu=7)
+    assert (refused, marked, driver, len(reads[0])) == ([], [], "580.65.06", 2)
+    assert (facts[0]["power_limit_w"], facts[0]["ecc"], facts[0]["mig"]) == (700.0, True, None)
+    first, last = reads[0][0], reads[-1][0]
+    assert (first["utilization"], first["sm_clock_mhz"], first["power_w"], first["temperature_c"]) == (
+        0.07,
+        1980,
+        350,
+        61,
+    )
+    assert telemetry_cards.throttles(first["throttles"]) == ["sw_power_cap"]
+    assert last["energy_j"] - first["energy_j"] == pytest.approx(350 * 0.4, rel=0.5)
+    assert last["sm_active_s"] / last["tensor_active_s"] == pytest.approx(90 / 40)
+    assert last["nvlink_received_bytes"] is None and "Not Supported" in reasons["devices"][0]["nvlink_received_bytes"]
+
+
+def test_a_card_without_counters_or_permission_says_so(library: Path) -> None:
+    _, _, _, reads, reasons, _ = asked(library, gpm=0, fail_energy=3, fail_power=4)
+    assert reads[0][0]["energy_j"] is None and reads[0][0]["sm_active_s"] is None and reads[0][0]["power_w"] is None
+    assert "Not Supported" in reasons["devices"][0]["energy_j"]
+    assert "Insufficient Permissions" in reasons["devices"][0]["power_w"]
+    assert "no GPM counters" in reasons["devices"][0]["sm_active_s"]
+
+
+def test_without_a_driver_there_is_a_reason(tmp_path: Path) -> None:
+    _, _, facts, reads, reasons, _ = asked(tmp_path)
+    assert facts == [] and reads == [[], [], []] and "Not Found" in reasons["no_devices"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "refused"),
+    [
+        ({"pid": 4242}, "GPU 0 is used by another process (4242, 3.0 GiB)"),
+        ({"gpu": 63}, "GPU 0 is in use (63% of the time"),
+        ({"used": 30e9}, "27.9 GiB of its memory"),
+        ({"uncorrected": 2}, "GPU 0 has 2 uncorrected ECC errors"),
+    ],
+)
+def test_a_busy_or_faulty_card_is_refused(library: Path, answers: dict[str, float], refused: str) -> None:
+    found, _, *_ = asked(library, **answers)
+    assert any(refused in text for text in found)
+
+
+def test_limits_that_differ_and_errors_that_were_mended_are_marked(library: Path) -> None:
+    earlier = [{"power_limit_w": 700.0, "sm_clock_set_mhz": 1980, "ecc": True, "mig": None}]
+    refused, marked, *_ = asked(library, earlier, limit=300, clock=1200, corrected=3, pending=1)
+    assert refused == []
+    assert "GPU 0: power_limit_w was 700.0 for an earlier repeat and is 300.0" in marked
+    assert "GPU 0: sm_clock_set_mhz was 1980 for an earlier repeat and is 1200" in marked
+    assert any("3 corrected ECC errors" in text for text in marked) and any(
+        "waits for a reset" in text for text in marked
+    )
+
+
+def test_what_is_not_known_is_no_fault() -> None:
+    state = dict.fromkeys(
+        (
+            "processes",
+            "utilization",
+            "memory_used_bytes",
+            "ecc_uncorrected",
+            "ecc_corrected",
+            "rows_pending",
+            "rows_failed",
+        )
+    )
+    assert preflight.gpu_faults(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
+
+
+def test_throttle_reasons_are_nvml_s() -> None:
+    ours = telemetry_cards.THROTTLES
+    assert ours["sw_power_cap"] == pynvml.nvmlClocksEventReasonSwPowerCap
+    assert ours["hw_thermal_slowdown"] == pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    assert sum(ours.values()) == pynvml.nvmlClocksEventReasonAll
+
+
+def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) -> None:
+    job = {
+        "spec": {"framework": "torch", "threads": 1}, "python": sys.executable, "world": 1, "nodes": 1, "per_node": 1,
+        "kind": "cuda", "variables": {}, "reach": "here", "hosts": [], "master": "127.0.0.1", "port": 1,
+        "shared": False, "telemetry": sys.executable, "earlier_gpus": [], "strict": False,
+    }  # fmt: skip
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "throughline.training.agent", str(tmp_path / "job.json"), "0"],
+        env=nvml_double.variables(library, pid=4242), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert agent.wait(60) == 1 and agent.stdout is not None
+    told = [json.loads(line[1:]) for line in agent.stdout if line.startswith("\x1e")]
+    faults = next(line["faults"] for line in told if "refusing" in line)
+    assert faults == ["GPU 0 is used by another process (4242, 3.0 GiB)"]
+    assert not list(tmp_path.glob("rank_*")) and not list(tmp_path.glob("throughline-*"))
