@@ -2,7 +2,8 @@
 
 Its model is as small as a model can be: one number per word of the vocabulary, trained to say how often each word is
 masked, whatever the sentence. It trains, its ranks exchange gradients, and its loss falls; it is no BERT, and the
-equivalence of its mathematics says so. FAKE_HANGS_IN names a phase in which rank 1 stands still for ever.
+equivalence of its mathematics says so. FAKE_HANGS_IN names a phase in which rank 1 stands still for ever;
+FAKE_STEPS_MS are the milliseconds that its steps sleep, in turn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Fake:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.world, self.kind = rank, world, kind
         self.others: list[Connection[Any, Any]] = []
+        self.sleeps = itertools.cycle(float(each) for each in os.environ.get("FAKE_STEPS_MS", "0").split(","))
 
     def join(self) -> None:
         self._hang("join")
@@ -65,6 +67,7 @@ class Fake:
 
     def step(self, batches: list[tuple[np.ndarray, np.ndarray]]) -> float:
         self._hang("training")
+        time.sleep(next(self.sleeps) / 1000)
         total, gradient = 0.0, np.zeros_like(self.scores)
         for labels, weights in batches:
             shares = np.exp(self.scores - self.scores.max())

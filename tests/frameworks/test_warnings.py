@@ -1,0 +1,81 @@
+"""Doubtful figures of real runs: each is warned about, with what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework_lab import Lab
+from throughline.records import Cell
+from throughline.report import summary
+
+WARMUP, TIMED = 2, 60
+RAMP = ",".join(str(40 + step) for step in range(WARMUP + TIMED))
+"""Milliseconds of steps that get slower."""
+
+
+@pytest.fixture(scope="module")
+def cells(lab: Lab) -> dict[str, Cell]:
+    """On one device three repeats, the first slow and getting slower, the second with two modes, and one in another
+    environment; and two devices that are faster than two devices can be."""
+
+    def run(topology: str, repeat: int, sleeps: str, **variables: str) -> Path:
+        steps: dict[str, Any] = {"warmup": WARMUP, "timed": TIMED}
+        options = {"topology": topology, "repeat": repeat, "steps": steps, "benchmark": "doubtful"}
+        done, record = lab.launch("fake", **options, variables={"FAKE_STEPS_MS": sleeps, **variables})
+        assert done.returncode == 0, done.stderr
+        return record
+
+    paths = [
+        run("1n1g", 1, RAMP),
+        run("1n1g", 2, "20,30"),
+        run("1n1g", 3, "25"),
+        run("1n1g", 4, "25", MALLOC_ARENA_MAX="2"),
+        run("1n2g", 1, "1"),
+    ]
+    return summary.summarize(paths, asked=4).frameworks["fake"]
+
+
+def test_a_repeat_in_another_environment_is_left_out(cells: dict[str, Cell]) -> None:
+    one = cells["1n1g"]
+    assert ([part.repeats for part in one.left_out], one.n_ok) == ([[4]], 3)
+    assert any("repeat 4 ran in another environment" in text and "MALLOC_ARENA_MAX" in text for text in one.warnings)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("steps get slower within the window", "(repeat 1)", "temperature"),
+        ("two modes", "repeat 2", "a clock that switches"),
+    ],
+)
+def test_what_happens_within_a_window(cells: dict[str, Cell], words: tuple[str, ...]) -> None:
+    assert any(all(word in text for word in words) for text in cells["1n1g"].warnings), cells["1n1g"].warnings
+
+
+def test_a_slow_first_repeat(cells: dict[str, Cell]) -> None:
+    texts = cells["1n1g"].warnings
+    assert any("the first repeat is" in text or "of the median apart" in text for text in texts), texts
+
+
+def test_more_than_the_devices_can_give(cells: dict[str, Cell]) -> None:
+    assert any("is more than the 2 devices can give" in text for text in cells["1n2g"].warnings)
+
+
+def test_every_repeat_is_kept(cells: dict[str, Cell]) -> None:
+    one = cells["1n1g"]
+    kept = [value for value in one.values if value] + [value for part in one.left_out for value in part.values]
+    assert len(kept) == 4
+    assert one.statuses == {"ok": 4}
+
+
+def test_use_memory_and_work_of_real_runs(cells: dict[str, Cell]) -> None:
+    """What a CPU has is there; what it has not, has a reason."""
+    one, two = cells["1n1g"], cells["1n2g"]
+    assert one.use and one.use.machine["cpu_share"] and one.memory and one.memory.device_total_bytes
+    assert one.work and one.work.flops_per_s and one.work.real_tokens_per_s
+    assert (one.work.mfu, one.energy_j_per_sample) == (None, None)
+    assert one.work.reasons["mfu"] and one.use.reasons["devices"]
+    assert two.use and "shorter than the sampling interval" in two.use.reasons["telemetry"]
