@@ -252,8 +252,8 @@ def summaries_of(wildcards):
 
 
 def extras_of(wildcards):
-    """The summaries of the derived runs that tell where a benchmark's time goes; none where it has none."""
-    names = [f"results/{wildcards.benchmark}__{extra}/" for extra in ("noexchange", "synthetic")]
+    """The summaries of a benchmark's derived runs: where its time goes, and what is noise; none where it has none."""
+    names = [f"results/{wildcards.benchmark}__{extra}/" for extra in ("noexchange", "synthetic", "aa")]
     return [summary for name in names for summary in SUMMARIES if summary.startswith(name)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from report_fixture import CPU, jitter, write_series
 from throughline.records import Summary
-from throughline.report import cells, comparisons, sentences, summary
+from throughline.report import cells, comparisons, sentences, summary, tables
 
 
 def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
@@ -94,3 +95,16 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
     losses = [finding.text for finding in sentences.further(here, everything) if finding.loss]
     assert bool(losses) is said
     assert not said or "compile gains nothing" in losses[0]
+
+
+def test_comparisons_as_a_file(tmp_path: Path) -> None:
+    base, again = aa(tmp_path, 100.0, 102.7)
+    two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
+    tables.write_comparisons(cells.groups([two]), cells.groups([again]), tmp_path)
+    with (tmp_path / "comparisons.csv").open(encoding="utf-8", newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["compared"], row["verdict"], row["a_a_pairs"]) == ("1n2g over 1n1g", "faster", "1")
+    assert float(row["ratio"]) == pytest.approx(1.5)
+    assert float(row["smallest_difference"]) == pytest.approx(0.027)
+    tables.write_comparisons(cells.groups([base]), [], tmp_path / "none")
+    assert (tmp_path / "none/comparisons.csv").read_text().startswith("compared,where,ratio")

@@ -13,19 +13,20 @@ from throughline.report import cells, split, tables
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("summaries", nargs="+", type=Path, help="bz<b>_<precision>.json of the benchmark")
-    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="summaries of noexchange and synthetic")
+    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="summaries of noexchange, synthetic and aa")
     parser.add_argument("--expected", default="[]", metavar="JSON", help="the cells that were asked for")
     parser.add_argument(
         "--output-dir",
         type=Path,
         required=True,
-        help="folder: {throughput,memory,use,work,cost}.{csv,md,tex}, split.csv",
+        help="folder: {throughput,memory,use,work,cost}.{csv,md,tex}, {comparisons,split}.csv",
     )
     arguments = parser.parse_args()
     found, derived = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))
-    groups = cells.groups(found, cells.read_asked(arguments.expected))
+    groups, extras = cells.groups(found, cells.read_asked(arguments.expected)), cells.groups(derived)
     tables.write(groups, arguments.output_dir)
-    split.write_table(groups, cells.groups(derived), arguments.output_dir)
+    tables.write_comparisons(groups, extras, arguments.output_dir)
+    split.write_table(groups, extras, arguments.output_dir)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pandas as pd
 
 from throughline.files import write_text
 from throughline.records import Cell
-from throughline.report import cells, markup, sections
+from throughline.report import cells, comparisons, markup, sections
 from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row, title
 from throughline.report.grid import Grid
 
@@ -38,6 +38,30 @@ def write(groups: Sequence[Group], folder: Path) -> None:
         write_text(folder / f"{grid.name}.md", f"**{heading}**\n\n{_markdown_grid(table)}\n{remarks}")
         latex = _latex_table(heading, table, "".join(f"\\\\ {markup.latex(line)}\n" for line in below))
         write_text(folder / f"{grid.name}.tex", _latex_file([latex]))
+
+
+def write_comparisons(groups: Sequence[Group], derived: Sequence[Group], folder: Path) -> None:
+    """Write comparisons.csv: every pair of one benchmark, judged by the A/A runs among `derived`."""
+    known = comparisons.floors([*groups, *derived])
+    rows = []
+    for pair in comparisons.pairs(groups, groups, known):
+        ends = pair.range or (None, None)
+        rows.append(
+            {
+                "compared": markup.spreadsheet(pair.what),
+                "where": markup.spreadsheet(pair.where),
+                "ratio": pair.ratio,
+                "ratio_at_least": ends[0],
+                "ratio_at_most": ends[1],
+                "rank_test_p": pair.p,
+                "smallest_difference": pair.floor.share if pair.floor else None,
+                "a_a_pairs": pair.floor.compared if pair.floor else 0,
+                "verdict": pair.verdict,
+            }
+        )
+    columns = ["compared", "where", "ratio", "ratio_at_least", "ratio_at_most", "rank_test_p", "smallest_difference",
+               "a_a_pairs", "verdict"]  # fmt: skip
+    write_text(folder / "comparisons.csv", pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n"))
 
 
 def throughput_frame(groups: Sequence[Group]) -> pd.DataFrame:
