@@ -333,9 +333,9 @@ def _scatter(cell: Cell | None) -> str:
     """How far the repeats lie apart, in two figures."""
     if cell is None or cell.median_absolute_deviation is None:
         return ""
-    return (
-        f"MAD {markup.reading(cell.median_absolute_deviation)}, CV {markup.percent(cell.coefficient_of_variation, 1)}"
-    )
+    deviation = cell.median_absolute_deviation
+    text = f"{deviation:.2g}" if deviation < 100 else f"{deviation:,.0f}"
+    return f"MAD {text}, CV {markup.percent(cell.coefficient_of_variation, 1)}"
 
 
 def _others(row: Row) -> str:
