@@ -233,6 +233,11 @@ def modules(*names):
     return [f"src/throughline/{name}" + ("" if Path(name).suffix else ".py") for name in names]
 
 
+def whole(room):
+    """Every file of one room of the library, by the names that `modules` takes."""
+    return [f"{room}/{path.name}" for path in sorted((ROOT / "src/throughline" / room).iterdir()) if path.is_file()]
+
+
 def records_of(wildcards):
     """The records that one summary is made of; WorkflowError with the summaries there are instead."""
     summary = CELL.format(**dict(wildcards.items()))

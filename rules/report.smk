@@ -12,31 +12,7 @@ rule report:
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=COMPARED),
         largest=list(LARGEST),
         convergence=list(CHECKS),
-        code=modules(
-            "records",
-            "statistics",
-            *(
-                f"report/{name}"
-                for name in (
-                    "page",
-                    "cells",
-                    "plots",
-                    "inline",
-                    "markup",
-                    "advice",
-                    "sentences",
-                    "split",
-                    "max_batch",
-                    "convergence",
-                )
-            ),
-            *(
-                f"report/{name}"
-                for name in ("sections", "grid", "comparisons", "memory", "use", "work", "costs", "goals")
-            ),
-            *(f"report/{name}" for name in ("surroundings", "report.html.j2", "report.css", "report.js")),
-            "training/frameworks/__init__",
-        ),
+        code=modules("records", "statistics", "training/frameworks/__init__", *whole("report")),
     output:
         report="results/report.html",
     log:

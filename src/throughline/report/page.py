@@ -19,23 +19,24 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from throughline import statistics
 from throughline.files import UserError, write_text
-from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
+from throughline.records import MaxBatch, Summary, read_max_batch, read_summary
 from throughline.report import (
     cells,
     comparisons,
     convergence,
+    head,
     inline,
     markup,
     max_batch,
     plots,
+    rows,
     sections,
     sentences,
     split,
     surroundings,
 )
-from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
+from throughline.report.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.training.frameworks import FEATURES, TABLE
 
 HERE = Path(__file__).parent
@@ -158,13 +159,13 @@ class _View:
             "id": identity,
             "name": name,
             "headline": sentences.headline(parts),
-            "figures": _figures(best),
+            "figures": head.figures(best),
             "further": [
                 *([sentences.Finding(compared)] if compared else []),
                 *sentences.further(parts, self.everything, self.floors),
             ],
             "counts": _counts(parts),
-            "settings": _settings(summaries[0]) if summaries else [],
+            "settings": head.settings(summaries[0]) if summaries else [],
             "remarks": list(dict.fromkeys(s.remarks for s in summaries if s.remarks)),
             "groups": [self._group(group, f"{identity}-{group.name}", by_name) for group in parts],
             "precisions": self._precisions(parts, identity) if comparable else [],
@@ -217,7 +218,8 @@ class _View:
             "title": f"{group.precision}, batch {group.batch} per device",
             "subtitle": switches(group.summary) if group.summary else "",
             "rows": [
-                {**self._row(row, place), "series": group.frameworks.index(row.framework) % len(inline.PAGE.series),
+                {**rows.shown(row, place, self._link),
+                 "series": group.frameworks.index(row.framework) % len(inline.PAGE.series),
                  "first": row == next(r for r in group.rows if r.framework == row.framework)}
                 for row in group.rows
             ],
@@ -235,116 +237,8 @@ class _View:
             "summary": self._link(place) if place and place.exists() else None,
         }  # fmt: skip
 
-    def _row(self, row: Row, place: Path | None) -> dict[str, Any]:
-        cell = row.cell
-        logs = [(_repeat(log), self._link(place.with_suffix("") / log)) for log in cell.logs] if cell and place else []
-        return {
-            "framework": row.shown,
-            "topology": str(row.topology),
-            "nodes": row.topology.nodes,
-            "devices": row.topology.world,
-            "status": row.status,
-            "label": row.label,
-            "meaning": STATUS_MEANINGS.get(row.status, ""),
-            "others": _others(row),
-            "median": cell.median_speed if cell else None,
-            "average": cell.average_speed if cell else None,
-            "lowest": cell.min if cell else None,
-            "highest": cell.max if cell else None,
-            "speedup": cell.speedup if cell else None,
-            "efficiency": cell.efficiency if cell else None,
-            "memory_bytes": cell.peak_memory_bytes if cell else None,
-            "n": cell.n if cell else None,
-            "n_ok": cell.n_ok if cell else 0,
-            "reading": {
-                "median": markup.reading(cell.median_speed if cell else None),
-                "average": markup.reading(cell.average_speed if cell else None),
-                "lowest": markup.reading(cell.min if cell else None),
-                "highest": markup.reading(cell.max if cell else None),
-                "efficiency": markup.percent(cell.efficiency if cell else None),
-                "speedup_range": _range(cell.speedup_range if cell else None),
-                "scatter": _scatter(cell),
-                "memory": markup.mebibytes(cell.peak_memory_bytes if cell else None),
-            },
-            "strip": inline.strip(cell) if cell else None,
-            "logs": logs,
-            "warned": bool(cell and cell.warnings),
-        }
-
     def _link(self, path: Path) -> str:
         return quote(_relative(path, self.base))
-
-
-def _figures(best: sentences.Best | None) -> list[dict[str, str]]:
-    """The headline's numbers, large."""
-    if best is None:
-        return []
-    cell, world = best.cell, best.row.topology.world
-    figures = [{"value": markup.reading(best.speed), "unit": "samples/s", "what": f"on {sentences.devices(best)}"}]
-    if world > 1 and cell.speedup is not None:
-        figures.append({"value": f"{cell.speedup:.2f}", "unit": "×", "what": "speedup over one device"})
-        figures.append({"value": markup.percent(cell.efficiency), "unit": "", "what": "efficiency"})
-    width = statistics.spread([value for value in cell.values if value])
-    figures.append(
-        {
-            "value": markup.percent(width, 1) if width is not None else "n/a",
-            "unit": "",
-            "what": f"spread of {cell.n_ok} of {cell.n} repeats",
-        }
-    )
-    return figures
-
-
-def _settings(summary: Summary) -> list[tuple[str, str]]:
-    """How one benchmark was set up, in words."""
-    optimizer, options, steps = summary.optimizer, summary.options, summary.steps
-    cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
-    repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
-    data = f"{summary.data.rows:,} rows" if summary.data else "made-up tokens, nothing is read"
-    coverage = statistics.range_coverage(repeats)
-    sure = f"; their range holds the true median with {markup.percent(coverage, 1)} probability" if coverage else ""
-    return [
-        ("model", f"{summary.model}, {summary.sequence} tokens per sample"),
-        ("device", summary.device.name if summary.device else "n/a"),
-        ("steps", f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
-        ("repeats", f"{repeats} per cell, interleaved{sure}"),
-        ("optimizer", f"{optimizer.name}, learning rate {optimizer.learning_rate:g}, "
-                      f"weight decay {optimizer.weight_decay:g}"),
-        ("dropout", f"{options.dropout:g}"),
-        ("data", data),
-        *([("mathematics", _mathematics(summary))] if summary.mathematics else []),
-    ]  # fmt: skip
-
-
-def _mathematics(summary: Summary) -> str:
-    """How far each framework's losses are from the reference, in words."""
-    parts = []
-    for framework, found in (summary.mathematics or {}).items():
-        size = "" if found.largest_difference is None else f" ({found.largest_difference:.0e})"
-        parts.append(f"{framework} {found.verdict}{size}")
-    return "loss against a float64 reference: " + ", ".join(parts)
-
-
-def _range(ends: Sequence[float] | None) -> str:
-    return f"{ends[0]:.2f} to {ends[1]:.2f}" if ends else ""
-
-
-def _scatter(cell: Cell | None) -> str:
-    """How far the repeats lie apart, in two figures."""
-    if cell is None or cell.median_absolute_deviation is None:
-        return ""
-    deviation = cell.median_absolute_deviation
-    text = f"{deviation:.2g}" if deviation < 100 else f"{deviation:,.0f}"
-    return f"MAD {text}, CV {markup.percent(cell.coefficient_of_variation, 1)}"
-
-
-def _others(row: Row) -> str:
-    """The statuses of repeats that are not ok, such as `2 invalid, 1 failed`."""
-    if row.cell is None:
-        return ""
-    parts = [f"{n} {STATUS_LABELS.get(s, s)}" for s, n in row.cell.statuses.items() if s != "ok"]
-    missing = row.cell.n - sum(row.cell.statuses.values())
-    return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])
 
 
 def _issues(found: Sequence[Group]) -> list[dict[str, str]]:
@@ -375,11 +269,6 @@ def _key(summary: Summary) -> tuple[str, str]:
 
 def _logs(summary: Summary) -> list[str]:
     return [log for series in summary.frameworks.values() for cell in series.values() for log in cell.logs]
-
-
-def _repeat(log: str) -> str:
-    found = re.search(r"run(\d+)\.log$", log)
-    return found[1] if found else "log"
 
 
 def _relative(path: Path, base: Path) -> str:
