@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from math import comb
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -152,9 +153,19 @@ def take_turns(contestants: list[Contestant], rounds: int, seconds: float, until
 
 
 def ratio(rounds: list[dict[str, float]], slow: str, fast: str) -> dict[str, float]:
-    """How many times as long a step of `slow` takes as one of `fast`: the median over rounds, and their range."""
+    """How many times as long a step of `slow` takes as one of `fast`: the median over rounds, and where it lies.
+
+    `low` and `high` are the rounds between which the true median lies with 95 % or more, whatever the distribution:
+    of 7 rounds the lowest and the highest, of 15 the fourth from either end. Of fewer than 6 their whole range.
+    """
     each = sorted(one[slow] / one[fast] for one in rounds)
-    return {"median": median(each), "low": each[0], "high": each[-1], "rounds": len(each)}
+    count = len(each)
+    outside, cut = 0.0, -1
+    while outside <= 0.05:
+        cut += 1
+        outside += 2 * comb(count, cut) / 2**count
+    cut = max(0, cut - 1)
+    return {"median": median(each), "low": each[cut], "high": each[count - 1 - cut], "rounds": count}
 
 
 def is_out_of_memory(text: str) -> bool:

@@ -46,7 +46,10 @@ def _checks(checks: list[dict[str, Any]]) -> list[str]:
 
 def _rows(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Full-length synthetic data, and the others in turn", ""]
-    lines += ["How many times as long a step of the others takes: the median of the rounds, and their range.", ""]
+    lines += [
+        "How many times as long a step of the others takes: the median of the rounds, and where it lies.",
+        "",
+    ]
     head = ["row", "samples/s", "floor / target / stretch", "MFU", "of fastest products", "of bandwidth (estimated)"]
     lines += [line(*head, "others", "where a step's time goes"), "|---|--:|--:|--:|--:|--:|---|---|"]
     for row in rows:

@@ -1,11 +1,12 @@
 """Our training step against Hugging Face's Trainer and a plain loop with transformers' BertForPreTraining, on CPUs.
 
     python benchmarks/trainer.py                          all rows, about ten minutes on two cores
-    python benchmarks/trainer.py --rows bert-mini:16:bf16 --rounds 9
+    python benchmarks/trainer.py --rows bert-mini:16:bf16 --rounds 7
 
 Model, weights, batches, precision, optimizer and threads are the same; each contestant is a process of its own, and
 they make their steps in turn in one run (contest.py). A figure is how many times as long a step of the other takes as
-one of ours: the median over the rounds, with their range. `ours again` is the same once more: the machine's noise.
+one of ours: the median over the rounds, and between which of them it lies (contest.ratio). `ours again` is the same
+once more: the machine's noise.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", default=ROWS, help="model:batch:precision")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of a turn")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of a turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--predictions", type=int, default=20)

@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks import contest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
 
 
@@ -59,3 +61,9 @@ def test_when_time_is_over_the_rest_is_not_measured(tmp_path: Path) -> None:
     assert done.returncode == 1, "nothing was checked"
     assert {row["status"] for row in value["rows"]} == {cell["status"] for cell in value["matrix"]} == {"not measured"}
     assert "not measured" in (tmp_path / "gpu.md").read_text()
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(3, 1, 3), (7, 1, 7), (11, 2, 10), (15, 4, 12)])
+def test_between_which_rounds_a_median_lies(count: int, low: int, high: int) -> None:
+    found = contest.ratio([{"slow": 2.0 * number, "fast": 2.0} for number in range(count, 0, -1)], "slow", "fast")
+    assert (found["low"], found["high"]) == (low, high) and found["median"] == (count + 1) / 2
