@@ -105,7 +105,7 @@ def grid_frame(grid: Grid) -> pd.DataFrame:
         {
             **_identity(line.group, line.row),
             **{
-                column.key: line.figures[index].value if line.figures else None
+                column.key: _inert(line.figures[index].value) if line.figures else None
                 for index, column in enumerate(grid.columns)
             },
         }
@@ -113,6 +113,10 @@ def grid_frame(grid: Grid) -> pd.DataFrame:
     ]
     counts = [column.key for column in grid.columns if column.key.endswith("_bytes")]
     return _whole(pd.DataFrame(rows), *counts, "global_batch_size", "sequence_tokens")
+
+
+def _inert(value: float | str | None) -> float | str | None:
+    return markup.spreadsheet(value) if isinstance(value, str) else value
 
 
 def _grid_table(grid: Grid) -> Table:
