@@ -139,3 +139,16 @@ def test_hostile_reasons_are_inert(tmp_path: Path) -> None:
     latex = (tmp_path / "tables/use.tex").read_text() + (tmp_path / "tables/work.tex").read_text()
     assert r"\input{/etc" not in latex and r"\textbackslash{}input" in latex
     assert "<script" not in MarkdownIt("commonmark").render((tmp_path / "tables/work.md").read_text())
+
+
+def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
+    run = {
+        **record(spec(), 100.0),
+        "configuration": {"runs": {"repeats": 5}, "benchmarks": {"bert": {"sequence": 128}}},
+    }
+    path = write_record(tmp_path, run)
+    place = tmp_path / "bert/bz32_fp32.json"
+    found = page.Found({place: summary.summarize([path], asked=1)})
+    html = page.render(found, tmp_path, [], None, tmp_path / "report.html")
+    assert "the merged configuration of bert" in html
+    assert "repeats: 5" in html and "sequence: 128" in html

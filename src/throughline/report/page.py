@@ -119,6 +119,7 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
         facts=facts,
         corpora=surroundings.corpora(manifests),
         span=surroundings.span(logs),
+        configurations=surroundings.configurations(logs),
         devices=list(dict.fromkeys(s.device.name for s in found.present.values() if s.device)),
         issues=_issues(now),
         meanings=[(STATUS_LABELS[status], STATUS_MEANINGS[status]) for status in ISSUE_ORDER],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from throughline.records import Summary
 from throughline.report import advice
@@ -146,3 +149,21 @@ def span(logs: Sequence[Path]) -> str | None:
     first, last = min(starts), max(ends)
     form = "%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M"
     return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
+
+
+def configurations(logs: Sequence[Path]) -> list[tuple[str, str]]:
+    """Of every benchmark the merged configuration that its runs came from, as YAML: (names, text), alike ones once."""
+    found: dict[str, list[str]] = {}
+    known: set[str] = set()
+    for log in logs:
+        try:
+            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
+            name, value = record["spec"]["benchmark"], record["configuration"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(value, dict) and str(name) not in known:
+            known.add(str(name))
+            stream = io.StringIO()
+            YAML(typ="safe", pure=True).dump(value, stream)
+            found.setdefault(stream.getvalue(), []).append(str(name))
+    return [(", ".join(names), text) for text, names in found.items()]
