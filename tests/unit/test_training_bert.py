@@ -140,6 +140,23 @@ def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
         assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > 0.999
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind: Any) -> None:
+    """fp16 holds nothing below 6e-8: unscaled, most of these gradients would vanish."""
+    count, scale = 2 * bert_torch.CACHED // 5000 + 7, 2.0**14
+    scores, labels = torch.randn(count, 5000), torch.randint(5000, (count,))
+    weights = (torch.arange(count) % 5 > 0).float()
+    ours, theirs = scores.to(kind).requires_grad_(), scores.to(kind).float().requires_grad_()
+    loss = bert_torch.MEAN(ours, labels, weights)
+    true = (torch.nn.functional.cross_entropy(theirs, labels, reduction="none") * weights).sum() / weights.sum()
+    torch.testing.assert_close(loss, true)
+    (loss * scale).backward()
+    (true * scale).backward()
+    assert ours.grad is not None and theirs.grad is not None and ours.grad.dtype == kind
+    rounding = 4 * torch.finfo(kind).eps
+    torch.testing.assert_close(ours.grad.float(), theirs.grad, rtol=rounding, atol=rounding * 1e-2)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
     torch.manual_seed(5)

@@ -6,7 +6,7 @@ Ours is a few functions of tensors, so that a compiler sees each of them whole a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -166,29 +166,36 @@ class Shared(torch.autograd.Function):
 
 
 class Mean(torch.autograd.Function):
-    """Weighted mean of the cross entropies of scores [N, V]; its gradient is made at once, in the scores' type.
+    """Weighted mean of the cross entropies of scores [N, V] on a CPU, some rows at a time: they stay in its caches.
 
-    In eager mode PyTorch's own passes over the scores, in fp32, some four times more.
+    The forward pass keeps softmax - label in the scores' type; rows are weighted and scaled in the backward pass, in
+    fp32, so that a loss scaler keeps what is small.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        shares = weights / weights.sum().clamp(min=1)
-        gradient, means = torch.empty_like(scores), []
-        # On a CPU as many rows at a time as stay in its caches.
-        rows = max(1, CACHED // scores.shape[1]) if scores.device.type == "cpu" else len(scores)
-        for some, label, share, result in zip(
-            *(torch.split(tensor, rows) for tensor in (scores, labels[:, None], shares[:, None], gradient)), strict=True
-        ):
+        shares = (weights / weights.sum().clamp(min=1))[:, None]
+        kept, means = torch.empty_like(scores), []
+        for some, label, share, result in by_rows(scores, labels[:, None], shares, kept):
             logs = log_softmax(some, -1, dtype=weights.dtype)
             means.append((logs.gather(1, label) * share).sum())
-            result.copy_(logs.exp_().scatter_add_(1, label, torch.full_like(share, -1)).mul_(share))
-        ctx.save_for_backward(gradient)
+            result.copy_(logs.exp_().scatter_add_(1, label, torch.full_like(share, -1)))
+        ctx.save_for_backward(kept, shares)
         return -torch.stack(means).sum()
 
     @staticmethod
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.saved_tensors[0] * scale, None, None
+        kept, shares = ctx.saved_tensors
+        gradient = torch.empty_like(kept)
+        for some, share, result in by_rows(kept, shares * scale, gradient):
+            result.copy_(some * share)
+        return gradient, None, None
+
+
+def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of some rows each; the first tensor is the widest."""
+    rows = max(1, CACHED // tensors[0].shape[1])
+    return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
 
 
 SHARED: Callable[[Tensor, Tensor, torch.dtype], tuple[Tensor, Tensor]] = Shared.apply
@@ -242,7 +249,7 @@ def losses(
     pooled = torch.tanh(linear(hidden[:, 0], pooler.to(kind), pooler_bias.to(kind)))
     follows = linear(pooled, next_weight.to(kind), next_bias.to(kind)).to(pooler.dtype)
     scores = vocabulary_scores(hidden, positions, vocabulary)
-    if not torch.compiler.is_compiling():
+    if hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return MEAN(scores, labels, weights) + cross_entropy(follows, following)
     each = cross_entropy(scores.to(pooler.dtype), labels, reduction="none")
     return (each * weights).sum() / weights.sum().clamp(min=1) + cross_entropy(follows, following)
