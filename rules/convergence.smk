@@ -54,7 +54,7 @@ rule convergence_verdict:
         "../envs/main.yaml"
     params:
         against=lambda wildcards, input: ["--against", input.against] if input.against else [],
-        tolerance=lambda wildcards: runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.tolerance,
+        tolerance=lambda wildcards: str(runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.tolerance),
     shell:
         "python workflow/scripts/convergence_verdict.py {input.curve:q} {params.against:q}"
-        " --tolerance {params.tolerance} --output {output.verdict:q} 2>&1 | tee {log:q}"
+        " --tolerance {params.tolerance:q} --output {output.verdict:q} 2>&1 | tee {log:q}"
