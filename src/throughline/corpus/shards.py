@@ -91,11 +91,11 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
         from isal import isal_zlib as zlib
     except ImportError:
         import zlib  # type: ignore[no-redef]
-    kind = dataset.dtype
+    kind, chunks, read_chunk = dataset.dtype, dataset.chunks, dataset.id.read_direct_chunk
     out = np.empty((last - first, *dataset.shape[1:]), kind)
     for part in dataset.iter_chunks((slice(first, last), *(slice(0, width) for width in dataset.shape[1:]))):
-        origin = tuple(one.start // height * height for one, height in zip(part, dataset.chunks, strict=True))
-        skipped, packed = dataset.id.read_direct_chunk(origin)
+        origin = tuple(one.start // height * height for one, height in zip(part, chunks, strict=True))
+        skipped, packed = read_chunk(origin)
         if skipped:
             raise ValueError("a chunk without its filters")
         data = np.frombuffer(zlib.decompress(packed), np.uint8)
@@ -106,7 +106,7 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
                 if planes[k].any():
                     values |= planes[k].astype(values.dtype) << values.dtype.type(8 * k)
             data = values
-        chunk = data.view(kind).reshape(dataset.chunks)
+        chunk = data.view(kind).reshape(chunks)
         inside = tuple(slice(one.start - begin, one.stop - begin) for one, begin in zip(part, origin, strict=True))
         out[part[0].start - first : part[0].stop - first, *part[1:]] = chunk[inside]
     return out
