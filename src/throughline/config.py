@@ -153,7 +153,11 @@ class Runs(Section):
         "of names is reached through ssh; `simulated` makes the nodes up on one machine, and every table says so",
     )
     seed: CountingInt = Field(42, description="seed of weights, dropout and the order of the data")
-    strict: bool = Field(False, description="true: mixed environments or warnings fail the summary")
+    strict: bool = Field(
+        False,
+        description="true: a busy or changed machine is refused before a run; mixed environments and warnings fail "
+        "the summary",
+    )
 
 
 class Optimizer(Section):

@@ -42,6 +42,22 @@ def test_everything_is_made(finished: tuple[Clone, str]) -> None:
     assert "other" in report
 
 
+def test_every_record_holds_its_configuration_and_environment(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    digests: dict[str, set[str | None]] = {}
+    for name in RECORDS:
+        record = read_run(clone.path / name)
+        assert (clone.path / name).with_suffix(".telemetry.csv").read_text().startswith("node,at_s,in_window")
+        assert record.configuration is not None and record.telemetry is not None and record.memory is not None
+        assert list(record.configuration["benchmarks"]) == [record.spec.benchmark]
+        assert record.configuration["corpus"]["sequences"] == {"32": 5, "64": 10}
+        assert record.environment["code"] and record.environment["packages"]["torch"]
+        empty = {key for key, value in record.environment.items() if value is None}
+        assert empty <= set(record.environment["reasons"])
+        digests.setdefault(record.spec.cell + record.spec.topology, set()).add(record.environment["digest"])
+    assert all(len(found) == 1 and None not in found for found in digests.values())
+
+
 def test_the_log_of_a_run_begins_with_how_to_repeat_it_and_ends_with_its_outcome(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
     lines = (clone.path / "results/quick/bz4_fp32/torch/1n2g/run1.log").read_text().splitlines()
