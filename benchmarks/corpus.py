@@ -63,7 +63,10 @@ def spent(command: Sequence[object], environment: dict[str, str] | None = None) 
         if process.returncode:
             said.seek(0)
             sys.exit(f"{command} failed:\n{said.read().decode()[-2000:]}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    seconds, largest = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    named = next(Path(str(word)).stem for word in command[1:] if not str(word).startswith("-"))
+    print(f"{named}: {seconds:.2f} CPU-s, {largest:.0f} MB", file=sys.stderr, flush=True)
+    return seconds, largest
 
 
 def script(name: str, **options: object) -> tuple[float, float]:
