@@ -278,7 +278,7 @@ def unpacked(text: str | None, benchmark: str) -> dict[str, Any] | None:
 
 def _without_folders(value: Any) -> Any:
     if isinstance(value, str):
-        return Path(value).name if value.startswith(("/", "~", ".")) else value
+        return Path(value).name if "/" in value and "://" not in value else value
     if isinstance(value, list):
         return [_without_folders(entry) for entry in value]
     if isinstance(value, dict):

@@ -1,0 +1,94 @@
+"""What a record says of its surroundings: what its digest is of, and that no host or path travels with it."""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import config, runs
+from throughline.training import environment, preflight
+
+DEVICE = {"kind": "cpu", "name": "a processor", "count": 2, "fp16_native": False}
+
+
+def surroundings(**changes: Any) -> dict[str, Any]:
+    software = {"python": "3.11.7", "framework": {"torch": "2.13.0", "cuda": None}, "packages": {"numpy": "2.4.6"}}
+    return {**environment.describe(), **software, "gpus": None, "variables": {"OMP_NUM_THREADS": "1"}, **changes}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kernel": "6.0.0"},
+        {"framework": {"torch": "2.12.0", "cuda": None}},
+        {"packages": {"numpy": "2.4.5"}},
+        {"code": "0" * 12},
+        {"cpu_quota_cores": 1.5},
+        {"variables": {"OMP_NUM_THREADS": "2"}},
+        {"gpus": [{"name": "H100", "power_limit_w": 300.0}]},
+        {"memory_bytes": 512 << 30},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_decides_a_speed_changes_the_digest(changes: dict[str, Any]) -> None:
+    assert environment.digest(surroundings(**changes), DEVICE) != environment.digest(surroundings(), DEVICE)
+
+
+def test_what_decides_none_does_not() -> None:
+    now = surroundings()
+    other = surroundings(
+        commit="f" * 40, tree_clean=False, memory_bytes=now["memory_bytes"] + 4096,
+        variables={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "3"},
+    )  # fmt: skip
+    assert environment.digest(other, DEVICE) == environment.digest(now, DEVICE)
+    assert environment.digest(now, {**DEVICE, "count": 4}) != environment.digest(now, DEVICE)
+    assert environment.digest(surroundings(framework=None), DEVICE) is None
+
+
+def test_whatever_is_not_known_has_a_reason() -> None:
+    now = surroundings(commit=None, packages=None)
+    why = environment.reasons(now, "cpu")
+    assert {key for key, value in now.items() if value is None} <= set(why)
+    assert why["framework.cuda"] == why["gpus"] == "the run is on the processor"
+    assert "git" in why["commit"]
+
+
+def test_packages_are_the_third_parties_that_are_loaded() -> None:
+    def module(version: object) -> types.ModuleType:
+        made = types.ModuleType("made")
+        made.__dict__["__version__"] = version
+        return made
+
+    loaded = {"json": module("2.0.9"), "numpy": module("2.4.6"), "numpy.linalg": module("1"), "odd": module((1, 2))}
+    assert environment.packages(loaded | {"throughline": module("0.1.0")}) == {"numpy": "2.4.6"}
+
+
+def test_the_configuration_travels_without_hosts_and_folders(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "corpus: {name: own, dump: [/data/secret/part1.xml, /data/secret/part2.xml], contact: me@example.org}\n"
+        "runs: {hosts: [alpha, beta, user@gamma], device: cpu}\n"
+        "benchmarks: {one: {model: bert-tiny}, two: {model: bert-mini, hosts: simulated}}\n"
+    )
+    text = runs.packed(config.load([path]))
+    value = runs.unpacked(text, "one__aa")
+    assert value is not None and list(value["benchmarks"]) == ["one"]
+    assert value["benchmarks"]["one"]["hosts"] == "3 hosts"
+    assert value["corpus"]["dump"] == ["part1.xml", "part2.xml"]
+    assert not [word for word in ("secret", "alpha", "gamma", "example") if word in json.dumps(value)]
+    assert runs.unpacked(text, "three") is None and runs.unpacked(None, "one") is None
+    assert runs.unpacked(text, "two")["benchmarks"]["two"]["hosts"] == "simulated"  # type: ignore[index]
+
+
+def test_others_are_more_than_the_ranks_can_spare() -> None:
+    def crowded(others: float | None, wanted: int) -> str | None:
+        return preflight.crowded(others, 4, wanted, "use {}")
+
+    assert crowded(None, 4) is None and crowded(0.2, 4) is None  # not known; no more than a system's own work
+    assert crowded(2.0, 2) is None
+    assert "use 2.5 of 4 cores, and the ranks need 2" in (crowded(2.5, 2) or "")
+    assert "need 4" in (crowded(0.5, 8) or "")
