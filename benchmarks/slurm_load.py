@@ -5,7 +5,7 @@
     sudo slurm/try/stop.sh /tmp/cluster
 
 The workflow's own profile, and rules shaped like its own whose commands only take their time and sign a ledger: what is
-measured is Snakemake and Slurm. Shards share jobs (`--group-components`), runs are jobs of their own, in arrays.
+measured is Snakemake and Slurm. Shards share jobs (`--group-components`), runs are jobs of their own.
 """
 
 from __future__ import annotations
@@ -53,34 +53,38 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--per-job", type=int, default=100, help="shards that share a job of Slurm's")
+    parser.add_argument("--folder", type=Path, help="work there and keep it; again in the same folder goes on")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="slurm-load-") as name:
-        folder = Path(name)
-        (folder / "slurm").mkdir()
+    with tempfile.TemporaryDirectory(prefix="slurm-load-") as temporary:
+        folder = arguments.folder or Path(temporary)
+        (folder / "slurm").mkdir(parents=True, exist_ok=True)
         shutil.copy(PROFILE, folder / "slurm")
         (folder / "Snakefile").write_text(SNAKEFILE)
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", "--quiet", "all"]
-        command += ["--group-components", f"shards={arguments.per_job}", "--slurm-array-jobs", "run"]
+        command += ["--group-components", f"shards={arguments.per_job}"]
         command += ["--slurm-init-seconds-before-status-checks", "5"]
-        command += ["--config", f"shards={arguments.shards}", f"runs={arguments.runs}"]
-        before, start = jobs(), time.monotonic()
-        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        seconds = time.monotonic() - start
-        if done.returncode:
-            sys.exit(done.stdout)
+        command += ["--config", f"shards={arguments.shards}", f"runs={arguments.runs}", "--"]
+        for what, target in ((f"{arguments.shards} shards", "data/manifest.json"), (f"{arguments.runs} runs", "all")):
+            timed(what, [*command, target], folder)
         signed = collections.Counter((folder / "ledger").read_text().split())
-        expected = arguments.shards + arguments.runs
-        twice = [line for line, count in signed.items() if count > 1]
-        print(
-            f"{arguments.shards} shards and {arguments.runs} runs in {seconds:.0f} s, {jobs() - before} jobs of Slurm's"
-        )
-        print(f"lost: {expected - len(signed)}; twice: {len(twice)}")
-        sys.exit(len(signed) != expected or bool(twice))
+    expected = arguments.shards + arguments.runs
+    twice = [line for line, count in signed.items() if count > 1]
+    print(f"lost: {expected - len(signed)}; twice: {len(twice)}")
+    sys.exit(len(signed) != expected or bool(twice))
+
+
+def timed(what: str, command: list[str], folder: Path) -> None:
+    """Print how long a call of Snakemake took, and of how many jobs of Slurm's."""
+    before, start = jobs(), time.monotonic()
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(done.stdout)
+    print(f"{what} in {time.monotonic() - start:.0f} s, {jobs() - before} jobs of Slurm's", flush=True)
 
 
 def jobs() -> int:
-    """Jobs (an array's tasks one by one) that Slurm knows of, finished ones among them."""
-    listed = subprocess.run(["squeue", "-h", "-r", "-t", "all", "-o", "%i"], capture_output=True, text=True, check=True)
+    """Jobs that Slurm knows of, finished ones among them."""
+    listed = subprocess.run(["squeue", "-h", "-t", "all", "-o", "%i"], capture_output=True, text=True, check=True)
     return len(listed.stdout.split())
 
 
