@@ -302,12 +302,17 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
 
 
 def _loss(framework: Any, batch: Any) -> float:
+    """Without dropout, and without compiling for it."""
     import torch
 
-    framework.bare.eval()
+    from throughline.training.models import bert_torch
+
+    network = framework.bare.eval()
+    parts, network.parts = network.parts, (bert_torch.embedded, bert_torch.layer, bert_torch.losses)
     with torch.no_grad():
-        loss = float(framework.bare(**framework.deliver(batch)))
-    framework.bare.train()
+        loss = float(network(**framework.deliver(batch)))
+    network.parts = parts
+    network.train()
     return loss
 
 

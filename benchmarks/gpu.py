@@ -183,6 +183,9 @@ class Run:
 
     def child(self, part: str, limit_s: float, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Lines of a part in a process of its own, until it ends or its time is over."""
+        if limit_s < 1:
+            self.results.failed(part, "out of time")
+            return
         command = [sys.executable, __file__, "--device", self.given.device, "--child", part, json.dumps(arguments)]
         errors = self.folder / f"{part}.err"
         with errors.open("w") as stream, subprocess.Popen(
