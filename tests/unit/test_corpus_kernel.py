@@ -20,10 +20,11 @@ from test_corpus_instances import LENGTHS, PARAMETERS
 from test_corpus_wordpiece import TRICKY
 
 from corpus_helpers import documents, tiny_vocabulary
-from throughline.corpus import instances, kernel, sentences, shards, tokens, vocabulary
+from throughline.corpus import instances, kernel, sentences, shards, tokens, verification, vocabulary
 from throughline.corpus.instances import Parameters
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.corpus.wordpiece import WordPiece
+from throughline.files import UserError
 
 T = TypeVar("T")
 ASCII = st.text(st.characters(max_codepoint=0x7F), max_size=60)
@@ -116,6 +117,29 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
         return b"".join(block[name].tobytes() for name in shards.TYPES)
 
     assert made() == plainly(made)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
+    """One value of a good block is changed: both see a fault, or neither does, and they count the same."""
+    found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, copies=2)
+    order = instances.examples(found, parameters, "training", 0)
+    (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
+    array = block[data.draw(st.sampled_from(sorted(block)))].reshape(-1)
+    place = data.draw(st.integers(0, len(array) - 1))
+    value = st.sampled_from([-1, 0, 1, 2, 3, words.cls, words.sep, words.mask, len(words), int(array[place])])
+    array[place] = data.draw(st.one_of(st.integers(0, 30), value)) % (1 << 7 if array.itemsize == 1 else 1 << 31)
+    for promised in (parameters, None):
+        compiled = verification._compiled_counts(block, words, promised)
+        try:
+            originals = verification.check_layout(Path("shard"), block, words)
+            if promised is not None:
+                verification.check_promises(Path("shard"), block, originals, words, promised)
+        except UserError:
+            assert compiled is None
+        else:
+            assert compiled == verification.counted(block, words)
 
 
 @pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])

@@ -439,3 +439,62 @@ void planes(const u8 *data, i64 count, i64 width, u8 *out) {
         for (i64 k = 0; k < width; k++)
             for (i64 i = 0; i < count; i++) out[k * count + i] = data[width * i + k];
 }
+
+/* ---- Verification ---- */
+
+enum { ROWS, TOKENS, MASKED, BY_MASK, UNCHANGED, RANDOM_NEXT, UNKNOWN, CHANGED };
+enum { SPECIAL = 1, RANDOM_WORD = 2 };
+
+/* Whether one row keeps every rule that verification.py's check_layout and, with `masked_of`, check_promises state. */
+static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, const u8 *kinds,
+                const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
+                const i32 *labels) {
+    i64 length = 0, second = 0, masked = 0, specials = 0;
+    int wrong = 0;
+    for (i64 i = 0; i < sequence; i++) length += input_mask[i], second += segments[i];
+    if (length < 5 || length > sequence || second < 2 || length - second < 3) return 0;
+    for (i64 i = 0; i < length; i++) wrong |= (input_mask[i] != 1) | ((u32)ids[i] >= (u32)entries);
+    for (i64 i = length; i < sequence; i++) wrong |= input_mask[i] | segments[i] | ids[i];
+    for (i64 i = 0; i < length - second; i++) wrong |= segments[i];
+    for (i64 i = length - second; i < length; i++) wrong |= segments[i] != 1;
+    if (wrong || ids[0] != cls || ids[length - 1] != sep || ids[length - second - 1] != sep) return 0;
+    while (masked < predictions && labels[masked]) masked++;
+    for (i64 k = masked; k < predictions; k++) wrong |= labels[k] | positions[k];
+    if (wrong || !masked) return 0;
+    if (masked_of) for (i64 i = 0; i < length; i++) specials += kinds[ids[i]] == SPECIAL;
+    for (i64 k = 0; k < masked; k++) {
+        i64 at = positions[k];
+        if ((u32)labels[k] >= (u32)entries || at <= (k ? positions[k - 1] : 0) || at >= length - 1 ||
+            at == length - second - 1)
+            return 0;
+        i32 now = ids[at];
+        specials += (kinds[labels[k]] == SPECIAL) - (kinds[now] == SPECIAL);
+        if (masked_of && now != mask && now != labels[k] && kinds[now] != RANDOM_WORD) return 0;
+    }
+    return !masked_of || (specials == 3 && masked == masked_of[length - 3]);
+}
+
+/* Whether all rows keep every rule ([PAD] is 0); adds what verification.py's `counted` counts to `counts`. `kinds` says of
+   each entry of the vocabulary whether it is special, or may be a random word. */
+int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, i32 unknown, const u8 *kinds,
+            const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
+            const i32 *labels, const u8 *next, i64 *counts) {
+    for (i64 row = 0; row < rows; row++) {
+        if (next[row] > 1 || !kept(sequence, predictions, entries, cls, sep, mask, kinds, masked_of, ids, input_mask,
+                                   segments, positions, labels))
+            return 0;
+        for (i64 i = 0; i < sequence; i++) counts[TOKENS] += input_mask[i];
+        for (i64 k = 0; k < predictions && labels[k]; k++) {
+            i32 now = ids[positions[k]];
+            counts[MASKED]++;
+            counts[BY_MASK] += now == mask;
+            counts[UNCHANGED] += now == labels[k];
+            counts[UNKNOWN] += labels[k] == unknown;
+            counts[CHANGED] += now != mask && now != labels[k];
+        }
+        counts[ROWS]++, counts[RANDOM_NEXT] += next[row];
+        ids += sequence, input_mask += sequence, segments += sequence;
+        positions += predictions, labels += predictions;
+    }
+    return 1;
+}

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline import files
-from throughline.corpus import shards, tokens
-from throughline.corpus.instances import Parameters
+from throughline.corpus import kernel, shards, tokens
+from throughline.corpus.instances import Parameters, masked_of
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
@@ -31,6 +31,7 @@ _LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
 _TOO_COMMON = 1000
 _HELD_BYTES = 256 << 20  # a larger shard is read twice, some rows at a time
 _ROWS = 2048  # checked at a time, within a processor's cache
+_COUNTED = ("rows", "tokens", "masked", "replaced_by_mask", "unchanged", "random_next", "unknown", "changed")
 Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -104,15 +105,38 @@ def _checked(
     first: int,
 ) -> dict[str, int]:
     """Check some of a shard's `rows` rows, `first` and so on; what was counted in them."""
-    originals = check_layout(path, block, vocabulary, first)
-    if promised is not None:
-        check_promises(path, block, originals, vocabulary, promised, first)
-    found = counted(block, vocabulary)
+    found = _compiled_counts(block, vocabulary, promised)
+    if found is None:
+        originals = check_layout(path, block, vocabulary, first)
+        if promised is not None:
+            check_promises(path, block, originals, vocabulary, promised, first)
+        found = counted(block, vocabulary)
     if text is not None:
         chosen = text.chosen(rows)
-        mine = chosen[(chosen >= first) & (chosen < first + len(originals))] - first
-        found["pairs_looked_up"] = check_pairs(path, block, originals, text, mine, first)
+        mine = chosen[(chosen >= first) & (chosen < first + found["rows"])] - first
+        some = {name: array[mine] for name, array in block.items()}
+        found["pairs_looked_up"] = check_pairs(path, some, restored(some), text, mine + first)
     return found
+
+
+def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters | None) -> dict[str, int] | None:
+    """`counted` of rows that pass check_layout and check_promises, by kernel.c; None where one does not, or without it:
+    then these two have to say what is wrong."""
+    compiled = kernel.load()
+    if compiled is None:
+        return None
+    rows, sequence = block["input_ids"].shape
+    arrays = [np.ascontiguousarray(block[name]) for name in shards.TYPES]
+    masked = masked_of(np.arange(sequence - 2), promised).astype(np.int32) if promised is not None else None
+    counts = np.zeros(len(_COUNTED), np.int64)
+    fine = compiled.checked(
+        *(rows, sequence, block["masked_lm_ids"].shape[1], len(vocabulary)),
+        *(vocabulary.cls, vocabulary.sep, vocabulary.mask, vocabulary.unk, vocabulary.kinds),
+        masked.ctypes.data if masked is not None else None,
+        *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays),
+        counts,
+    )
+    return dict(zip(_COUNTED, counts.tolist(), strict=True)) if fine else None
 
 
 def recorded(parameters: Parameters, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -158,9 +182,7 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
         ],
         first,
     )
-    originals = ids.copy()
-    row, k = np.nonzero(used)
-    originals[row, positions[row, k]] = labels[row, k]
+    originals = restored(arrays)
     every = np.arange(len(ids))
     _all_hold(
         path,
@@ -171,6 +193,14 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
         ],
         first,
     )
+    return originals
+
+
+def restored(arrays: Arrays) -> NDArray[np.int32]:
+    """The ids as they were before masking."""
+    originals, labels = np.array(arrays["input_ids"]), arrays["masked_lm_ids"]
+    row, k = np.nonzero(labels)
+    originals[row, arrays["masked_lm_positions"][row, k]] = labels[row, k]
     return originals
 
 
@@ -273,10 +303,9 @@ def check_pairs(
     arrays: Arrays,
     originals: NDArray[np.int32],
     text: Text,
-    rows: Index | None = None,
-    first: int = 0,
+    numbers: Index | None = None,
 ) -> int:
-    """Look examples up in the documents they were made from: those numbered `rows`, or all.
+    """Look examples up in the documents they were made from. `numbers`: what their rows are called, if not 0 and so on.
 
     Returns how many were judged; a segment so short that it stands in a thousand places proves nothing.
 
@@ -306,26 +335,27 @@ def check_pairs(
         return at_token[inside], begins[inside], ends[inside]
 
     decided = 0
-    for row in range(len(originals)) if rows is None else rows.tolist():
+    called = range(len(originals)) if numbers is None else numbers.tolist()
+    for row in range(len(originals)):
         middle = int(length[row] - second[row])
         in_a, in_b = places(row, 1, middle - 1), places(row, middle, int(length[row]) - 1)
         if in_a is None or in_b is None:
             continue
         (a, a_from, a_to), (b, b_from, b_to) = in_a, in_b
         if not len(a) or not len(b):
-            raise _fault(path, first + row, "a segment that is in no document")
+            raise _fault(path, called[row], "a segment that is in no document")
         decided += 1
         if arrays["next_sentence_labels"][row]:
             homes = {*of_sentence[a_from].tolist(), *of_sentence[b_from].tolist()}
             if len(homes) == 1:
-                raise _fault(path, first + row, "a second segment labelled as random that is from the same document")
+                raise _fault(path, called[row], "a second segment labelled as random that is from the same document")
             continue
         same = of_sentence[a_from][:, None] == of_sentence[b_from]
         after = b >= (a + middle - 2)[:, None]
         within = sentences[b_to] - a[:, None] < limit
         adjacent = b_from == (a_to + 1)[:, None]
         if not (same & after & (within | adjacent)).any():
-            raise _fault(path, first + row, "a second segment labelled as continuation that does not follow the first")
+            raise _fault(path, called[row], "a second segment labelled as continuation that does not follow the first")
     return decided
 
 

@@ -51,6 +51,14 @@ class Vocabulary:
         ids = [i for i in range(len(self.entries)) if i not in special and i not in unused]
         return np.array(ids, dtype=np.int32)
 
+    @functools.cached_property
+    def kinds(self) -> NDArray[np.uint8]:
+        """Of each entry: 1 for [CLS], [SEP], [MASK] and [PAD], 2 for a word as in `words`, else 0."""
+        kinds = np.zeros(len(self), np.uint8)
+        kinds[self.words] = 2
+        kinds[[self.cls, self.sep, self.mask, self.pad]] = 1
+        return kinds
+
 
 def read(path: str | Path) -> Vocabulary:
     """The vocabulary in a file of one entry per line; UserError where BERT could not work with it."""
