@@ -64,7 +64,11 @@ class Case:
 
 
 class Failed(Exception):
-    """A contestant that could not be built or did not answer; `args[0]` says why."""
+    """A contestant that could not be built or did not answer: why, and who."""
+
+    def __init__(self, reason: str, label: str) -> None:
+        super().__init__(reason)
+        self.label = label
 
 
 class Contestant:
@@ -105,7 +109,7 @@ class Contestant:
         try:
             self.process.stdin.write(question + "\n")
         except BrokenPipeError:
-            raise Failed(self._last_words()) from None
+            raise Failed(self._last_words(), self.label) from None
         return self._answer(limit_s)
 
     def close(self) -> None:
@@ -120,14 +124,14 @@ class Contestant:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             if not selector.select(limit_s):
                 self.process.kill()
-                raise Failed(f"no answer within {limit_s:.0f} s")
+                raise Failed(f"no answer within {limit_s:.0f} s", self.label)
         line = self.process.stdout.readline()
         if not line:
             self.process.wait(30)
-            raise Failed(self._last_words())
+            raise Failed(self._last_words(), self.label)
         answer: dict[str, Any] = json.loads(line)
         if "failed" in answer:
-            raise Failed(answer["failed"])
+            raise Failed(answer["failed"], self.label)
         return answer
 
     def _last_words(self) -> str:
