@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import resource
@@ -48,9 +49,28 @@ def test_a_busy_processor_is_refused_when_strict_and_marked_otherwise(tmp_path: 
         assert not strict.record.exists() and "Traceback" not in errors
         marked = Launched(tmp_path, manifest, steps={"timed": 10_000, "at_most_s": 4.0})
         marked.end(0)
-    warnings = records.read_run(marked.record).warnings
+    record = records.read_run(marked.record)
+    warnings = record.warnings
     assert any(text.startswith("other processes use ") for text in warnings)
     assert any("used " in text and "within the window" in text for text in warnings)
+    _has_figures_over_its_window(record)
+    rows = list(csv.DictReader(marked.record.with_suffix(".telemetry.csv").open()))
+    assert sum(row["in_window"] == "1" for row in rows) == record.telemetry[0].samples > 0  # type: ignore[index]
+
+
+def _has_figures_over_its_window(record: records.RunRecord) -> None:
+    """Counters that grow whatever the machine: all cores busy, the ranks at work, memory in use, the sampler's cost."""
+    assert record.telemetry is not None and record.memory is not None
+    (node,) = record.telemetry
+    machine, own = node.machine, node.processes
+    assert machine["cpu_share"] is not None and machine["cpu_share"].mean > 0.5
+    assert machine["cpu_others_share"] is not None and own["cpu_cores"] is not None and own["cpu_cores"].mean > 0
+    assert own["memory_bytes"] is not None and own["memory_bytes"].max > 1 << 27
+    assert node.cost_cpu_share is not None and 0 < node.cost_cpu_share < 1
+    assert machine["memory_used_bytes"] is not None
+    assert record.memory.device_used_bytes == machine["memory_used_bytes"].max
+    assert record.memory.reserved_bytes == record.peak_memory_bytes and record.memory.needed_bytes is None
+    assert "needed_bytes" in record.memory.reasons and node.reasons["devices"] == "the run is on the processor"
 
 
 def test_too_little_memory_is_refused(tmp_path: Path, manifest: Path) -> None:

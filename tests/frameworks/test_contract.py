@@ -36,8 +36,13 @@ def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
     assert any(record.environment["framework"].values())
     assert record.environment["variables"]["OMP_NUM_THREADS"] == "1"
     assert record.settings is not None and set(frameworks.SETTINGS) < set(record.settings)
-    if framework != "fake":
+    assert record.work is not None
+    if framework == "fake":
+        assert record.work.matmul_flops_per_s is None
+        assert "does not measure it" in record.work.reasons["matmul_flops_per_s"]
+    else:
         assert None not in [record.settings[key] for key in frameworks.SETTINGS]
+        assert record.work.matmul_flops_per_s is not None and record.work.matmul_flops_per_s > 1e8
 
 
 @pytest.mark.parametrize("framework", NAMES)
