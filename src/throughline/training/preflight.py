@@ -25,6 +25,8 @@ DISK_BYTES = 16 << 20
 """A record, its log and its telemetry, with room to spare."""
 OTHERS_CORES = 0.25
 """What others may use of a machine whose every core the ranks need."""
+WORKED = (1, 2, 3, 6, 7)
+"""Places of user, nice, system, irq and softirq in a line of /proc/stat."""
 LOOK_S, CONFIRM_S = 0.3, 1.0
 GPU_BUSY = 0.1
 """Share of time or memory from which a GPU that should be idle is in use."""
@@ -48,12 +50,14 @@ class Others:
 
 
 def _busy_s() -> float | None:
-    """CPU-seconds that all of the machine's cores have worked: user, nice, system, irq, softirq (proc_stat(5))."""
+    """CPU-seconds that the cores of this process have worked for whomever (proc_stat(5)); None where nobody says."""
+    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     try:
-        ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+        cores = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
+        ticks = [int(core[place]) for core in cores if core[0] in mine for place in WORKED]
     except (OSError, ValueError, IndexError):
         return None
-    return sum(ticks[place] for place in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
 
 
 def _own_s() -> float:
