@@ -87,6 +87,7 @@ def reasons(environment: dict[str, Any], kind: str) -> dict[str, str]:
         "framework": "the run ended before it told",
         "python": "the run ended before it told",
         "packages": "the run ended before it told",
+        "digest": "the run ended before it told its software",
         "mpi": "there is no mpirun, or it says nothing",
         "cpu_governor": "the system shows none (a virtual machine, often)",
         "cpu_quota_cores": "no control group limits it",

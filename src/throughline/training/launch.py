@@ -446,11 +446,8 @@ def _environment(
         "gpus": told.get("cards") or None,
         "variables": environment.variables(variables),
     }
-    return {
-        **found,
-        "digest": environment.digest(found, device),
-        "reasons": environment.reasons(found, device["kind"]),
-    }
+    found["digest"] = environment.digest(found, device)
+    return {**found, "reasons": environment.reasons(found, device["kind"])}
 
 
 def _conclude(job: Job, record: dict[str, Any], seconds: float, log: Log, progress: Progress) -> None:
