@@ -36,6 +36,18 @@ def test_a_published_study_comes_out_as_printed(tmp_path: Path) -> None:
     assert cells["4n8g"].logs[0] == "mxnet-horovod/4n8g/run1.log"
 
 
+def test_what_every_repeat_says_with_other_figures_is_said_once(tmp_path: Path) -> None:
+    paths = [
+        write_record(
+            tmp_path, record(spec(repeat=n), 100.0, warnings=[f"node 0: {n}.5 of 2 cores", "fp16 is emulated"])
+        )
+        for n in (1, 2, 3)
+    ]
+    (busy, emulated) = summary.summarize(paths, asked=3).frameworks["torch"]["1n1g"].warnings
+    assert busy == "node 0: 1.5 of 2 cores (and 2 times more, with other figures)"
+    assert emulated == "fp16 is emulated"
+
+
 def test_figures_are_not_rounded(tmp_path: Path) -> None:
     place = tmp_path / "bert/bz32_fp32.json"
     summary.write(write_series(tmp_path, {"1n1g": [100 / 3, 200 / 3]}), place, asked=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,8 +38,19 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
         )
     notes += _fewer_steps(ok)
     notes += windows.warnings(ok)
-    notes += list(dict.fromkeys(text for run in ok for text in run.warnings if STEP_CAP not in text))
+    notes += _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
     return notes
+
+
+def _once_each(texts: Sequence[str]) -> list[str]:
+    """Texts that differ in their numbers alone (of repeats, of nodes) as one."""
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(re.sub(r"\d+(\.\d+)?", "#", text), []).append(text)
+    return [
+        first if len(set(same)) == 1 else f"{first} (and {len(same) - 1} times more, with other figures)"
+        for first, same in ((same[0], same) for same in alike.values())
+    ]
 
 
 def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
