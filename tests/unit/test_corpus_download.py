@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dump_server
+from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
 from throughline import files
 from throughline.corpus import fetch, published
@@ -59,7 +60,7 @@ def only_the_file(folder: Path) -> bool:
 def test_a_dump_by_name(server: Server, tmp_path: Path, waits: Waits) -> None:
     server.publish(NAME, {SINGLE: DATA, "pages-articles.xml.bz2": b"x", "stub-articles.xml.gz": b"y"})
     path = download(server, tmp_path, waits.client())
-    assert path.read_bytes() == DATA and only_the_file(tmp_path) and not waits
+    assert same(path.read_bytes(), DATA) and only_the_file(tmp_path) and not waits
     assert files.read_json(tmp_path / f"{NAME}.json") == {
         "schema": 1,
         "name": NAME,
@@ -125,7 +126,7 @@ def test_a_cut_connection_is_resumed(server: Server, tmp_path: Path, waits: Wait
     server.tags = tags
     server.publish(NAME, {SINGLE: DATA})
     server.misbehave(FILE, cut(1_200_000), cut(700_000))
-    assert download(server, tmp_path, waits.client()).read_bytes() == DATA
+    assert same(download(server, tmp_path, waits.client()).read_bytes(), DATA)
     first, second, third = server.asked(FILE)
     assert "Range" not in first
     assert (second["Range"], third["Range"]) == ("bytes=1200000-", "bytes=1900000-")
@@ -140,7 +141,9 @@ def test_another_call_goes_on_where_the_first_stopped(server: Server, tmp_path: 
     with pytest.raises(UserError, match="could not be downloaded") as caught:
         download(server, tmp_path, waits.client(tries=3))
     part = tmp_path / f"{NAME}-{SINGLE}.part"
-    assert part.read_bytes() == DATA[:1_000_000] and f"1000000 bytes that came are kept in {part}" in str(caught.value)
+    assert same(part.read_bytes(), DATA[:1_000_000]) and f"1000000 bytes that came are kept in {part}" in str(
+        caught.value
+    )
     assert not (tmp_path / f"{NAME}-{SINGLE}").exists() and not (tmp_path / f"{NAME}.json").exists()
     download(server, tmp_path, waits.client())
     assert server.asked(FILE)[-1]["Range"] == "bytes=1000000-" and only_the_file(tmp_path)
@@ -157,7 +160,7 @@ def test_a_file_that_changed_is_brought_from_its_beginning(
         download(server, tmp_path, waits.client(tries=2))
     server.publish(NAME, {SINGLE: OTHER})
     server.modified += 60
-    assert download(server, tmp_path, waits.client()).read_bytes() == OTHER
+    assert same(download(server, tmp_path, waits.client()).read_bytes(), OTHER)
     assert len(server.asked(FILE)) == 3 and only_the_file(tmp_path)
 
 
@@ -169,7 +172,7 @@ def test_a_file_that_changed_unnoticed_is_brought_once_more(server: Server, tmp_
     with pytest.raises(UserError):
         download(server, tmp_path, waits.client(tries=2))
     server.publish(NAME, {SINGLE: OTHER})
-    assert download(server, tmp_path, waits.client()).read_bytes() == OTHER
+    assert same(download(server, tmp_path, waits.client()).read_bytes(), OTHER)
     assert "Range" in server.asked(FILE)[-2] and "Range" not in server.asked(FILE)[-1]
 
 
@@ -177,7 +180,7 @@ def test_a_server_without_ranges(server: Server, tmp_path: Path, waits: Waits) -
     server.ranges = False
     server.publish(NAME, {SINGLE: DATA})
     server.misbehave(FILE, cut(2_000_000), cut(1_000_000))
-    assert download(server, tmp_path, waits.client()).read_bytes() == DATA
+    assert same(download(server, tmp_path, waits.client()).read_bytes(), DATA)
 
 
 @pytest.mark.parametrize("code", [429, 503])
@@ -274,7 +277,7 @@ def test_checksums_that_disagree(server: Server, tmp_path: Path, waits: Waits) -
 
 def test_a_host_without_a_status(server: Server, tmp_path: Path, waits: Waits) -> None:
     server.publish(NAME, {SINGLE: DATA}, status=False)
-    assert download(server, tmp_path, waits.client()).read_bytes() == DATA
+    assert same(download(server, tmp_path, waits.client()).read_bytes(), DATA)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{", b'{"jobs": []}', b'{"jobs": {"x": {"status": "done", "files": [1]}}}'])
@@ -298,7 +301,7 @@ def test_mirrors_come_first_and_the_next_one_goes_on(server: Server, tmp_path: P
             each.publish(NAME, {SINGLE: DATA})
         mirror.misbehave(FILE, cut(2_000_000), status(404))
         path = download(server, tmp_path, waits.client(), CLOSED, f"{mirror.address}/")
-        assert path.read_bytes() == DATA
+        assert same(path.read_bytes(), DATA)
         assert [headers.get("Range") for headers in mirror.asked(FILE)] == [None, "bytes=2000000-"]
         (last,) = server.asked(FILE)
         assert last["Range"] == "bytes=2000000-" and "If-Range" not in last
@@ -310,7 +313,7 @@ def test_a_mirror_with_another_file(server: Server, tmp_path: Path, waits: Waits
         server.publish(NAME, {SINGLE: DATA})
         mirror.publish(NAME, {SINGLE: DATA})
         mirror.files[FILE] = OTHER
-        assert download(server, tmp_path, waits.client(), mirror.address).read_bytes() == DATA
+        assert same(download(server, tmp_path, waits.client(), mirror.address).read_bytes(), DATA)
 
 
 def test_too_small_a_disk_is_told_before_anything_is_brought(server: Server, tmp_path: Path, waits: Waits) -> None:
@@ -370,7 +373,7 @@ def test_a_file_of_unknown_size(server: Server, tmp_path: Path, waits: Waits) ->
     digest = Digest("sha256", hashlib.sha256(server.files["/vocab.txt"]).hexdigest().upper())
     server.misbehave("/vocab.txt", cut(400_000))
     Waits().client(contact=None).file([f"{server.address}/vocab.txt"], tmp_path / "v.txt", digest)
-    assert (tmp_path / "v.txt").read_bytes() == server.files["/vocab.txt"]
+    assert same((tmp_path / "v.txt").read_bytes(), server.files["/vocab.txt"])
     assert server.asked("/vocab.txt")[0]["User-Agent"] == "Throughline/0.1.0"
 
 
