@@ -81,6 +81,7 @@ def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str])
         assert sorted(path.name for path in project.record(topology, "capped").parent.iterdir()) == [
             "run1.json",
             "run1.log",
+            "run1.telemetry.csv",
         ]
     assert "idle" in project.cluster.ask("sinfo", "-h", "-N", "-n", lost, "-o", "%T")
 
