@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -25,6 +25,9 @@ class Entry(BaseModel):
     """A part of a record: types are strict, unknown keys are errors, numbers are finite."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+
+
+Kind = TypeVar("Kind", bound=Entry)
 
 
 class Rank(Entry):
@@ -445,31 +448,27 @@ class Equivalence(Entry):
 
 def read_equivalence(path: str | Path) -> Equivalence:
     """The comparison in a file; UserError where it is not one."""
-    found: Equivalence = _validated(Equivalence, path)
-    return found
+    return _validated(Equivalence, path)
 
 
 def read_max_batch(path: str | Path) -> MaxBatch:
     """The search for the largest batch in a file; UserError where it is not one."""
-    found: MaxBatch = _validated(MaxBatch, path)
-    return found
+    return _validated(MaxBatch, path)
 
 
 def read_curve(path: str | Path) -> Curve:
     """The curve of a convergence check in a file; UserError where it is not one."""
-    found: Curve = _validated(Curve, path)
-    return found
+    return _validated(Curve, path)
 
 
 def read_verdict(path: str | Path) -> ConvergenceVerdict:
     """The verdict of a convergence check in a file; UserError where it is not one."""
-    found: ConvergenceVerdict = _validated(ConvergenceVerdict, path)
-    return found
+    return _validated(ConvergenceVerdict, path)
 
 
 def read_run(path: str | Path) -> RunRecord:
     """The record in a file; UserError where it is not one, or stands where another run's record belongs."""
-    record: RunRecord = _validated(RunRecord, path)
+    record = _validated(RunRecord, path)
     if not str(Path(path).as_posix()).endswith(record.spec.record.removeprefix("results/")):
         raise UserError(
             f"{path} holds the record of another run",
@@ -481,8 +480,7 @@ def read_run(path: str | Path) -> RunRecord:
 
 def read_summary(path: str | Path) -> Summary:
     """The summary in a file; UserError where it is not one."""
-    summary: Summary = _validated(Summary, path)
-    return summary
+    return _validated(Summary, path)
 
 
 def dump(entry: RunRecord | Summary) -> dict[str, Any]:
@@ -490,7 +488,7 @@ def dump(entry: RunRecord | Summary) -> dict[str, Any]:
     return entry.model_dump(by_alias=True)
 
 
-def _validated(model: Any, path: str | Path) -> Any:
+def _validated(model: type[Kind], path: str | Path) -> Kind:
     value = read_json(path)
     if isinstance(value, Mapping) and value.get("schema") != SCHEMA:
         raise UserError(

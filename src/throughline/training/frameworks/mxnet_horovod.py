@@ -27,7 +27,7 @@ class MXNetHorovod:
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
-        self.library = models.of(spec["model"], "mxnet")
+        self.form = models.of(spec["model"], "mxnet")
         self.at = mx.gpu(local_rank) if kind == "cuda" else mx.cpu()
         self.half = spec["precision"] == "fp16"
         self.skips = 0
@@ -51,7 +51,7 @@ class MXNetHorovod:
         mx.random.seed(self.spec["seed"])
 
     def model(self, vocabulary: int) -> None:
-        self.network = self.library.build(self.spec, vocabulary, self.at)
+        self.network = self.form.build(self.spec, vocabulary, self.at)
         self.parameters = [parameter for _, parameter in self.network.named_parameters()]
         if self.options["accumulate"] > 1:
             for parameter in self.parameters:
@@ -61,10 +61,10 @@ class MXNetHorovod:
         mx.random.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
 
     def load(self, weights: dict[str, Any]) -> None:
-        self.library.load(self.network, weights)
+        self.form.load(self.network, weights)
 
     def data(self, arrays: dict[str, Any]) -> Batch:
-        batch = self.library.batch(arrays)
+        batch = self.form.batch(arrays)
         return [None if array is None else mx.nd.array(array, dtype=array.dtype) for array in batch]
 
     def deliver(self, batch: Batch) -> Batch:
@@ -167,7 +167,7 @@ class MXNetHorovod:
     def settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer
         return {
-            **self.library.settings(self.network),
+            **self.form.settings(self.network),
             **described(self.spec["optimizer"]["name"], optimizer, self.parameters, self.options["clip"]),
             "threads": self.spec["threads"] if self.kind == "cpu" else None,  # as OMP_NUM_THREADS says
         }

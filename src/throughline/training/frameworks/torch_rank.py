@@ -44,7 +44,7 @@ class TorchRank(Checked):
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
         self.exchanges = world > 1 and self.options["exchange"]
-        self.library = models.of(spec["model"], "torch")
+        self.form = models.of(spec["model"], "torch")
         self.at = torch.device(kind, local_rank) if kind == "cuda" else torch.device("cpu")
 
     def device(self) -> None:
@@ -66,7 +66,7 @@ class TorchRank(Checked):
 
     def build(self, vocabulary: int) -> torch.nn.Module:
         """The network on its device; from here on every rank draws its own dropout."""
-        self.bare: Any = self.library.build(self.spec, vocabulary).to(self.at)
+        self.bare: Any = self.form.build(self.spec, vocabulary).to(self.at)
         self.parameters = list(self.bare.parameters())
         self.bare.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
@@ -76,7 +76,7 @@ class TorchRank(Checked):
         return network
 
     def load(self, weights: dict[str, Any]) -> None:
-        self.library.load(self.bare, weights)
+        self.form.load(self.bare, weights)
 
     def data(self, arrays: dict[str, Any]) -> Batch | Travelling:
         batch = {name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()}
@@ -159,7 +159,7 @@ class TorchRank(Checked):
 
     def settings(self) -> dict[str, Any]:
         return {
-            **self.library.settings(self.bare),
+            **self.form.settings(self.bare),
             **described(self.spec["optimizer"]["name"], self.update, self.options["clip"]),
             "threads": torch.get_num_threads() if self.kind == "cpu" else None,
         }
