@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from throughline import records
-from throughline.training import observed, telemetry_window
+from throughline.training import observed, telemetry, telemetry_window
 
 SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
 
@@ -163,3 +167,15 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
         "reasons": {"needed_bytes": "not counted"},
     }
     assert record["utilization"] == {"cpu": 0.5, "gpu": None}
+
+
+def test_a_system_that_counts_no_process_s_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """psutil has no such method where /proc/<pid>/io is missing."""
+    monkeypatch.delattr(psutil.Process, "io_counters")
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    watched = telemetry.Processes(os.getpid())
+    watched.discover()
+    told = watched.read()
+    child.communicate()
+    assert told["disk_read_bytes"] is None and "AttributeError" in watched.reasons["disk_read_bytes"]
+    assert told["memory_bytes"]

@@ -124,7 +124,8 @@ class Processes:
     def _read_disk(self, process: psutil.Process, last: dict[str, float]) -> None:
         try:
             disk = process.io_counters()
-        except (psutil.AccessDenied, NotImplementedError, OSError) as error:
+        except (psutil.AccessDenied, AttributeError, RuntimeError, ValueError, OSError) as error:
+            # a system that does not count it: psutil then lacks the method, or finds the file empty or short
             for name in self.COUNTERS[1:]:
                 self.reasons[name] = f"/proc/<pid>/io: {type(error).__name__}"
         else:
