@@ -130,6 +130,14 @@ class RunSpec(Section):
         return str(Path(self.record).with_suffix(".log"))
 
 
+def read_specs(text: str) -> list[RunSpec]:
+    """The specifications in a JSON list; UserError where it is empty."""
+    specs = [RunSpec.model_validate_json(json.dumps(spec)) for spec in json.loads(text)]
+    if not specs:
+        raise UserError("the list of run specifications is empty", next_step="give one for every framework")
+    return specs
+
+
 def canonical(value: Any) -> str:
     """JSON with one spelling for one value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -205,9 +213,10 @@ def expand(config: Config) -> list[RunSpec]:
 
 def _with_extras(name: str, block: Benchmark) -> Iterable[tuple[str, Benchmark]]:
     yield name, block
-    for extra in [extra for extra in block.extras if extra in CHANGED]:
-        options = block.options.model_copy(update=CHANGED[extra])
-        yield f"{name}__{extra}", block.model_copy(update={"options": options})
+    for extra in block.extras:
+        if extra in CHANGED:
+            options = block.options.model_copy(update=CHANGED[extra])
+            yield f"{name}__{extra}", block.model_copy(update={"options": options})
 
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:

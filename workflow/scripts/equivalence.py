@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from throughline.files import UserError, command_line
-from throughline.runs import RunSpec
+from throughline.files import command_line
+from throughline.runs import read_specs
 from throughline.training import equivalence
 
 
@@ -20,9 +19,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="equivalence.json; records and logs go beside it")
     arguments = parser.parse_args()
-    specs = [RunSpec.model_validate_json(json.dumps(spec)) for spec in json.loads(arguments.specs)]
-    if not specs:
-        raise UserError("--specs is empty", next_step="give one specification per framework and topology")
+    specs = read_specs(arguments.specs)
     pythons = dict(pair.split("=", 1) for pair in arguments.python)
     folder = arguments.output.with_suffix("")
     equivalence.write(equivalence.prove(specs, arguments.manifest, pythons, folder), arguments.output)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from throughline.files import UserError, command_line
-from throughline.runs import RunSpec
+from throughline.files import command_line
+from throughline.runs import read_specs
 from throughline.training import max_batch, nodes
 
 
@@ -20,9 +19,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="the result; records and logs of tries go beside it")
     arguments = parser.parse_args()
-    specs = [RunSpec.model_validate_json(json.dumps(spec)) for spec in json.loads(arguments.specs)]
-    if not specs:
-        raise UserError("--specs is empty", next_step="give one specification per framework")
+    specs = read_specs(arguments.specs)
     pythons = dict(pair.split("=", 1) for pair in arguments.python)
     hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
     max_batch.write(max_batch.find(specs, arguments.manifest, pythons, folder, hosts), arguments.output)
