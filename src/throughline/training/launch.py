@@ -1,12 +1,10 @@
-"""Start one run's agents, watch its ranks, and turn what they report into a record."""
+"""Have one run's agents start its ranks, watch these, and turn what they report into a record."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -26,9 +24,7 @@ from throughline import files, records
 from throughline.files import UserError
 from throughline.runs import CONFIGURATION, RunSpec, Topology, unpacked
 from throughline.training import (
-    agent,
     environment,
-    heartbeat,
     launchers,
     lock,
     machine,
@@ -40,8 +36,9 @@ from throughline.training import (
     watchdog,
     work,
 )
+from throughline.training.crew import Crew
 from throughline.training.data import Manifest
-from throughline.training.processes import Child, Parent, die_with_parent, wait_until
+from throughline.training.processes import Parent, die_with_parent, wait_until
 from throughline.training.progress import Progress
 from throughline.training.watchdog import Watchdog, place
 
@@ -55,10 +52,6 @@ WHERE = {
 }
 AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"})
 """What of a record is not scrubbed: versions of four numbers would pass for addresses."""
-SILENT_S = 5.0
-"""An agent that has said nothing for so long, which it does every second, is gone, or its node is."""
-STACKS_S = 2.0
-"""How long the ranks may take to write their stacks."""
 
 
 class Interrupted(Exception):
@@ -226,7 +219,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "strict": job.strict,
     }
     with _work_folder(job, where.elsewhere) as folder:
-        crew = Crew(order, folder, log, where.names)
+        crew = Crew(order, folder, log.write, where.names)
         reports = _supervise(job, crew, topology.world, progress, parent)
         sampled = observed.nodes(order, folder, reports)
 
@@ -295,86 +288,6 @@ def _identity(manifest: Manifest | None) -> dict[str, Any] | None:
     if manifest is None:
         return None
     return {"content_digest": manifest.content["content_digest"], "rows": manifest.content["rows"]}
-
-
-class Crew:
-    """The agents of a run, and what they have told: where every rank stands, and which have ended, the first first."""
-
-    def __init__(self, order: dict[str, Any], work: Path, log: Log, names: Sequence[str]) -> None:
-        world, path = order["world"], work / "job.json"
-        path.write_text(json.dumps(order))
-        self.order, self.log, self.work = order, log, work
-        self.beats = [heartbeat.Beat("start", 0, 0)] * world
-        self.ended: dict[int, int | None] = {}
-        self.heard = {node: time.monotonic() for node in range(launchers.agents(order))}
-        self.done: set[int] = set()
-        self.refusal: UserError | None = None
-        self.last_words = [collections.deque[str](maxlen=20) for _ in range(world)]
-        self.patience_s = 10.0 if order["shared"] else 5.0
-        variables = dict(os.environ) | order["variables"]
-        self.agents: list[Child] = []
-        try:
-            for command in launchers.commands(order, path, names):
-                self.agents.append(Child(command, variables, self._hear))
-        except BaseException:
-            self.end()
-            raise
-
-    def _hear(self, line: str) -> None:
-        if not line.startswith(agent.MARK):
-            if spoken := re.match(r"\[rank (\d+)\] ", line):
-                self.last_words[int(spoken[1])].append(line[spoken.end() :])
-            self.log.write(line)
-            return
-        told = json.loads(line[1:])
-        if "refusing" in told:
-            self.refusal = self.refusal or preflight.gpu_error(told["refusing"], told["faults"])
-        elif "node" in told:
-            self.heard[told["node"]] = time.monotonic()
-            if told["over"]:
-                self.done.add(told["node"])
-        elif "beat" in told:
-            self.beats[told["rank"]] = heartbeat.Beat(*told["beat"])
-        else:
-            self.ended[told["rank"]] = told["ended"]
-
-    def statuses(self) -> list[int | None]:
-        """Of every agent: None while it runs."""
-        return [child.exit_status() for child in self.agents]
-
-    def lost(self) -> list[int]:
-        """Ranks whose node has fallen silent."""
-        over, now = all(status is not None for status in self.statuses()), time.monotonic()
-        silent = {node for node, last in self.heard.items() if over or now - last > SILENT_S} - self.done
-        return [rank for node in sorted(silent) for rank in launchers.ranks_of(self.order, node)]
-
-    def has_failed(self) -> bool:
-        """Whether an agent or a rank has ended otherwise than it should."""
-        if any(self.statuses()) or any(self.ended.copy().values()):
-            return True
-        return any(report["status"] != "ok" for report in self.reports(self.ended.copy()).values())
-
-    def reports(self, ranks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """rank -> what it has written at its end."""
-        paths = {rank: self.work / f"rank_{rank}.json" for rank in ranks}
-        found = {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.is_file()}
-        for report in found.values():
-            if "reason" in report:
-                report["reason"] = files.scrub(report["reason"])
-        return found
-
-    def write_stacks(self) -> None:
-        """Have every rank write the stacks of its threads into the log."""
-        for child in self.agents:
-            child.tell("stacks")
-        time.sleep(STACKS_S)
-
-    def end(self) -> None:
-        """End whatever still runs."""
-        for child in self.agents:
-            child.let_go()
-        for child in self.agents:
-            child.end(self.patience_s)
 
 
 def _supervise(job: Job, crew: Crew, world: int, progress: Progress, parent: Parent) -> dict[int, dict[str, Any]]:
