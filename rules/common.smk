@@ -114,6 +114,17 @@ def spec_of(wildcards):
     )
 
 
+PLACES = {record: place for place, record in enumerate(SPECS)}
+"""Every record -> its place in the order of the runs."""
+BEFORE_RUNS = len(SPECS) + 1
+"""The priority of data and environments: no run is ahead of its repeat because it needs none."""
+
+
+def priority_of(wildcards):
+    """A run's priority: those of one repeat stand together, so that a slow hour hits all configurations alike."""
+    return len(SPECS) - PLACES[spec_of(wildcards).record]
+
+
 def manifest_of(wildcards):
     """The manifest that a run reads, whatever its age; none with synthetic data."""
     spec = spec_of(wildcards)

@@ -18,6 +18,7 @@ rule vocabulary:
     localrule: True  # it may be downloaded, and a cluster's nodes often have no way to the internet
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     params:
         source=vocabulary_source(),
     shell:
@@ -31,6 +32,7 @@ rule dump:
         "logs/{corpus}/dump_{dump}.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
 
@@ -46,6 +48,7 @@ rule download:
     localrule: True
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_download.py --output {output:q} 2>&1 | tee {log:q}"
 
@@ -59,6 +62,7 @@ rule cut:
         "logs/{corpus}/cut.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     params:
         parts=CORPUS.parts,
     shell:
@@ -75,6 +79,7 @@ rule extract:
         "logs/{corpus}/extract_{part}.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q}"
         " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
@@ -90,6 +95,7 @@ rule tokenize:
         "logs/{corpus}/tokenize_{part}.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
@@ -104,6 +110,7 @@ rule gather:
         "logs/{corpus}/gather_{split}_{number}.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     params:
         shards=CORPUS.shards.model_dump(),
     shell:
@@ -123,6 +130,7 @@ if FINISHED is None:
             "logs/{corpus}/seq{sequence}/{split}_{number}.log",
         conda:
             "../envs/main.yaml"
+        priority: BEFORE_RUNS
         resources:
             runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
         params:
@@ -145,6 +153,7 @@ else:
             "logs/{corpus}/seq{sequence}/{split}_{number}.log",
         conda:
             "../envs/main.yaml"
+        priority: BEFORE_RUNS
         params:
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
@@ -162,6 +171,7 @@ rule verify:
         "logs/{corpus}/seq{sequence}/verify_{split}_{number}.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     resources:
         runtime=5,
     params:
@@ -181,6 +191,7 @@ rule manifest:
         "logs/{corpus}/seq{sequence}/manifest.log",
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     params:
         parameters=lambda wildcards: runs.canonical(runs.corpus_parameters(CORPUS, int(wildcards.sequence))),
     shell:

@@ -11,5 +11,6 @@ rule environment:
     localrule: True
     conda:
         "../envs/main.yaml"
+    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/environment.py {wildcards.framework:q} --log {log:q}"

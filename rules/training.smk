@@ -13,7 +13,7 @@ rule run:
         telemetry=f"{RUN}.telemetry.csv",
     log:
         f"{RUN}.log",
-    priority: lambda wildcards: 1000 - int(wildcards.repeat)
+    priority: priority_of
     conda:
         "../envs/{framework}.yaml"
     threads: workflow.cores

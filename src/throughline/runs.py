@@ -205,18 +205,27 @@ def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:
 
 
 def expand(config: Config) -> list[RunSpec]:
-    """Every run that the configuration asks for, interleaved: the first repeat of everything, then the second ..."""
-    blocks = [derived for name, block in config.benchmarks.items() for derived in _with_extras(name, block)]
-    specs = [spec for name, block in blocks for spec in _expand(config, name, block)]
+    """Every run that the configuration asks for, in the order in which they are best made: the first repeat of
+    everything, then the second ...; within a repeat, a run and those that leave one thing of it out are neighbours."""
+    specs = [spec for name, block in config.benchmarks.items() for spec in _with_extras(config, name, block)]
     return sorted(specs, key=lambda spec: spec.repeat)
 
 
-def _with_extras(name: str, block: Benchmark) -> Iterable[tuple[str, Benchmark]]:
-    yield name, block
-    for extra in block.extras:
-        if extra in CHANGED:
-            options = block.options.model_copy(update=CHANGED[extra])
-            yield f"{name}__{extra}", block.model_copy(update={"options": options})
+def _with_extras(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
+    """The runs of a block, each before its derived ones; `aa` comes last, as far off as two configurations are."""
+    derived = {
+        extra: _expand(config, f"{name}__{extra}", _changed(block, CHANGED[extra]))
+        for extra in block.extras
+        if extra in CHANGED
+    }
+    again = derived.pop("aa", ())
+    for neighbours in zip(_expand(config, name, block), *derived.values(), strict=True):
+        yield from neighbours
+    yield from again
+
+
+def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
+    return block.model_copy(update={"options": block.options.model_copy(update=options)})
 
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:

@@ -47,6 +47,13 @@ def test_repeats_are_interleaved(config: Config) -> None:
     assert repeats == sorted(repeats)
 
 
+def test_a_step_and_the_parts_of_it_are_measured_one_after_the_other(config: Config) -> None:
+    order = [spec for spec in runs.expand(config) if spec.repeat == 1 and spec.benchmark != "b__aa"]
+    cells = [(spec.cell.split("/")[1], spec.framework, spec.topology) for spec in order]
+    assert cells == [cell for cell in dict.fromkeys(cells) for _ in ("b", "b__synthetic", "b__noexchange")]
+    assert {spec.benchmark for spec in runs.expand(config)[-4:]} == {"b__aa"}
+
+
 def test_derived_runs_lie_in_folders_of_their_own(config: Config) -> None:
     by_name = {spec.benchmark: spec for spec in runs.expand(config)}
     assert set(by_name) == {"b", "b__aa", "b__synthetic", "b__noexchange"}
