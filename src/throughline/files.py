@@ -1,21 +1,18 @@
 """Files that are whole or absent, their digests, text without secrets, and errors a user can act on.
 
-Standard library only: the measured workers import this from environments that hold nothing else of ours.
+Standard library only: the measured workers import this from environments that hold nothing else of ours. What few
+calls need is imported by them: every process of the workflow starts with this module.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import ipaddress
+import gc
 import json
 import os
 import pwd
 import re
-import socket
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -31,20 +28,30 @@ class UserError(Exception):
         super().__init__("\n".join(part for part in parts if part))
 
 
-def command_line(main: Callable[[], int | None]) -> NoReturn:
+def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoReturn:
     """Run `main`, print a UserError without its traceback, and leave with the exit status.
 
     A full disk and a folder that may not be written to are the user's to mend as well. What is printed names no
     machine: the rules keep it in their logs.
+
+    `single`: a short process of one thread, made to start quickly. Its `main` imports what it needs, for numpy would
+    start a thread per core, for algebra that none of these processes has. No cycles of garbage are looked for.
     """
+    if single:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        gc.disable()
     streams: list[Any] = [_Scrubbing(sys.stdout), _Scrubbing(sys.stderr)]
     with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
         try:
             status = main() or 0
         except Exception as error:
             mendable = disk_error(error) if isinstance(error, OSError) else error
-            known = isinstance(mendable, UserError)
-            print(f"error: {mendable}" if known else traceback.format_exc(), file=sys.stderr)
+            if isinstance(mendable, UserError):
+                print(f"error: {mendable}", file=sys.stderr)
+            else:
+                import traceback
+
+                print(traceback.format_exc(), file=sys.stderr)
             status = 1
     sys.exit(status)
 
@@ -82,12 +89,10 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.stem}.", suffix=f".partial{final.suffix}")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = final.with_name(f".{final.stem}.{os.urandom(8).hex()}.partial{final.suffix}")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
         _sync(temporary)
         os.replace(temporary, final)
         _sync(final.parent)
@@ -96,12 +101,6 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync(path: Path) -> None:
@@ -137,6 +136,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 def sha256(path: str | os.PathLike[str]) -> str:
     """The file's SHA-256 as 64 hexadecimal digits, read in constant memory."""
+    import hashlib
+
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -144,19 +145,18 @@ def sha256(path: str | os.PathLike[str]) -> str:
 NODES = "THROUGHLINE_NODES"
 """Variable with the names of a run's nodes in the order of their ranks: everywhere they are called node0, node1, ..."""
 
-_ADDRESS = re.compile(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
-)
-_MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
+# Patterns stay texts: `re` compiles and remembers each when something is first printed, which most processes never do.
+_ADDRESS = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
+_MAC = r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])"
 _DOMAIN = r"(?:\.(?:home|internal|intern|lan|local|localdomain)\b|(?:\.[A-Za-z][\w-]*){2,})?"
-_HOMES = re.compile(r"(?<![\w.~-])/(?:home|Users)/[\w.-]+")
+_HOMES = r"(?<![\w.~-])/(?:home|Users)/[\w.-]+"
 _SECRET = r"(?:token|secret|passw(?:or)?d|credentials?|(?:api|access|private|secret)[_-]?key)"
-_TOKEN = re.compile(rf"(?i)({_SECRET}[\"']?\s*)(=\s*[\"']?[^\s\"',;&]+|:\s*[\"']?[^\s\"',;&]{{8,}})")
-_KNOWN_TOKEN = re.compile(
+_TOKEN = rf"(?i)({_SECRET}[\"']?\s*)(=\s*[\"']?[^\s\"',;&]+|:\s*[\"']?[^\s\"',;&]{{8,}})"
+_KNOWN_TOKEN = (
     r"\b(?:hf_|gh[oprsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ASIA|eyJ)(?=\D*\d)[\w-]{12,}[\w.-]*"
     r"|(?i:(?<=bearer ))\S{8,}|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"
 )
-_SECRET_VARIABLE = re.compile(rf"(?i).*{_SECRET}\d*|.*_(?:auth|cookie|pat)")
+_SECRET_VARIABLE = rf"(?i).*{_SECRET}\d*|.*_(?:auth|cookie|pat)"
 
 
 def scrub(text: str) -> str:
@@ -167,11 +167,11 @@ def scrub(text: str) -> str:
     """
     for pattern, alias in _names():
         text = re.sub(pattern, alias, text)
-    text = _HOMES.sub("~", text)
-    text = _KNOWN_TOKEN.sub("MASKED", text)
-    text = _TOKEN.sub(lambda match: f"{match[1]}{match[2][0]}MASKED", text)
-    text = _ADDRESS.sub(_masked_address, text)
-    return _MAC.sub("ADDRESS", text)
+    text = re.sub(_HOMES, "~", text)
+    text = re.sub(_KNOWN_TOKEN, "MASKED", text)
+    text = re.sub(_TOKEN, lambda match: f"{match[1]}{match[2][0]}MASKED", text)
+    text = re.sub(_ADDRESS, _masked_address, text)
+    return re.sub(_MAC, "ADDRESS", text)
 
 
 def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
@@ -186,14 +186,14 @@ def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
 def _names() -> list[tuple[str, str]]:
     """(pattern, alias) of all that this process knows to name its place; what is longest comes first."""
     folder = os.getcwd()
-    secrets = {value for name, value in os.environ.items() if len(value) >= 8 and _SECRET_VARIABLE.fullmatch(name)}
+    secrets = {value for name, value in os.environ.items() if len(value) >= 8 and re.fullmatch(_SECRET_VARIABLE, name)}
     found = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
     if folder != os.sep:
         place = rf"(?<![\w.~-]){re.escape(folder)}"
         found += [(rf"{place}/", ""), (rf"{place}(?![\w.-])", ".")]
     for home in sorted(_home_folders(), key=len, reverse=True):
         found.append((rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~"))
-    here, nodes = socket.gethostname(), [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
+    here, nodes = os.uname().nodename, [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
     aliases = {node: f"node{number}" for number, (_, _, node) in enumerate(nodes)}
     for node, alias in {here: "HOST" if nodes else "node0", **aliases}.items():
         for name in dict.fromkeys([node, node.split(".")[0]]):
@@ -224,6 +224,8 @@ def _account() -> pwd.struct_passwd | None:
 
 
 def _masked_address(match: re.Match[str]) -> str:
+    import ipaddress
+
     try:
         address = ipaddress.ip_address(match[0])
     except ValueError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import adopted, shards
 from throughline.files import command_line
 
 
@@ -16,8 +15,10 @@ def main() -> None:
     parser.add_argument("--unpacked", action="store_true", help="copy it, uncompressed, instead of linking it")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    from throughline.corpus import adopted, shards
+
     (shards.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import dumps, published
 from throughline.files import command_line
 
 
@@ -22,9 +21,17 @@ def main() -> None:
     parser.add_argument("--parts", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    named = [published.listed(path) if path.suffix == ".json" else [path] for path in arguments.dump]
-    dumps.write(arguments.output, dumps.cut([path for paths in named for path in paths], arguments.parts))
+    from throughline.corpus import dumps
+
+    named = [path for given in arguments.dump for path in (_listed(given) if given.suffix == ".json" else [given])]
+    dumps.write(arguments.output, dumps.cut(named, arguments.parts))
+
+
+def _listed(listing: Path) -> list[Path]:
+    from throughline.corpus import published
+
+    return published.listed(listing)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import dumps, extraction
 from throughline.files import command_line
 
 
@@ -18,9 +17,11 @@ def main() -> None:
     parser.add_argument("--counts", type=Path, required=True, help="what was counted, as JSON")
     parser.add_argument("--stall-s", type=float, default=900, help="stop when nothing moves for so many seconds")
     arguments = parser.parse_args()
+    from throughline.corpus import dumps, extraction
+
     dump = dumps.read(arguments.cut)
     extraction.extract(dump, arguments.part, arguments.output, arguments.counts, stall_s=arguments.stall_s)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import tokens
 from throughline.files import command_line
 
 
@@ -19,9 +18,11 @@ def main() -> None:
     parser.add_argument("--test", type=int, required=True, help="test shards in all")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    from throughline.corpus import tokens
+
     number = arguments.shard + (arguments.training if arguments.split == "test" else 0)
     tokens.gather(arguments.parts, number, arguments.training + arguments.test, arguments.output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

@@ -6,7 +6,6 @@ import argparse
 import json
 from pathlib import Path
 
-from throughline.corpus import manifest, vocabulary
 from throughline.files import command_line
 
 
@@ -19,9 +18,11 @@ def main() -> None:
     parser.add_argument("--parameters", type=json.loads, required=True, help="JSON, recorded and digested")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    from throughline.corpus import manifest, vocabulary
+
     words = vocabulary.read(arguments.vocabulary)
     manifest.merge(arguments.corpus, arguments.verified, words, arguments.parameters, arguments.output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

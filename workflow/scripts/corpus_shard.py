@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import making
-from throughline.corpus.instances import Parameters
 from throughline.files import command_line
 
 
@@ -21,10 +19,13 @@ def main() -> None:
     parser.add_argument("--unpacked", action="store_true", help="write it uncompressed")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    from throughline.corpus import making
+    from throughline.corpus.instances import Parameters
+
     parameters = Parameters.from_json(arguments.parameters)
     made = arguments.split, arguments.shard, arguments.output
     making.make(arguments.tokens, arguments.vocabulary, parameters, *made, unpacked=arguments.unpacked)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

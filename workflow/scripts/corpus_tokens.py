@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import tokens
 from throughline.files import command_line
 
 
@@ -17,8 +16,10 @@ def main() -> None:
     parser.add_argument("--lines", action="store_true", help="every line of an article is a sentence already")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    from throughline.corpus import tokens
+
     tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output, lines=arguments.lines)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

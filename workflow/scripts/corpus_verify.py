@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 
 from throughline import files
-from throughline.corpus import verification, vocabulary
-from throughline.corpus.instances import Parameters
 from throughline.files import command_line
 
 
@@ -21,6 +19,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=Path, help="the tokens it was made from, to look the pairs up")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    from throughline.corpus import verification, vocabulary
+    from throughline.corpus.instances import Parameters
+
     parameters = Parameters.from_json(arguments.parameters) if arguments.parameters else None
     words = vocabulary.read(arguments.vocabulary)
     size = tuple(arguments.size) if arguments.size else None
@@ -29,4 +30,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line(main)
+    command_line(main, single=True)

@@ -23,7 +23,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -73,6 +72,8 @@ class Cut:
 
 def find_sample() -> Path:
     """The piece of a real English Wikipedia dump that the installed gensim carries as test data."""
+    from importlib import metadata
+
     try:
         listed = metadata.distribution(SAMPLE_PACKAGE).files or []
         path = next(Path(str(file.locate())) for file in listed if file.name == SAMPLE_FILE)

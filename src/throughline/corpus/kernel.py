@@ -14,10 +14,7 @@ import functools
 import hashlib
 import os
 import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +86,8 @@ def _library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(built(_cache())))
     except OSError:  # a home that cannot be written to, or without locks: built for this process alone
+        import tempfile
+
         with tempfile.TemporaryDirectory() as folder:
             return ctypes.CDLL(str(built(Path(folder))))  # stays loaded when its file is gone
 
@@ -112,6 +111,9 @@ def built(folder: Path) -> Path:
 
 
 def _build(path: Path) -> None:
+    import shutil
+    import subprocess
+
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
     if compiler is None:
         raise RuntimeError("no C compiler was found")

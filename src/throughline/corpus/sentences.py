@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import blingfire
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +41,11 @@ def split_all(texts: Sequence[str], *, lines: bool = False) -> Sentences:
     out = np.empty(2 * len(joined) + 1, np.uint8)
     begins, ends = (np.empty(len(joined) + 1, np.int64) for _ in range(2))  # touched as far as they are used
     counts = np.zeros(len(texts), np.int64)
-    splitter = None if lines else ctypes.cast(blingfire.blingfire.TextToSentences, ctypes.c_void_p)
+    splitter = None
+    if not lines:
+        import blingfire
+
+        splitter = ctypes.cast(blingfire.blingfire.TextToSentences, ctypes.c_void_p)
     found = compiled.split(splitter, joined, of_article, len(texts), out, len(out), begins, ends, len(begins), counts)
     if found < 0:
         raise RuntimeError("sentences took more room than their text")
@@ -51,6 +54,8 @@ def split_all(texts: Sequence[str], *, lines: bool = False) -> Sentences:
 
 def split(text: str) -> list[str]:
     """The sentences of a text in their order, none empty."""
+    import blingfire
+
     sentences: list[str] = []
     for paragraph in _cleaned(text).decode().split("\n"):
         if paragraph and not paragraph.isspace():

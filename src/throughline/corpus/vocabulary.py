@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from throughline import files
 from throughline.files import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from throughline.corpus.fetch import Client
 
 BERT_BASE_UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
@@ -46,14 +46,17 @@ class Vocabulary:
     @functools.cached_property
     def words(self) -> NDArray[np.int32]:
         """Ids that may stand in for a masked token: no special, no `[unused…]` place."""
-        special = {self.pad, self.unk, self.cls, self.sep, self.mask}
-        unused = {i for i, text in enumerate(self.entries) if text[:1] == "[" and _UNUSED.fullmatch(text)}
-        ids = [i for i in range(len(self.entries)) if i not in special and i not in unused]
-        return np.array(ids, dtype=np.int32)
+        import numpy as np
+
+        special = [self.pad, self.unk, self.cls, self.sep, self.mask]
+        unused = [i for i, text in enumerate(self.entries) if text[:1] == "[" and _UNUSED.fullmatch(text)]
+        return np.delete(np.arange(len(self), dtype=np.int32), [*special, *unused])
 
     @functools.cached_property
     def kinds(self) -> NDArray[np.uint8]:
         """Of each entry: 1 for [CLS], [SEP], [MASK] and [PAD], 2 for a word as in `words`, else 0."""
+        import numpy as np
+
         kinds = np.zeros(len(self), np.uint8)
         kinds[self.words] = 2
         kinds[[self.cls, self.sep, self.mask, self.pad]] = 1
@@ -141,6 +144,7 @@ def _from_blingfire() -> list[str]:
     A text that the tokenizer maps back to exactly its own id is a word; else it continues one.
     """
     import blingfire
+    import numpy as np
 
     folder = Path(blingfire.__file__).parent
     texts_model = blingfire.load_model(str(folder / "bert_base_tok.i2w"))

@@ -65,7 +65,7 @@ class _Compiled:
 
     def forget(self) -> None:
         self._compiled.tokenizer_free(self._state)
-        lines = "".join(f"{entry}\n" for entry in self._vocabulary.entries).encode()
+        lines = "\n".join([*self._vocabulary.entries, ""]).encode()
         ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
         state = self._compiled.tokenizer_new(lines, ends, len(ends), self._vocabulary.unk)
         self._state, self._taught = _given(state), 0
