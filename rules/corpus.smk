@@ -15,10 +15,10 @@ rule vocabulary:
         "data/{corpus}/vocabulary.txt",
     log:
         "logs/{corpus}/vocabulary.log",
+    priority: BEFORE_RUNS
     localrule: True  # it may be downloaded, and a cluster's nodes often have no way to the internet
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     params:
         source=vocabulary_source(),
     shell:
@@ -30,9 +30,9 @@ rule dump:
         "data/{corpus}/dump/{dump}.xml.bz2",
     log:
         "logs/{corpus}/dump_{dump}.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
 
@@ -45,10 +45,10 @@ rule download:
         "logs/{corpus}/download_{dump}.log",
     wildcard_constraints:
         dump=r"[a-z][a-z0-9_]*-\d{8}",
+    priority: BEFORE_RUNS
     localrule: True
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_download.py --output {output:q} 2>&1 | tee {log:q}"
 
@@ -60,9 +60,9 @@ rule cut:
         "data/{corpus}/dump/parts.json",
     log:
         "logs/{corpus}/cut.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     params:
         parts=CORPUS.parts,
     shell:
@@ -77,9 +77,9 @@ rule extract:
         counts="data/{corpus}/articles/part_{part}.counts.json",
     log:
         "logs/{corpus}/extract_{part}.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q}"
         " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
@@ -93,9 +93,9 @@ rule tokenize:
         "data/{corpus}/tokens/part_{part}.hdf5",
     log:
         "logs/{corpus}/tokenize_{part}.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
@@ -108,9 +108,9 @@ rule gather:
         "data/{corpus}/tokens/{split}_{number}.hdf5",
     log:
         "logs/{corpus}/gather_{split}_{number}.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     params:
         shards=CORPUS.shards.model_dump(),
     shell:
@@ -128,9 +128,9 @@ if FINISHED is None:
             "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
         log:
             "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+        priority: BEFORE_RUNS
         conda:
             "../envs/main.yaml"
-        priority: BEFORE_RUNS
         resources:
             runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
         params:
@@ -151,9 +151,9 @@ else:
             "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
         log:
             "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+        priority: BEFORE_RUNS
         conda:
             "../envs/main.yaml"
-        priority: BEFORE_RUNS
         params:
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
@@ -169,9 +169,9 @@ rule verify:
         "data/{corpus}/seq{sequence}/verified/{split}_{number}.json",
     log:
         "logs/{corpus}/seq{sequence}/verify_{split}_{number}.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     resources:
         runtime=5,
     params:
@@ -189,9 +189,9 @@ rule manifest:
         "data/{corpus}/seq{sequence}/manifest.json",
     log:
         "logs/{corpus}/seq{sequence}/manifest.log",
+    priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     params:
         parameters=lambda wildcards: runs.canonical(runs.corpus_parameters(CORPUS, int(wildcards.sequence))),
     shell:

@@ -8,9 +8,9 @@ rule environment:
         ready=f"{installation.cache()}/{{framework}}-{{digest}}/.ready",
     log:
         "logs/environments/{framework}-{digest}.log",
+    priority: BEFORE_RUNS
     localrule: True
     conda:
         "../envs/main.yaml"
-    priority: BEFORE_RUNS
     shell:
         "python workflow/scripts/environment.py {wildcards.framework:q} --log {log:q}"
