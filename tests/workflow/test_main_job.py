@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,25 @@ def test_everything_is_made(finished: tuple[Clone, str]) -> None:
     report = (clone.path / "results/report.html").read_text(encoding="utf-8")
     assert "quick" in report
     assert "other" in report
+
+
+def test_data_come_before_all_runs_and_repeats_stand_side_by_side(clone: Callable[[], Clone]) -> None:
+    asked = clone(SMALL.replace("[1n1g, 1n2g]", "[1n1g, 1n2g], extras: [synthetic, aa]"))
+    printed = asked.made("--dry-run", "--quiet", "host").stdout
+    priorities: dict[str, list[tuple[int, str]]] = {}
+    for said in re.split(r"^(?:local)?rule ", printed, flags=re.MULTILINE)[1:]:
+        output, priority = re.search(r"output: ([^\s,]+)", said), re.search(r"priority: (\d+)", said)
+        if output:
+            priorities.setdefault(said.split(":")[0], []).append((int(priority[1]) if priority else 0, output[1]))
+    runs = [output.split("/") for _, output in sorted(priorities["run"], reverse=True)]
+    assert [(parts[1], parts[4], parts[5]) for parts in runs[:7]] == [
+        *((name, topology, "run1.json") for topology in ("1n1g", "1n2g") for name in ("quick", "quick__synthetic")),
+        *(("quick__aa", topology, "run1.json") for topology in ("1n1g", "1n2g")),
+        ("other", "1n1g", "run1.json"),
+    ]
+    assert {parts[5] for parts in runs[7:]} == {"run2.json"}
+    data = ("vocabulary", "cut", "extract", "tokenize", "gather", "shard", "verify", "manifest")
+    assert min(min(priorities[rule])[0] for rule in data) > max(priorities["run"])[0]
 
 
 def test_every_record_holds_its_configuration_and_environment(finished: tuple[Clone, str]) -> None:
