@@ -403,14 +403,14 @@ def hugging_face(case: Case) -> list[dict[str, Any]]:
 
     found = []
     for batch in synthetic(case):
-        labels = torch.full((case.batch * case.sequence,), -100)
-        labels[torch.from_numpy(batch["positions"])] = torch.from_numpy(batch["labels"])
+        labels = torch.full((case.batch, case.sequence), -100)
+        labels.scatter_(1, torch.from_numpy(batch["positions"]).long(), torch.from_numpy(batch["labels"]).long())
         found.append(
             {
                 "input_ids": torch.from_numpy(batch["input_ids"]).long(),
                 "token_type_ids": torch.from_numpy(batch["segments"]).long(),
-                "labels": labels.view(case.batch, case.sequence),
-                "next_sentence_label": torch.from_numpy(batch["following"]),
+                "labels": labels,
+                "next_sentence_label": torch.from_numpy(batch["following"]).long(),
             }
         )
     return found

@@ -27,11 +27,11 @@ def batch(model: Any, seed: int) -> dict[str, Any]:
     made: dict[str, Any] = model.synthetic(4, 32, 5, seed)
     made["input_ids"] %= 900
     made["labels"] %= 900
-    made["weights"][3 * seed % 7 :: 5] = 0
+    made["positions"].reshape(-1)[3 * seed % 7 :: 5] = 0
     lengths = np.array([32, 20, 32, 30])
-    made["mask"] = np.arange(32)[None, None, None, :] < lengths.reshape(-1, 1, 1, 1)
+    made["mask"] = (np.arange(32) < lengths[:, None]).astype(np.int8)
     # Padding is never predicted: what stands at it is defined by nobody.
-    made["weights"][(made["positions"].reshape(4, 5) % 32 >= lengths[:, None]).reshape(-1)] = 0
+    made["positions"][made["positions"] >= lengths[:, None]] = 0
     return made
 
 

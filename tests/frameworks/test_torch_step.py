@@ -42,7 +42,7 @@ def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
 def batch(one: TorchDDP, seed: int, masked: bool = False) -> Any:
     arrays = bert.synthetic(4, 32, 5, seed)
     if masked:
-        arrays["mask"] = (torch.arange(32) < torch.tensor([32, 20, 32, 30])[:, None])[:, None, None].numpy()
+        arrays["mask"] = (torch.arange(32) < torch.tensor([32, 20, 32, 30])[:, None]).to(torch.int8).numpy()
     return one.data(arrays)
 
 

@@ -16,8 +16,8 @@ from throughline.training.models import bert
 def batch(rank: int) -> dict[str, Any]:
     """Different mask counts on each rank: there the mean of means differs from one mean over everything."""
     made = bert.synthetic(4, 32, 5, 100 + rank)
-    made["weights"][: 7 * rank] = 0
-    made["mask"] = np.arange(32)[None, None, None, :] < np.array([32, 20, 32, 30]).reshape(-1, 1, 1, 1)
+    made["positions"].reshape(-1)[: 7 * rank] = 0
+    made["mask"] = (np.arange(32) < np.array([32, 20, 32, 30])[:, None]).astype(np.int8)
     return made
 
 

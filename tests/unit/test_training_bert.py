@@ -77,12 +77,13 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
         for position, token in zip(positions, ids, strict=True):
             if position:
                 labels[row, position] = int(token)
-    out = model.bert(input_ids=batch["input_ids"], token_type_ids=batch["segments"], attention_mask=batch["mask"])
+    segments = batch["segments"].long()
+    out = model.bert(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
     table = model.bert.get_input_embeddings().weight
     own = [*model.transform.parameters(), *model.norm.parameters(), table, model.bias]
-    everywhere = bert_torch.vocabulary_scores(out.last_hidden_state, torch.arange(3 * 16), own)
+    everywhere = bert_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), own)
     full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
-    full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"])
+    full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"].long())
     loss = model(**batch)
     torch.testing.assert_close(loss, full, rtol=1e-5, atol=1e-6)
     parameters = list(model.parameters())
@@ -96,7 +97,7 @@ def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
     segments = batch["segments"]
     ours, _ = model.encode(batch["input_ids"], segments, batch["mask"])
     mask = torch.from_numpy(given["input_mask"])
-    theirs = model.bert(batch["input_ids"], token_type_ids=segments, attention_mask=mask).last_hidden_state
+    theirs = model.bert(batch["input_ids"], token_type_ids=segments.long(), attention_mask=mask).last_hidden_state
     torch.testing.assert_close(ours[0], theirs[0])
     torch.testing.assert_close(ours[1, :10], theirs[1, :10])
     changed = batch["input_ids"].clone()
@@ -180,9 +181,24 @@ def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatc
 
 
 def test_unused_predictions_weigh_nothing() -> None:
-    batch = bert.batch(rows())
-    assert batch["weights"].reshape(3, 4).sum(axis=1).tolist() == [3, 1, 4]
-    assert batch["positions"].reshape(3, 4)[2].tolist() == [35, 36, 46, 47]
+    model, given = network(), rows()
+    before = model(**tensors(bert.batch(given)))
+    unused = given["masked_lm_positions"] == 0
+    assert unused.sum() == 4
+    given["masked_lm_ids"][unused] = 17
+    assert torch.equal(model(**tensors(bert.batch(given))), before)
+    given["masked_lm_ids"][~unused] = 17
+    assert not torch.equal(model(**tensors(bert.batch(given))), before)
+
+
+def test_what_travels_to_the_device_is_what_the_shard_stores() -> None:
+    """No label, weight or mask is made on the host: types and bytes are the shard's own."""
+    given = rows()
+    batch = bert.batch(given)
+    assert all(np.shares_memory(batch[name], given[stored]) for name, (stored, _) in bert.FORM.items())
+    wide = {name: array.astype("int64") for name, array in given.items()}
+    for name, array in bert.batch(wide).items():
+        assert array is not None and array.dtype == batch[name].dtype and np.array_equal(array, batch[name])
 
 
 def test_the_vocabulary_is_padded_and_tied() -> None:
@@ -196,7 +212,7 @@ def test_the_vocabulary_is_padded_and_tied() -> None:
 
 def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
     first, again, other = (bert.synthetic(4, 32, 5, seed) for seed in (1, 1, 2))
-    assert first["mask"] is None and (first["input_ids"] >= 1000).all() and first["weights"].all()
+    assert first["mask"] is None and (first["input_ids"] >= 1000).all() and first["positions"].all()
     assert np.array_equal(first["input_ids"], again["input_ids"])
     assert not np.array_equal(first["input_ids"], other["input_ids"])
 

@@ -79,26 +79,24 @@ def convention(sequence: int, predictions: int) -> dict[str, str]:
     }
 
 
+FORM = {
+    "input_ids": ("input_ids", "int32"),
+    "segments": ("segment_ids", "int8"),
+    "mask": ("input_mask", "int8"),
+    "positions": ("masked_lm_positions", "int32"),
+    "labels": ("masked_lm_ids", "int32"),
+    "following": ("next_sentence_labels", "int8"),
+}
+"""What travels to the device: an array's name -> a shard's name for it and its type, as NVIDIA's layout has them."""
+
+
 def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
-    """What one step needs, from B rows of a shard (arrays [B, S] and [B, P] in NVIDIA's layout).
+    """What one step needs, from B rows of a shard: what is stored, as it is stored.
 
-    input_ids, segments i4[B, S]; mask bool[B, 1, 1, S]; positions i8[B * P], counted through the flattened batch;
-    labels i8[B * P]; weights f4[B * P], 0 for the unused tail; following i8[B].
+    input_ids, segments, mask [B, S]; positions [B, P] within a sample, 0 where unused: that is [CLS], which is
+    never masked; labels [B, P]; following [B]. What follows from these is computed on the device.
     """
-    import numpy as np
-
-    positions = rows["masked_lm_positions"].astype(np.int64)
-    count, length = rows["input_ids"].shape
-    offsets = np.arange(count, dtype=np.int64)[:, None] * length
-    return {
-        "input_ids": rows["input_ids"].astype(np.int32, copy=False),
-        "segments": rows["segment_ids"].astype(np.int32),
-        "mask": rows["input_mask"].astype(bool)[:, None, None, :],
-        "positions": (positions + offsets).reshape(-1),
-        "labels": rows["masked_lm_ids"].astype(np.int64).reshape(-1),
-        "weights": (positions != 0).astype(np.float32).reshape(-1),  # position 0 is [CLS], which is never masked
-        "following": rows["next_sentence_labels"].astype(np.int64).reshape(-1),
-    }
+    return {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
 
 
 def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[str, Any]:

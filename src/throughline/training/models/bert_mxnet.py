@@ -8,7 +8,7 @@ import mxnet as mx
 from gluonnlp.model.bert import BERTEncoder, BERTModel
 from mxnet import gluon
 
-from throughline.training.models.bert import POSITIONS, padded, shape
+from throughline.training.models.bert import FORM, POSITIONS, padded, shape
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,23 +69,19 @@ def _name(common: str, own: set[str]) -> str:
 
 
 def batch(arrays: dict[str, np.ndarray | None]) -> list[np.ndarray | None]:
-    """The arrays of `bert.batch` as GluonNLP takes them: positions and lengths of each sample by themselves."""
+    """The arrays of `bert.batch` as GluonNLP takes them: a weight for every prediction, lengths instead of a mask."""
     import numpy as np
 
-    tokens = arrays["input_ids"]
-    flat = arrays["positions"]
-    assert tokens is not None and flat is not None
-    count, length = tokens.shape
-    per_sample = flat.reshape(count, -1) - np.arange(count)[:, None] * length
-    mask = arrays["mask"]
+    tokens, segments, mask, positions, labels, following = (arrays[name] for name in FORM)
+    assert segments is not None and positions is not None and labels is not None and following is not None
     return [
         tokens,
-        arrays["segments"],
-        per_sample.astype(np.int32),
-        arrays["labels"],
-        arrays["weights"],
-        arrays["following"],
-        None if mask is None else mask.reshape(count, length).sum(1).astype(np.float32),
+        segments.astype(np.int32),
+        positions,
+        labels.reshape(-1),
+        (positions != 0).astype(np.float32).reshape(-1),
+        following.astype(np.int32),
+        None if mask is None else mask.sum(1, dtype=np.float32),
     ]
 
 

@@ -116,28 +116,30 @@ class BertForPretraining(nn.Module):
         segments: Tensor,
         positions: Tensor,
         labels: Tensor,
-        weights: Tensor,
         following: Tensor,
         mask: Tensor | None = None,
     ) -> Tensor:
         hidden, table = self.encode(input_ids, segments, mask)
         heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
         heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
-        return self.parts[2](hidden, positions, labels, weights, following, heads)
+        return self.parts[2](hidden, positions, labels, following, heads)
 
     def encode(self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Hidden states [B, S, H] of the last layer, and the word embeddings for the head that shares them.
 
-        `mask` bool[B, 1, 1, S] is False at padding.
+        `mask` [B, S] is 0 at padding.
         """
         own, p = self.bert.embeddings, self.dropout if self.training else 0.0
         words: Tensor = own.word_embeddings.weight
         found, table = SHARED(words, input_ids, self.half_type or words.dtype)
         tables = [own.position_embeddings.weight, own.token_type_embeddings.weight, *own.LayerNorm.parameters()]
         hidden = self.parts[0](found, segments, tables, p, table.dtype)
-        hidden_by_mask = None if mask is None else hidden.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        masked = None
+        if mask is not None:
+            padding = mask[:, None, None] == 0
+            masked = hidden.new_zeros(padding.shape).masked_fill_(padding, float("-inf"))
         for each in self.bert.encoder.layer:
-            given = hidden, hidden_by_mask, layer_weights(each), self.heads, p
+            given = hidden, masked, layer_weights(each), self.heads, p
             hidden = again(self.parts[1], *given) if self.checkpointing else self.parts[1](*given)
         return hidden, table
 
@@ -240,26 +242,31 @@ def attended(query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p
     return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
 
 
-def losses(
-    hidden: Tensor, positions: Tensor, labels: Tensor, weights: Tensor, following: Tensor, own: list[Tensor]
-) -> Tensor:
-    """Masked tokens' mean + next sentence's mean, in the weights' own type."""
+def losses(hidden: Tensor, positions: Tensor, labels: Tensor, following: Tensor, own: list[Tensor]) -> Tensor:
+    """Masked tokens' mean + next sentence's mean, in the weights' own type.
+
+    hidden [B, S, H]; positions, labels [B, P] and following [B] as a shard has them: everything else is made here.
+    """
     pooler, pooler_bias, next_weight, next_bias, *vocabulary = own
-    kind = hidden.dtype
-    pooled = torch.tanh(linear(hidden[:, 0], pooler.to(kind), pooler_bias.to(kind)))
+    kind, count, length = hidden.dtype, *hidden.shape[:2]
+    starts = torch.arange(0, count * length, length, device=hidden.device)
+    rows = torch.cat([starts, (starts[:, None] + positions).flatten()])
+    chosen = hidden.flatten(0, 1).index_select(0, rows)
+    labels, following = labels.flatten().long(), following.long()
+    weights = (positions != 0).flatten().to(pooler.dtype)
+    pooled = torch.tanh(linear(chosen[:count], pooler.to(kind), pooler_bias.to(kind)))
     follows = linear(pooled, next_weight.to(kind), next_bias.to(kind)).to(pooler.dtype)
-    scores = vocabulary_scores(hidden, positions, vocabulary)
+    scores = vocabulary_scores(chosen[count:], vocabulary)
     if hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return MEAN(scores, labels, weights) + cross_entropy(follows, following)
     each = cross_entropy(scores.to(pooler.dtype), labels, reduction="none")
     return (each * weights).sum() / weights.sum().clamp(min=1) + cross_entropy(follows, following)
 
 
-def vocabulary_scores(hidden: Tensor, positions: Tensor, own: list[Tensor]) -> Tensor:
-    """Scores [len(positions), padded vocabulary] of chosen rows of hidden [B, S, H], flattened to [B * S, H]."""
+def vocabulary_scores(chosen: Tensor, own: list[Tensor]) -> Tensor:
+    """Scores [N, padded vocabulary] of hidden states [N, H]."""
     transform, transform_bias, norm, norm_bias, table, bias = own
-    kind = hidden.dtype
-    chosen = hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
+    kind = chosen.dtype
     chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias)
     return linear(chosen, table.to(kind), bias.to(kind))
 

@@ -19,7 +19,6 @@ def sums(
     segments: Tensor,
     positions: Tensor,
     labels: Tensor,
-    weights: Tensor,
     following: Tensor,
     mask: Tensor | None = None,
 ) -> dict[str, float]:
@@ -27,8 +26,9 @@ def sums(
     training = network.training
     network.eval()
     try:
-        out = network.bert(input_ids=input_ids, token_type_ids=segments, attention_mask=mask)
-        chosen = out.last_hidden_state.flatten(0, 1).index_select(0, positions)
+        labels, following, weights = labels.flatten().long(), following.long(), (positions != 0).flatten()
+        out = network.bert(input_ids=input_ids, token_type_ids=segments.long(), attention_mask=mask)
+        chosen = out.last_hidden_state.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
         chosen = network.norm(gelu(network.transform(chosen)))
         scores = linear(chosen, network.bert.get_input_embeddings().weight, network.bias)
         order = network.following(out.pooler_output)
