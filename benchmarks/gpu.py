@@ -403,10 +403,10 @@ def make_shards(folder: Path, size: tuple[int, int], sequence: int, predictions:
 
 def real_token_share(manifest: Path) -> float:
     """Share of the first training shard's positions that are no padding."""
-    from throughline.training.data import Manifest, read_shard
+    from throughline.training.data import Manifest
 
     shards = Manifest(manifest)
-    return float(read_shard(shards.file(shards.shards[0]))["input_mask"].mean())
+    return float(shards.read(shards.shards[0], 0)["input_mask"].mean())
 
 
 if __name__ == "__main__":

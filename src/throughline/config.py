@@ -68,6 +68,17 @@ class Masking(Section):
     short_sequences: Share = Field(0.1, description="share of sequences that aim at a random shorter length")
     copies: PositiveInt = Field(5, description="times the text is used, each time with new pairs and masks")
     seed: CountingInt = Field(12345, description="seed of every random choice in the data")
+    dynamic: bool = Field(
+        False,
+        description="true: shards hold the text once and unmasked (copies: 1); masks are drawn while it is read, anew "
+        "in every epoch",
+    )
+
+    @model_validator(mode="after")
+    def _text_once(self) -> Masking:
+        if self.dynamic and self.copies != 1:
+            raise ValueError("with dynamic, each epoch has masks of its own and the text is kept once: set copies to 1")
+        return self
 
 
 class ShardFolder(Section):
@@ -128,6 +139,12 @@ class Corpus(Section):
             if predictions > length - 3:
                 raise ValueError(f"{length}: {predictions} predicts more than the {length - 3} tokens there are")
         return sequences
+
+    @model_validator(mode="after")
+    def _finished_masks(self) -> Corpus:
+        if self.masking.dynamic and isinstance(self.dump, ShardFolder):
+            raise ValueError("finished shards keep the masks they have: leave masking.dynamic out, or give a dump")
+        return self
 
 
 class Steps(Section):

@@ -145,7 +145,8 @@ def canonical(value: Any) -> str:
 
 def shard_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
     """How a length's examples are made of a shard's text."""
-    return {"sequence": sequence, "predictions": corpus.sequences[sequence], **corpus.masking.model_dump()}
+    masking = corpus.masking.model_dump(exclude=None if corpus.masking.dynamic else {"dynamic"})
+    return {"sequence": sequence, "predictions": corpus.sequences[sequence], **masking}
 
 
 def is_dump_name(dump: str) -> bool:

@@ -70,6 +70,14 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("corpus: {mirrors: [dumps.example.org]}", "corpus.mirrors.0 = 'dumps.example.org': an address begins with"),
         ("corpus: {sequences: {x: 1}}", "corpus.sequences: key 'x': a whole number is needed"),
         ("corpus: {sequences: {32: 30}}", "30 predicts more than the 29 tokens there are"),
+        (
+            "corpus: {masking: {dynamic: true}}",
+            "with dynamic, each epoch has masks of its own and the text is kept once",
+        ),
+        (
+            "corpus: {dump: {shards: x}, masking: {dynamic: true, copies: 1}}",
+            "finished shards keep the masks they have",
+        ),
         ("[1, 2]", "not a map of keys to values"),
     ],
 )

@@ -32,6 +32,7 @@ FRAMEWORK_LIBRARIES = {
 }
 WORKER_SIDE = [
     *("training/worker.py", "training/convergence.py", "training/data.py", "corpus/shards.py"),
+    *("corpus/masks.py", "corpus/randomness.py"),
     *("training/frameworks", "training/models"),
 ]
 

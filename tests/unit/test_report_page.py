@@ -80,7 +80,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest.parent.mkdir(parents=True)
     manifest.write_text(json.dumps({
         "schema": 1, "corpus": "sample", "sequence": 128, "predictions": 20, "content_digest": "c0ffee",
-        "vocabulary": {"size": 30522, "sha256": "07eced375cec"}, "parameters": {"copies": 5},
+        "vocabulary": {"size": 30522, "sha256": "07eced375cec"}, "parameters": {"copies": 5, "dynamic": True},
         "shards": [{"split": s, "rows": n} for s, n in (("training", 1200), ("training", 1300), ("test", 70))],
     }))  # fmt: skip
     page.write(root, summaries, [manifest, root / "no/manifest.json"], EXPECTED, root / "report.html")
@@ -141,6 +141,7 @@ def test_surroundings_data_and_remarks(results: Path) -> None:
     assert "2,500 in 2 shards" in text
     assert "70 in 1 shard " in text
     assert "30,522 entries" in text
+    assert "masks drawn while reading, anew in each epoch" in text
     assert "not readable FileNotFoundError" in text
     assert "Shown under the tables." in text
     assert "2026-11-20 12:00 to 12:07 UTC" in text

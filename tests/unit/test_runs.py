@@ -82,11 +82,25 @@ def test_the_number_of_parts_changes_no_identity() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"masking": {"seed": 1}}, {"shards": {"training": 9}}, {"sequences": {"32": 4}}, {"dump": "other.xml"}]
+    "change",
+    [
+        {"masking": {"seed": 1}},
+        {"shards": {"training": 9}},
+        {"sequences": {"32": 4}},
+        {"dump": "other.xml"},
+        {"masking": {"dynamic": True, "copies": 1}},
+    ],
 )
 def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -> None:
     changed = load([], {"corpus": change}).corpus
     assert runs.corpus_identity(changed, 32) != runs.corpus_identity(Config().corpus, 32)
+
+
+def test_masks_drawn_while_reading_are_an_identity_of_their_own_and_absent_from_others() -> None:
+    once = load([], {"corpus": {"masking": {"copies": 1}}}).corpus
+    drawn = load([], {"corpus": {"masking": {"copies": 1, "dynamic": True}}}).corpus
+    assert runs.corpus_identity(once, 32) != runs.corpus_identity(drawn, 32)
+    assert "dynamic" not in runs.shard_parameters(once, 32) and runs.shard_parameters(drawn, 32)["dynamic"] is True
 
 
 def test_a_dump_counts_by_its_name_not_by_its_place() -> None:

@@ -160,6 +160,17 @@ def test_the_bytes_do_not_depend_on_cores_parts_or_place(
     assert hashes(other) == hashes(finished[0])
 
 
+def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None:
+    small = SMALL.replace("{copies: 1}", "{copies: 1, dynamic: true}").replace("training: 2", "training: 1")
+    drawn = clone(small.replace("parts: 2", "parts: 1"))
+    drawn.made("results/other/bz4_bf16.json")
+    record = read_run(drawn.path / "results/other/bz4_bf16/torch/1n1g/run1.json")
+    assert record.status == "ok" and record.settings is not None
+    assert record.settings["data"] == "real, masks drawn anew each epoch, prepared 8 batches ahead"
+    manifest = json.loads((drawn.path / "data/little/seq32/manifest.json").read_text())
+    assert manifest["parameters"]["dynamic"] is True and manifest["vocabulary"]["words"] == [[999, 30522]]
+
+
 def hashes(clone: Clone) -> dict[str, str]:
     return {
         name: hashlib.sha256((clone.path / name).read_bytes()).hexdigest()

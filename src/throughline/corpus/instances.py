@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus import kernel, randomness
+from throughline.corpus.masks import masked_of
 from throughline.corpus.tokens import Documents
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -41,7 +42,10 @@ Arrays = dict[str, NDArray[np.int32] | NDArray[np.int8]]
 
 @dataclass(frozen=True)
 class Parameters:
-    """How examples are made: `sequence` and `predictions` count tokens, the next two are shares."""
+    """How examples are made: `sequence` and `predictions` count tokens, the next two are shares.
+
+    `dynamic`: the examples are not masked; masks.py does that while they are read.
+    """
 
     sequence: int
     predictions: int
@@ -49,6 +53,7 @@ class Parameters:
     short_sequences: float = 0.1
     copies: int = 5
     seed: int = 12345
+    dynamic: bool = False
 
     def __post_init__(self) -> None:
         for fine, what in (
@@ -66,6 +71,10 @@ class Parameters:
         ):
             if not fine:
                 raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")
+
+    def described(self) -> dict[str, Any]:
+        """The parameters by name; what was added later and is off is left out, and changes no file."""
+        return {name: value for name, value in asdict(self).items() if name != "dynamic" or value}
 
     @classmethod
     def from_json(cls, text: str) -> Parameters:
@@ -199,7 +208,11 @@ def blocks(
     shard: int,
     rows: int,
 ) -> Iterator[Arrays]:
-    """The examples as arrays in NVIDIA's layout, `rows` at a time (fewer in the last block)."""
+    """The examples as arrays in NVIDIA's layout or unmasked (shards.py), `rows` at a time (fewer in the last block)."""
+    if parameters.dynamic:
+        for begin in range(0, len(order), rows):
+            yield unmasked(documents.tokens, order.cut(begin, begin + rows), parameters, vocabulary)
+        return
     stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
     words = vocabulary.words
     compiled = kernel.load()
@@ -213,6 +226,22 @@ def blocks(
             yield _filled(compiled, documents.tokens, block, parameters, vocabulary, words, drawn)
 
 
+def unmasked(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary) -> Arrays:
+    """The examples as an unmasked shard holds them: tokens, the two segments' lengths, labels."""
+    compiled = kernel.load()
+    if compiled is None:
+        arrays = assembled(tokens, block, parameters, vocabulary)
+    else:  # with no predictions, nothing is masked
+        drawn = np.empty((len(block), 0, 2), np.uint64)
+        arrays = _filled(compiled, tokens, block, parameters, vocabulary, vocabulary.words, drawn)
+    return {
+        "input_ids": arrays["input_ids"],
+        "a_lengths": block.a_length.astype(np.int32),
+        "b_lengths": block.b_length.astype(np.int32),
+        "next_sentence_labels": arrays["next_sentence_labels"],
+    }
+
+
 def _filled(
     compiled: Any,
     tokens: NDArray[np.integer],
@@ -223,7 +252,8 @@ def _filled(
     drawn: randomness.Words,
 ) -> Arrays:
     """What `assembled` and `masked` give, by kernel.c."""
-    rows, sequence, predictions = len(block), parameters.sequence, parameters.predictions
+    rows, sequence, predictions = len(block), parameters.sequence, drawn.shape[1]
+    counts = masked_of(np.arange(sequence - 2), predictions, parameters.probability)
     arrays: Arrays = {
         "input_ids": np.empty((rows, sequence), np.int32),
         "input_mask": np.empty((rows, sequence), np.int8),
@@ -235,17 +265,11 @@ def _filled(
     compiled.filled(
         *(rows, sequence, predictions, tokens.ctypes.data, tokens.itemsize),
         *(block.a, block.a_length, block.b, block.b_length, block.random_next.view(np.uint8)),
-        *(masked_of(np.arange(sequence - 2), parameters).astype(np.int32), drawn, words, len(words)),
+        *(counts.astype(np.int32), drawn, words, len(words)),
         *(vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence, np.uint16)),
         *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays.values()),
     )
     return arrays
-
-
-def masked_of(candidates: Index, parameters: Parameters) -> Index:
-    """How many of so many tokens are masked."""
-    count = np.rint((candidates + 3) * parameters.probability).astype(np.int64)
-    return np.asarray(np.minimum(np.clip(count, 1, parameters.predictions), candidates))
 
 
 def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary) -> Arrays:
@@ -283,7 +307,7 @@ def masked(
     """
     ids, most = arrays["input_ids"], parameters.predictions
     candidates = block.a_length + block.b_length
-    count = masked_of(candidates, parameters)
+    count = masked_of(candidates, most, parameters.probability)
     row = np.arange(len(block))
     pool = np.tile(np.arange(parameters.sequence - 3), (len(block), 1))
     for k in range(most):

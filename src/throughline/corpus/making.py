@@ -33,4 +33,6 @@ def make(
     rows = shards.ROWS_PER_CHUNK
     blocks = instances.blocks(documents, order, parameters, words, split, shard, rows)
     described = json.dumps(recorded(parameters, words), sort_keys=True, separators=(",", ":"))
-    shards.write(path, blocks, len(order), parameters.sequence, parameters.predictions, described, unpacked=unpacked)
+    kinds = shards.unmasked_types(len(words)) if parameters.dynamic else shards.TYPES
+    extent = len(order), parameters.sequence, parameters.predictions
+    shards.write(path, blocks, *extent, described, kinds=kinds, unpacked=unpacked)

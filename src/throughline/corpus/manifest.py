@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
+from throughline.corpus.masks import ranges
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
@@ -21,6 +22,8 @@ def merge(
 ) -> None:
     """Write the manifest from the verification results of all shards.
 
+    Where masks are drawn while reading, it says which words (`ranges` of their ids) may stand in for a token, and how
+    they are drawn is part of the content's digest.
     UserError where shards differ in shape or vocabulary, a name says no split, or no training example is left.
     """
     results = [files.read_json(file) for file in verified]
@@ -47,6 +50,9 @@ def merge(
             why="the dump has too few articles for so many shards, or none at all",
             next_step="use a larger dump, or fewer corpus.shards in config.yaml",
         )
+    content: list[Any] = [(shard["file"], shard["content_digest"]) for shard in shards]
+    if parameters.get("dynamic"):
+        content.append({name: parameters[name] for name in ("predictions", "probability", "seed")})
     files.write_json(
         path,
         {
@@ -62,10 +68,11 @@ def merge(
                 "cls": vocabulary.cls,
                 "sep": vocabulary.sep,
                 "mask": vocabulary.mask,
+                **({"words": ranges(vocabulary.words)} if parameters.get("dynamic") else {}),
             },
             "parameters": parameters,
             "parameters_digest": _digest(parameters),
-            "content_digest": _digest([(shard["file"], shard["content_digest"]) for shard in shards]),
+            "content_digest": _digest(content),
             "rows": sum(shard["rows"] for shard in shards),
             "shards": shards,
         },

@@ -11,6 +11,15 @@ Training workers import this from environments that hold numpy and h5py and noth
 | masked_lm_ids | i4[N,P] | the tokens that stood there; 0 ends them |
 | next_sentence_labels | i1[N] | 1: the second segment comes from another document |
 
+Where masks are drawn while reading (masks.py), the tokens stand as they are in the text, and instead of the four
+datasets in the middle there are
+
+| dataset | type and shape | |
+|---|---|---|
+| a_lengths, b_lengths | i4[N] | tokens of the first and the second segment, which are [CLS] A [SEP] B [SEP] |
+
+input_ids are u2 where the vocabulary allows it.
+
 Data are gzip with shuffle, which any h5py reads; they are written by igzip, chunk by chunk. On demand they are not
 compressed, so that a reader can map them into its memory. The file's attributes are
 `schema`, `parameters` (JSON) and, written last, `complete`.
@@ -19,6 +28,7 @@ compressed, so that a reader can map them into its memory. The file's attributes
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -45,14 +55,32 @@ TYPES = {
     "masked_lm_ids": "i4",
     "next_sentence_labels": "i1",
 }
+UNMASKED = {"input_ids": "i4", "a_lengths": "i4", "b_lengths": "i4", "next_sentence_labels": "i1"}
+
+
+def is_unmasked(arrays: Mapping[str, Any]) -> bool:
+    """True for a shard, open or read, whose masks are drawn while it is read."""
+    return "a_lengths" in arrays
+
+
+def unmasked_types(vocabulary: int) -> dict[str, str]:
+    """The types of UNMASKED in a file, for a vocabulary of so many entries."""
+    return {**UNMASKED, "input_ids": "u2" if vocabulary <= 1 << 16 else "i4"}
+
+
+def types(arrays: Mapping[str, Any]) -> dict[str, str]:
+    """The datasets of a shard, open or read, with their types in memory."""
+    return UNMASKED if is_unmasked(arrays) else TYPES
 
 
 def shapes(rows: int, sequence: int, predictions: int) -> dict[str, tuple[int, ...]]:
-    """The shape of each dataset."""
+    """The shape of each dataset, of both kinds of shards."""
     return {
         "input_ids": (rows, sequence),
         "input_mask": (rows, sequence),
         "segment_ids": (rows, sequence),
+        "a_lengths": (rows,),
+        "b_lengths": (rows,),
         "masked_lm_positions": (rows, predictions),
         "masked_lm_ids": (rows, predictions),
         "next_sentence_labels": (rows,),
@@ -60,9 +88,9 @@ def shapes(rows: int, sequence: int, predictions: int) -> dict[str, tuple[int, .
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """All six arrays of a shard, whole, in the layout's order and types. UserError where it is no whole shard."""
+    """All arrays of a shard, whole, in the layout's order and types. UserError where it is no whole shard."""
     with open_shard(path) as stream:
-        return {name: np.asarray(whole(stream[name]), dtype=kind) for name, kind in TYPES.items()}
+        return {name: np.asarray(whole(stream[name]), dtype=kind) for name, kind in types(stream).items()}
 
 
 def whole(dataset: h5py.Dataset, first: int = 0, last: int | None = None) -> np.ndarray:
@@ -113,8 +141,8 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
 
 
 def read_rows(shard: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
-    """The six arrays' rows from `first` to before `last`, of an open shard or of arrays that were read."""
-    return {name: np.asarray(_rows(shard[name], first, last), dtype=kind) for name, kind in TYPES.items()}
+    """The arrays' rows from `first` to before `last`, of an open shard or of arrays that were read."""
+    return {name: np.asarray(_rows(shard[name], first, last), dtype=kind) for name, kind in types(shard).items()}
 
 
 def _rows(array: Any, first: int, last: int) -> np.ndarray:
@@ -122,10 +150,10 @@ def _rows(array: Any, first: int, last: int) -> np.ndarray:
 
 
 def content_digest(arrays: Mapping[str, Any]) -> str:
-    """SHA-256 over names, shapes and values of the six arrays (or an open shard's, some rows at a time): the same
+    """SHA-256 over names, shapes and values of the arrays (or an open shard's, some rows at a time): the same
     however a file packs them."""
     digest = hashlib.sha256()
-    for name, kind in TYPES.items():
+    for name, kind in types(arrays).items():
         array, shape = arrays[name], arrays[name].shape
         digest.update(f"{name} {kind} {shape}\n".encode())
         for first in range(0, shape[0], ROWS_READ):
@@ -137,8 +165,15 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
 def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:
     """Rows, sequence length and predictions of a shard, without reading its data."""
     with open_shard(path) as stream:
-        rows, sequence = stream["input_ids"].shape
-        return rows, sequence, stream["masked_lm_ids"].shape[1]
+        return extent(stream)
+
+
+def extent(stream: h5py.File) -> tuple[int, int, int]:
+    """The same of an open one."""
+    rows, sequence = stream["input_ids"].shape
+    if is_unmasked(stream):
+        return rows, sequence, json.loads(stream.attrs["parameters"])["predictions"]
+    return rows, sequence, stream["masked_lm_ids"].shape[1]
 
 
 @contextmanager
@@ -174,37 +209,39 @@ def write(
     predictions: int,
     parameters: str,
     *,
+    kinds: Mapping[str, str] = TYPES,
     unpacked: bool = False,
 ) -> None:
-    """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time.
+    """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time; `kinds`: their types.
 
     The same content gives the same bytes (on x86-64; igzip's output may differ elsewhere).
     """
     from isal import isal_zlib
 
     with new_file(path) as stream:
-        height = min(rows, ROWS_PER_CHUNK)
-        for name, shape in shapes(rows, sequence, predictions).items():
+        height, every = min(rows, ROWS_PER_CHUNK), shapes(rows, sequence, predictions)
+        for name, kind in kinds.items():
+            shape = every[name]
             if rows == 0 or unpacked:
-                stream.create_dataset(name, shape, TYPES[name], track_times=False)
+                stream.create_dataset(name, shape, kind, track_times=False)
                 continue
             stream.create_dataset(
                 name,
                 shape,
-                TYPES[name],
+                kind,
                 chunks=(height, *shape[1:]),
                 compression="gzip",
                 compression_opts=1,
                 shuffle=True,
                 track_times=False,
             )
-        begin, datasets = 0, {name: stream[name] for name in TYPES}
+        begin, datasets = 0, {name: stream[name] for name in kinds}
         for block in blocks:
             for name, dataset in datasets.items():
                 if unpacked:
                     dataset[begin : begin + len(block[name])] = block[name]
                     continue
-                data = np.ascontiguousarray(block[name], dtype="<" + TYPES[name])
+                data = np.ascontiguousarray(block[name], dtype="<" + kinds[name])
                 if len(data) < height:
                     data = np.concatenate([data, np.zeros((height - len(data), *data.shape[1:]), data.dtype)])
                 packed = isal_zlib.compress(_planes(data), 1)
@@ -221,7 +258,7 @@ def write(
 def unpack(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
     """Write a shard of any maker once more, uncompressed: a reader can map it into its memory."""
     with open_shard(source) as packed, new_file(path) as stream:
-        for name, kind in TYPES.items():
+        for name, kind in types(packed).items():
             stream.create_dataset(name, data=np.asarray(packed[name][...], dtype="<" + kind), track_times=False)
         for name in ("schema", "parameters"):
             if name in packed.attrs:
@@ -263,17 +300,20 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
 
 
 def _fault(stream: h5py.File) -> str | None:
-    missing = [name for name in TYPES if name not in stream]
+    missing = [name for name in types(stream) if name not in stream]
     if missing:
         return f"it lacks {', '.join(missing)}"
+    if is_unmasked(stream) and not is_ours(stream):
+        return "a_lengths are known from Throughline's own shards alone"
     if is_ours(stream) and not stream.attrs.get("complete"):
         return "its writing was interrupted"
-    if not all(isinstance(stream[name], h5py.Dataset) for name in TYPES):
-        return "its six names are not datasets"
-    if stream["input_ids"].ndim != 2 or stream["masked_lm_ids"].ndim != 2:
+    if not all(isinstance(stream[name], h5py.Dataset) for name in types(stream)):
+        return "its names are not datasets"
+    if any(stream[name].ndim != 2 for name in ("input_ids", "masked_lm_ids") if name in types(stream)):
         return "input_ids and masked_lm_ids have to be tables"
-    rows, sequence = stream["input_ids"].shape
-    for name, shape in shapes(rows, sequence, stream["masked_lm_ids"].shape[1]).items():
+    expected = shapes(*extent(stream))
+    for name in types(stream):
+        shape = expected[name]
         if stream[name].shape != shape:
             return f"{name} has the shape {stream[name].shape}, not {shape}"
         if stream[name].dtype.kind not in "iu":

@@ -3,7 +3,7 @@
 Shards of other makers are checked by the layout's rules. Ours have to keep stricter ones as well: the exact number
 of masked tokens, no special among the text, shares within the bounds of chance. With the tokens a shard was made
 from, second segments are looked up in them: a true continuation has to follow in the same document, a random
-one must not come from it.
+one must not come from it. Of a shard whose masks are drawn while it is read, the first epoch's are judged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 
 from throughline import files
 from throughline.corpus import kernel, shards, tokens
-from throughline.corpus.instances import Parameters, masked_of
+from throughline.corpus.instances import Parameters
+from throughline.corpus.masks import Masking, masked_of, ranges
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
@@ -49,8 +49,7 @@ def verify(
     may be known than its sequence length and predictions (`size`).
     """
     with shards.open_shard(path) as stream:
-        rows, sequence = stream["input_ids"].shape
-        predictions = stream["masked_lm_ids"].shape[1]
+        rows, sequence, predictions = shards.extent(stream)
         ours = shards.is_ours(stream)
         written = json.loads(stream.attrs["parameters"]) if ours else None
         wanted = size if parameters is None else (parameters.sequence, parameters.predictions)
@@ -61,6 +60,12 @@ def verify(
                 None,
                 f"other parameters than asked for: {written or (sequence, predictions)}, not {parameters or wanted}",
             )
+        if shards.is_unmasked(stream) != (parameters is not None and parameters.dynamic):
+            raise _fault(path, None, "examples without masks" if shards.is_unmasked(stream) else "masks of its own")
+        masking = None
+        if parameters is not None and parameters.dynamic:  # judged as it is read in the first epoch
+            masking = masking_of(parameters, vocabulary)
+            drawn = masking.stream(path.stem, 0)
         held = rows * (6 * sequence + 8 * predictions + 1) <= _HELD_BYTES
         shard = shards.read_rows(stream, 0, rows) if held else stream
         statistics: dict[str, Any] = {}
@@ -72,6 +77,9 @@ def verify(
                 arrays = shards.read_rows(shard, first, first + shards.ROWS_READ)
                 for begin in range(0, len(arrays["input_ids"]), _ROWS):
                     block = {name: array[begin : begin + _ROWS] for name, array in arrays.items()}
+                    if masking is not None:
+                        check_lengths(path, block, first + begin)
+                        block = masking.masked(block, drawn)
                     counts.update(_checked(path, block, vocabulary, promised, text, rows, first + begin))
             if promised is not None:
                 check_shares(path, counts, vocabulary)
@@ -90,9 +98,22 @@ def verify(
         "content_digest": content_digest,
         "vocabulary_sha256": vocabulary.sha256,
         "vocabulary_size": len(vocabulary),
-        "parameters": asdict(parameters) if parameters is not None else None,
+        "parameters": parameters.described() if parameters is not None else None,
         "statistics": statistics,
     }
+
+
+def masking_of(parameters: Parameters, vocabulary: Vocabulary) -> Masking:
+    """How a reader masks the rows of an unmasked shard."""
+    how = parameters.sequence, parameters.predictions, parameters.probability, parameters.seed
+    return Masking(*how, vocabulary.mask, ranges(vocabulary.words))
+
+
+def check_lengths(path: Path, block: Arrays, first: int = 0) -> None:
+    """Check that the segments of unmasked rows, called `first` and so on, fit into their rows."""
+    a_length, b_length = (block[name].astype(np.int64) for name in ("a_lengths", "b_lengths"))
+    fits = (a_length >= 1) & (b_length >= 1) & (a_length + b_length + 3 <= block["input_ids"].shape[1])
+    _all_hold(path, [(fits, "segments without tokens, or longer than the row")], first)
 
 
 def _checked(
@@ -127,7 +148,9 @@ def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters
         return None
     rows, sequence = block["input_ids"].shape
     arrays = [np.ascontiguousarray(block[name]) for name in shards.TYPES]
-    masked = masked_of(np.arange(sequence - 2), promised).astype(np.int32) if promised is not None else None
+    masked = None
+    if promised is not None:
+        masked = masked_of(np.arange(sequence - 2), promised.predictions, promised.probability).astype(np.int32)
     counts = np.zeros(len(_COUNTED), np.int64)
     fine = compiled.checked(
         *(rows, sequence, block["masked_lm_ids"].shape[1], len(vocabulary)),
@@ -141,7 +164,7 @@ def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters
 
 def recorded(parameters: Parameters, vocabulary: Vocabulary) -> dict[str, Any]:
     """What a shard's attribute `parameters` holds."""
-    return {**asdict(parameters), "vocabulary_sha256": vocabulary.sha256}
+    return {**parameters.described(), "vocabulary_sha256": vocabulary.sha256}
 
 
 def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int = 0) -> NDArray[np.int32]:

@@ -118,6 +118,7 @@ def _corpus(path: Path) -> list[tuple[str, str]]:
             where,
             ("corpus", str(content["corpus"])),
             ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"),
+            *([("masks", "drawn while reading, anew in each epoch")] if content["parameters"].get("dynamic") else []),
             ("training rows", _rows(training)),
             ("test rows", _rows(held)),
             ("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"),

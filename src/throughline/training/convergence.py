@@ -16,7 +16,7 @@ from typing import Any
 
 from throughline import files
 from throughline.training import models
-from throughline.training.data import ARRAYS, Manifest, read_shard
+from throughline.training.data import ARRAYS, Manifest
 from throughline.training.frameworks import TABLE, Unsupported
 
 FEATURE = "convergence"
@@ -80,7 +80,7 @@ def _held_out(run: Any, samples: int) -> Iterator[Any]:
     manifest: Manifest = run.manifest
     model, size, left = models.of(run.spec["model"]), run.spec["batch_per_device"], samples
     for shard in manifest.held_out:
-        rows = read_shard(manifest.file(shard))
+        rows = manifest.read(shard, 0)
         for start in range(0, min(left, shard["rows"]), size):
             part = {name: np.ascontiguousarray(rows[name][start : min(start + size, left)]) for name in ARRAYS}
             yield run.framework.deliver(run.framework.data(model.batch(part)))

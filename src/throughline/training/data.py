@@ -1,6 +1,7 @@
 """Training data for one rank: manifest, shards, and batches that are ready before the step asks for them.
 
-Shards are HDF5 files in NVIDIA's layout, read whole, or memory-mapped where they are not compressed. A thread reads one
+Shards are HDF5 files in NVIDIA's layout, or unmasked ones (then masks are drawn here), read whole, or memory-mapped
+where they are not compressed. A thread reads one
 shard ahead, another one gathers batches into a short queue; h5py and numpy let the training thread run meanwhile.
 Standard library, numpy and h5py only; the isal package makes reading faster where it is installed.
 """
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ from throughline.files import UserError
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from throughline.corpus.masks import Masking
 
     Rows = dict[str, np.ndarray]
 
@@ -31,6 +35,8 @@ ARRAYS = (
     "masked_lm_ids",
     "next_sentence_labels",
 )
+UNMASKED = ("input_ids", "a_lengths", "b_lengths", "next_sentence_labels")
+"""What a shard holds whose masks are drawn while it is read."""
 AHEAD = 8
 """Batches that wait in the queue."""
 SYNTHETIC_BATCHES = 4
@@ -68,6 +74,22 @@ class Manifest:
     def file(self, shard: dict[str, Any]) -> Path:
         return self.path.parent / str(shard["file"])
 
+    @cached_property
+    def masking(self) -> Masking | None:
+        """How rows are masked while they are read; None where the shards hold masks."""
+        if not self.content.get("parameters", {}).get("dynamic"):
+            return None
+        from throughline.corpus.masks import Masking
+
+        return Masking.of_manifest(self.content)
+
+    def read(self, shard: dict[str, Any], epoch: int) -> Rows:
+        """The six arrays of a shard, whole; where masks are drawn while reading, with those of the epoch."""
+        path = self.file(shard)
+        if self.masking is None:
+            return read_shard(path)
+        return self.masking.masked(read_shard(path, UNMASKED), self.masking.stream(path.stem, epoch))
+
     def used(self, seed: int, world: int, rows_per_rank: int) -> list[dict[str, Any]]:
         """The shards that any rank reads for `rows_per_rank` rows, and the one read ahead of need."""
         used: set[int] = set()
@@ -99,17 +121,17 @@ class Manifest:
         return (path, "was changed: its sha256 differs") if files.sha256(path) != shard["sha256"] else None
 
 
-def read_shard(path: Path) -> Rows:
-    """The six arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
+def read_shard(path: Path, names: tuple[str, ...] = ARRAYS) -> Rows:
+    """The arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
     import h5py
 
     from throughline.corpus import shards
 
     with h5py.File(path, "r") as file:
-        missing = [name for name in ARRAYS if name not in file]
+        missing = [name for name in names if name not in file]
         if missing:
             raise ValueError(f"{path.name} has no array {', '.join(missing)}")
-        rows = {name: shards.whole(file[name]) for name in ARRAYS}
+        rows = {name: shards.whole(file[name]) for name in names}
     if len({len(array) for array in rows.values()}) != 1:
         raise ValueError(f"the arrays of {path.name} differ in length")
     return rows
@@ -152,7 +174,7 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
 
         def start() -> tuple[int, int, Any]:
             epoch, shard, _ = next(order)
-            return epoch, shard, pool.submit(read_shard, manifest.file(manifest.shards[shard]))
+            return epoch, shard, pool.submit(manifest.read, manifest.shards[shard], epoch)
 
         following = start()
         while True:

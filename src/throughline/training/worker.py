@@ -179,11 +179,13 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """What the framework states of itself, and what this loop does the same for all."""
+        drawn = "masks drawn anew each epoch, " if self.manifest and self.manifest.masking else ""
+        read = f", {drawn}prepared {AHEAD} batches ahead" if self.loader else ""
         return {
             **self.framework.settings(),
             "predictions": self.spec["predictions"],
             "bucket_mb": self.options["bucket_mb"],
-            "data": f"{self.options['data']}, prepared {AHEAD} batches ahead" if self.loader else self.options["data"],
+            "data": self.options["data"] + read,
             "timed_step": f"deliver, forward, backward, {'exchange, ' if self.options['exchange'] else ''}clip, update",
         }
 

@@ -1,0 +1,63 @@
+"""Every framework's environment reads the same batches, whatever its numpy: masks drawn while reading among them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus_helpers import documents, tiny_vocabulary
+from framework_lab import python
+from throughline import files
+from throughline.corpus import making, manifest, tokens, verification
+from throughline.corpus.instances import Parameters
+from throughline.training import frameworks
+
+PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
+CODE = """
+import hashlib, itertools, sys
+from pathlib import Path
+from throughline.training import data
+for rank in range(2):
+    digest = hashlib.sha256()
+    for batch in itertools.islice(data.batches(data.Manifest(Path(sys.argv[1])), 1, rank, 2, 32), 40):
+        for name in data.ARRAYS:
+            digest.update(batch[name].tobytes())
+    print(digest.hexdigest())
+"""
+
+
+def read(manifest: Path, interpreter: str) -> list[str]:
+    """Digests of what two ranks read."""
+    environment = os.environ | {"PYTHONPATH": str(Path(making.__file__).parents[2])}
+    run = subprocess.run([interpreter, "-c", CODE, manifest], capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reading")
+    words = tiny_vocabulary(folder, words=3000)
+    verified = []
+    for shard in range(2):
+        lengths = np.random.RandomState(shard).randint(1, 20, (40, 30)).tolist()
+        tokens.write(folder / "tokens.hdf5", documents(lengths, words), words.sha256, len(words))
+        path = folder / f"training_{shard:04d}.hdf5"
+        making.make(folder / "tokens.hdf5", folder / "tiny.txt", PARAMETERS, "training", shard, path)
+        files.write_json(path.with_suffix(".json"), verification.verify(path, words, PARAMETERS))
+        verified.append(path.with_suffix(".json"))
+    manifest.merge("sample", verified, words, PARAMETERS.described(), folder / "manifest.json")
+    assert json.loads((folder / "manifest.json").read_text())["rows"] < 40 * 32 * 2, "40 batches are more than an epoch"
+    return folder / "manifest.json"
+
+
+@pytest.mark.parametrize("framework", list(frameworks.TABLE))
+def test_the_same_batches_everywhere(corpus: Path, framework: str) -> None:
+    digests = read(corpus, python(framework))
+    assert digests == read(corpus, sys.executable) and len(set(digests)) == 2
