@@ -5,6 +5,7 @@
 `loop` is what a training run does (throughline.training.data: read ahead, shuffle, batches through the loader's queue);
 `whole` is the same shards read by h5py alone, which shuffles nothing and makes no batches. The shards are read from the
 page cache, as compressed files and as unpacked, memory-mapped copies of them. CPU-seconds are those of all threads.
+Of shards without masks (corpus.masking.dynamic), `loop` draws them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import h5py
 
@@ -33,13 +35,16 @@ SHARDS = 16
 
 def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
     """The shards in `folder` under our names, with a manifest."""
-    listed = []
+    listed: list[dict[str, Any]] = []
     for number, path in enumerate(paths):
         name = f"training_{number:04d}.hdf5"
         (shards.unpack if unpack else shutil.copy)(path, folder / name)
         listed.append({"file": name, "split": "training", "rows": shards.size(path)[0]})
     listed *= -(-SHARDS // len(listed))  # a reader is always a shard ahead: as in a corpus of many shards
-    content = {"shards": listed, "vocabulary": {"size": 30522}}
+    content: dict[str, Any] = {"shards": listed, "vocabulary": {"size": 30522, "mask": 103, "words": [[999, 30522]]}}
+    with shards.open_shard(paths[0]) as stream:
+        if shards.is_unmasked(stream):
+            content["parameters"] = json.loads(stream.attrs["parameters"])
     (folder / "manifest.json").write_text(json.dumps(content))
     return folder / "manifest.json"
 
@@ -65,7 +70,7 @@ def whole(manifest: Path) -> Callable[[], int]:
         count = 0
         for shard in Manifest(manifest).shards:
             with h5py.File(manifest.parent / shard["file"]) as file:
-                count += max(len(file[name][:]) for name in shards.TYPES)
+                count += max(len(file[name][:]) for name in shards.types(file))
         return count
 
     return read

@@ -39,6 +39,8 @@ UNMASKED = ("input_ids", "a_lengths", "b_lengths", "next_sentence_labels")
 """What a shard holds whose masks are drawn while it is read."""
 AHEAD = 8
 """Batches that wait in the queue."""
+GATHERED = 1024
+"""Rows that are gathered at a time, for as many batches as they make."""
 SYNTHETIC_BATCHES = 4
 """Different batches on the device, where nothing is read."""
 
@@ -182,14 +184,17 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
             rows = future.result()
             chosen = _shuffled(len(rows["input_ids"]), seed, epoch, 1 + shard)
             chosen = chosen if whole else chosen[rank::world]
-            while len(chosen):
-                taken, chosen = chosen[:need], chosen[need:]
-                parts.append({name: np.take(array, taken, axis=0) for name, array in rows.items()})
-                need -= len(taken)
-                if need == 0:
-                    whole_batch = len(parts) == 1
-                    yield parts[0] if whole_batch else {n: np.concatenate([part[n] for part in parts]) for n in ARRAYS}
-                    parts, need = [], size
+            for first in range(0, len(chosen), GATHERED):
+                gathered = {name: array.take(chosen[first : first + GATHERED], axis=0) for name, array in rows.items()}
+                begin, count = 0, min(GATHERED, len(chosen) - first)
+                while begin < count:
+                    taken = {name: array[begin : begin + need] for name, array in gathered.items()}
+                    begin, need = begin + need, max(0, begin + need - count)
+                    parts.append(taken)
+                    if need == 0:
+                        one = len(parts) == 1
+                        yield parts[0] if one else {n: np.concatenate([part[n] for part in parts]) for n in ARRAYS}
+                        parts, need = [], size
 
 
 def synthetic_seeds(seed: int, rank: int) -> list[int]:
