@@ -142,10 +142,53 @@ def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject
             assert compiled == verification.counted(block, words)
 
 
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) -> None:
+    """In a text of few words, of which some are changed afterwards: both see a fault, or judge the same rows."""
+    lengths = st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=6), min_size=1, max_size=5)
+    found, variety = documents(data.draw(lengths), words), data.draw(st.sampled_from([1, 2, 3, 50]))
+    found.tokens[:] = 2000 + found.tokens % variety
+    parameters, wide = Parameters(data.draw(st.sampled_from([8, 16, 40])), 4, copies=2), data.draw(st.booleans())
+    order = instances.examples(found, parameters, "training", 0)
+    if not len(order):
+        return
+    (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
+    originals = verification.check_layout(Path("shard"), block, words)
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(found.tokens) - 1))
+        found.tokens[place] = 2000 + data.draw(st.integers(0, variety))
+    if data.draw(st.booleans()):
+        block["next_sentence_labels"][data.draw(st.integers(0, len(order) - 1))] ^= 1
+    text = verification.Text(tokens.concatenate([found], np.uint32) if wide else found)
+
+    def judged() -> int | str:
+        try:
+            return verification.check_pairs(Path("shard"), block, originals, text)
+        except UserError as error:
+            return str(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verification, "_TOO_COMMON", data.draw(st.sampled_from([3, 1000])))
+        plain = plainly(judged)
+        assert judged() == plain
+        length, second = (block[name].sum(axis=1, dtype=np.int64) for name in ("input_mask", "segment_ids"))
+        labels = block["next_sentence_labels"]
+        compiled = verification._compiled_look_up(originals, length - second - 2, second - 1, labels, text)
+        assert compiled == (None if isinstance(plain, str) else plain)
+
+
 @pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
 def test_planes(kind: str) -> None:
     data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
     assert shards._planes(data).tobytes() == plainly(lambda: shards._planes(data)).tobytes()
+
+
+def test_elements() -> None:
+    data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
+    planes, out = shards._planes(data), np.empty_like(data)
+    kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
+    assert np.array_equal(out, data)
 
 
 def test_many_processes_build_it_once(tmp_path: Path) -> None:

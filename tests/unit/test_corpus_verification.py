@@ -53,7 +53,6 @@ def test_a_large_shard_is_not_held_in_memory(
     good: Path, words: Vocabulary, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
-    monkeypatch.setattr(verification, "_HELD_BYTES", 0)
     monkeypatch.setattr(verification, "_ROWS", 50)
     monkeypatch.setattr(shards, "ROWS_READ", 130)
     monkeypatch.setattr(verification, "_LOOK_UP_BYTES", 2 * 4000 * 100)

@@ -1,5 +1,6 @@
 /* The corpus's hot loops. Each has its equal in numpy and Python, which a test holds it to, and which works where no
-   compiler is: WordPiece.encode (wordpiece.py), split (sentences.py), pairs and filled (instances.py), planes (shards.py).
+   compiler is: WordPiece.encode (wordpiece.py), split (sentences.py), pairs and filled (instances.py), planes and elements
+   (shards.py), checked and looked_up (verification.py).
    kernel.py builds this file and calls it. All sizes are counts of elements; nothing here reads or writes a file. */
 
 #include <stdint.h>
@@ -440,6 +441,13 @@ void planes(const u8 *data, i64 count, i64 width, u8 *out) {
             for (i64 i = 0; i < count; i++) out[k * count + i] = data[width * i + k];
 }
 
+/* The shuffle of elements of 4 bytes undone. */
+void elements(const u8 *data, i64 count, u32 *out) {
+    const u8 *second = data + count, *third = second + count, *last = third + count;
+    for (i64 i = 0; i < count; i++)
+        out[i] = data[i] | (u32)second[i] << 8 | (u32)third[i] << 16 | (u32)last[i] << 24;
+}
+
 /* ---- Verification ---- */
 
 enum { ROWS, TOKENS, MASKED, BY_MASK, UNCHANGED, RANDOM_NEXT, UNKNOWN, CHANGED };
@@ -497,4 +505,136 @@ int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 s
         positions += predictions, labels += predictions;
     }
     return 1;
+}
+
+/* ---- Verification: segments are looked up in the documents ---- */
+
+enum { ANCHOR = 4, SHORTEST_HASHES = 1 << 12 };       /* a segment is known by its first tokens, at most so many */
+
+struct needle { const i32 *ids; i64 length; u64 hash; i32 other, places, first; };   /* other: of the same first tokens */
+struct place { i64 at; i32 next; };
+
+static inline u64 token_at(const void *tokens, i64 width, i64 at) {
+    return width == 2 ? ((const u16 *)tokens)[at] : ((const u32 *)tokens)[at];
+}
+
+static inline u64 with_token(u64 hash, u64 token) {
+    hash = (hash ^ (token + 1)) * 0x9E3779B97F4A7C15;
+    return hash ^ hash >> 32;
+}
+
+static int stands_at(const struct needle *needle, const void *tokens, i64 width, i64 at) {
+    for (i64 i = 0; i < needle->length; i++)
+        if (token_at(tokens, width, at + i) != (u64)needle->ids[i]) return 0;
+    return 1;
+}
+
+/* Note where each of the needles stands in `count` tokens; one that stands in more than `most` places is given up. Returns
+   the places, or NULL where memory is short. */
+static struct place *places_of(struct needle *needles, i64 many, const void *tokens, i64 width, i64 count, i64 most) {
+    struct place *places = NULL;
+    i64 used = 0, room = 0;
+    u64 mask = SHORTEST_HASHES - 1;
+    while (mask < 16 * (u64)many) mask = 2 * mask + 1;
+    i32 *heads_of = malloc((mask + 1) * sizeof *heads_of);
+    u64 *bits = calloc(mask / 64 + 1, sizeof *bits);
+    int lengths[ANCHOR + 1] = {0};
+    if (!heads_of || !bits || !grown((void **)&places, &room, many, sizeof *places)) goto short_of_memory;
+    memset(heads_of, 255, (mask + 1) * sizeof *heads_of);
+    for (i64 n = 0; n < many; n++) {
+        i64 anchor = needles[n].length < ANCHOR ? needles[n].length : ANCHOR;
+        u64 hash = 0;
+        for (i64 i = 0; i < anchor; i++) hash = with_token(hash, (u64)needles[n].ids[i]);
+        lengths[anchor] = 1;
+        needles[n].hash = hash, needles[n].other = heads_of[hash & mask], needles[n].places = 0, needles[n].first = -1;
+        heads_of[hash & mask] = (i32)n;
+        bits[(hash & mask) / 64] |= (u64)1 << hash % 64;
+    }
+    for (i64 at = 0; at < count; at++) {
+        u64 hash = 0;
+        for (i64 anchor = 1; anchor <= ANCHOR && at + anchor <= count; anchor++) {
+            hash = with_token(hash, token_at(tokens, width, at + anchor - 1));
+            if (!lengths[anchor] || !(bits[(hash & mask) / 64] >> hash % 64 & 1)) continue;
+            for (i32 *link = heads_of + (hash & mask); *link >= 0;) {
+                struct needle *needle = needles + *link;
+                if (needle->hash == hash && at + needle->length <= count && stands_at(needle, tokens, width, at)) {
+                    if (!grown((void **)&places, &room, used + 1, sizeof *places)) goto short_of_memory;
+                    places[used] = (struct place){at, needle->first};
+                    needle->first = (i32)used++;
+                    if (++needle->places > most) {
+                        *link = needle->other;
+                        continue;
+                    }
+                }
+                link = &needle->other;
+            }
+        }
+    }
+    free(heads_of), free(bits);
+    return places;
+short_of_memory:
+    free(heads_of), free(bits), free(places);
+    return NULL;
+}
+
+/* The last of `bounds` that is not above `value`. */
+static i64 before(const i64 *bounds, i64 count, i64 value) {
+    i64 low = 0, high = count;
+    while (high - low > 1) {
+        i64 middle = (low + high) / 2;
+        if (bounds[middle] <= value) low = middle; else high = middle;
+    }
+    return low;
+}
+
+/* Rows of which verification.py's check_pairs says nothing: how many of them are judged; -1 where it has to say what is
+   wrong, -2 where memory is short. `ids` are those before masking; sentence s begins at token begins[s], of `sentences`
+   of them, and belongs to the document document_of[s]; a segment in more than `most` places proves nothing. */
+i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const i64 *b_length, const u8 *next,
+              const void *tokens, i64 width, i64 count, const i64 *begins, i64 sentences, const i64 *document_of, i64 most) {
+    struct needle *needles = malloc((size_t)(2 * rows + 1) * sizeof *needles);
+    struct { i64 at, from, to; } *found[2] = {malloc((size_t)(most + 1) * sizeof **found), NULL};
+    struct place *places = NULL;
+    i64 judged = -2, numbers[2];
+    found[1] = malloc((size_t)(most + 1) * sizeof **found);
+    if (!needles || !found[0] || !found[1]) goto done;
+    for (i64 row = 0; row < rows; row++) {
+        needles[2 * row] = (struct needle){.ids = ids + row * sequence + 1, .length = a_length[row]};
+        needles[2 * row + 1] = (struct needle){.ids = ids + row * sequence + a_length[row] + 2, .length = b_length[row]};
+    }
+    if (!(places = places_of(needles, 2 * rows, tokens, width, count, most))) goto done;
+    judged = 0;
+    for (i64 row = 0; row < rows; row++) {
+        const struct needle *pair = needles + 2 * row;
+        if (pair[0].places > most || pair[1].places > most) continue;
+        for (int which = 0; which < 2; which++) {
+            numbers[which] = 0;
+            for (i32 i = pair[which].first; i >= 0; i = places[i].next) {
+                i64 at = places[i].at, from = before(begins, sentences, at);
+                i64 to = before(begins, sentences, at + pair[which].length - 1);
+                if (document_of[from] != document_of[to]) continue;     /* over a document's end: a coincidence */
+                found[which][numbers[which]].at = at;
+                found[which][numbers[which]].from = from, found[which][numbers[which]++].to = to;
+            }
+        }
+        int fine = 0;
+        for (i64 i = 0; i < numbers[0] && !fine; i++)
+            for (i64 k = 0; k < numbers[1] && !fine; k++) {
+                int same = document_of[found[0][i].from] == document_of[found[1][k].from];
+                if (next[row])        /* not all of both segments' places in one document */
+                    fine = !same || document_of[found[0][i].from] != document_of[found[0][0].from];
+                else
+                    fine = same && found[1][k].at >= found[0][i].at + pair[0].length &&
+                           (begins[found[1][k].to] - found[0][i].at < sequence - 3 ||
+                            found[1][k].from == found[0][i].to + 1);
+            }
+        if (!fine) {
+            judged = -1;
+            goto done;
+        }
+        judged++;
+    }
+done:
+    free(needles), free(found[0]), free(found[1]), free(places);
+    return judged;
 }

@@ -35,6 +35,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import h5py
@@ -57,6 +58,8 @@ TYPES = {
     "next_sentence_labels": "i1",
 }
 UNMASKED = {"input_ids": "i4", "a_lengths": "i4", "b_lengths": "i4", "next_sentence_labels": "i1"}
+
+_KINDS = {**TYPES, **UNMASKED}
 
 
 def is_unmasked(arrays: Mapping[str, Any]) -> bool:
@@ -95,12 +98,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         return {name: np.asarray(whole(stream[name]), dtype=kind) for name, kind in types(stream).items()}
 
 
-def whole(dataset: h5py.Dataset, first: int = 0, last: int | None = None) -> np.ndarray:
+def whole(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compiled: Any = None) -> np.ndarray:
     """A dataset's rows from `first` to before `last`: memory-mapped where they lie in the file as they are, else
     unpacked chunk by chunk.
 
     gzip with and without shuffle, little-endian, is unpacked here, several times faster than HDF5 does it; anything
-    else, and what is damaged, is left to HDF5.
+    else, and what is damaged, is left to HDF5. `compiled`: kernel.c, where it is at hand.
     """
     kind, place = dataset.dtype, dataset.id.get_offset()
     if place is not None and dataset.size and dataset.external is None:
@@ -111,12 +114,13 @@ def whole(dataset: h5py.Dataset, first: int = 0, last: int | None = None) -> np.
     if dataset.chunks is None or filters not in known or kind.kind not in "iu" or kind.byteorder == ">":
         return np.asarray(dataset[first:last])
     try:
-        return _unpacked(dataset, len(filters) == 2, first, len(dataset) if last is None else min(last, len(dataset)))
+        last = len(dataset) if last is None else min(last, len(dataset))
+        return _unpacked(dataset, len(filters) == 2, first, last, compiled)
     except Exception:  # a chunk that is missing, stored unfiltered, or damaged
         return np.asarray(dataset[first:last])
 
 
-def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> np.ndarray:
+def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int, compiled: Any) -> np.ndarray:
     """Chunk by chunk out of the mapped file: asking HDF5 for each chunk takes longer than unpacking it."""
     try:
         from isal import isal_zlib as zlib
@@ -126,9 +130,7 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
     out = np.empty((last - first, *dataset.shape[1:]), kind)
     flat = out.reshape(len(out), int(np.prod(dataset.shape[1:])))
     across = -(-flat.shape[1] // width)
-    chunks: list[Any] = []
-    dataset.id.chunk_iter(chunks.append)
-    chunks = sorted(chunk for chunk in chunks if first - height < chunk.chunk_offset[0] < last)
+    chunks = _chunks(dataset, first, last)
     if len(chunks) != across * -(-(last - first // height * height) // height) or any(c.filter_mask for c in chunks):
         raise ValueError("a chunk is missing, or without its filters")
     with open(dataset.file.filename, "rb") as file:
@@ -136,7 +138,11 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
     for begin in range(0, len(chunks), across):  # the chunks that hold the same rows
         row, beside = chunks[begin].chunk_offset[0], chunks[begin : begin + across]
         data = b"".join([zlib.decompress(content[c.byte_offset : c.byte_offset + c.size]) for c in beside])
-        if shuffled and kind.itemsize > 1:
+        if shuffled and kind.itemsize == 4 and compiled is not None:
+            values = np.empty((across, height * width), np.uint32)
+            for planes, elements in zip(np.frombuffer(data, np.uint8).reshape(across, -1), values, strict=True):
+                compiled.elements(planes.ctypes.data, len(elements), elements.ctypes.data)
+        elif shuffled and kind.itemsize > 1:
             planes = np.frombuffer(data, np.uint8).reshape(across, kind.itemsize, height * width)
             values = planes[:, 0].astype(f"u{kind.itemsize}")
             for k in range(1, kind.itemsize):
@@ -150,26 +156,56 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int) -> n
     return out
 
 
-def read_rows(shard: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
+def _chunks(dataset: h5py.Dataset, first: int, last: int) -> list[Any]:
+    """What HDF5 knows of the chunks that hold rows from `first` to before `last`, in their order."""
+    height, width = dataset.chunks[0], dataset.chunks[1:]
+    found: list[Any] = []
+    if first == 0 and last == len(dataset):
+        dataset.id.chunk_iter(found.append)
+        return sorted(found)
+    across = [range(0, size, step) for size, step in zip(dataset.shape[1:], width, strict=True)]
+    for offset in product(range(first // height * height, last, height), *across):
+        found.append(dataset.id.get_chunk_info_by_coord(offset))
+    return found
+
+
+def read_rows(shard: Mapping[str, Any], first: int, last: int, compiled: Any = None) -> dict[str, Any]:
     """The arrays' rows from `first` to before `last`, of an open shard or of arrays that were read."""
-    return {name: np.asarray(_rows(shard[name], first, last), dtype=kind) for name, kind in types(shard).items()}
+    kinds = types(shard).items()
+    return {name: np.asarray(_rows(shard[name], first, last, compiled), dtype=kind) for name, kind in kinds}
 
 
-def _rows(array: Any, first: int, last: int) -> np.ndarray:
-    return whole(array, first, last) if isinstance(array, h5py.Dataset) else np.asarray(array[first:last])
+def _rows(array: Any, first: int, last: int, compiled: Any = None) -> np.ndarray:
+    return whole(array, first, last, compiled) if isinstance(array, h5py.Dataset) else np.asarray(array[first:last])
+
+
+class Content:
+    """SHA-256 over names, shapes and values of a shard's arrays, one after the other: the same however a file packs
+    them."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def begin(self, name: str, shape: tuple[int, ...]) -> None:
+        """The array that comes next."""
+        self._digest.update(f"{name} {_KINDS[name]} {shape}\n".encode())
+
+    def add(self, name: str, rows: np.ndarray) -> None:
+        """Its next rows."""
+        self._digest.update(np.ascontiguousarray(rows, dtype="<" + _KINDS[name]).data)
+
+    def add_all(self, arrays: Mapping[str, Any], names: Iterable[str], compiled: Any = None) -> str:
+        """The arrays of these names, whole, of an open shard or read; the digest of all that was added."""
+        for name in names:
+            self.begin(name, arrays[name].shape)
+            for first in range(0, len(arrays[name]), ROWS_READ):
+                self.add(name, _rows(arrays[name], first, first + ROWS_READ, compiled))
+        return self._digest.hexdigest()
 
 
 def content_digest(arrays: Mapping[str, Any]) -> str:
-    """SHA-256 over names, shapes and values of the arrays (or an open shard's, some rows at a time): the same
-    however a file packs them."""
-    digest = hashlib.sha256()
-    for name, kind in types(arrays).items():
-        array, shape = arrays[name], arrays[name].shape
-        digest.update(f"{name} {kind} {shape}\n".encode())
-        for first in range(0, shape[0], ROWS_READ):
-            rows = _rows(array, first, first + ROWS_READ)
-            digest.update(np.ascontiguousarray(rows, dtype="<" + kind).data)
-    return digest.hexdigest()
+    """The digest of a shard's content, read or open."""
+    return Content().add_all(arrays, types(arrays))
 
 
 def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:

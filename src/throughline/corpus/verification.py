@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from throughline.files import UserError
 SCHEMA = 1
 _SIGMAS = 5  # by chance one share in 1.7 million lies farther off
 _LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
+_LOOKED_UP_AT_ONCE = 1024
 _TOO_COMMON = 1000
-_HELD_BYTES = 256 << 20  # a larger shard is read twice, some rows at a time
 _ROWS = 2048  # checked at a time, within a processor's cache
 _COUNTED = ("rows", "tokens", "masked", "replaced_by_mask", "unchanged", "random_next", "unknown", "changed")
 Index = NDArray[np.int64]
@@ -66,27 +67,30 @@ def verify(
         if parameters is not None and parameters.dynamic:  # judged as it is read in the first epoch
             masking = masking_of(parameters, vocabulary)
             drawn = masking.stream(path.stem, 0)
-        held = rows * (6 * sequence + 8 * predictions + 1) <= _HELD_BYTES
-        shard = shards.read_rows(stream, 0, rows) if held else stream
         statistics: dict[str, Any] = {}
+        content, (ids, *others) = shards.Content(), shards.types(stream)
+        content.begin(ids, stream[ids].shape)
         if rows:
             text = Text(tokens.read(tokens_file)[0]) if tokens_file is not None else None
             promised = parameters if ours else None
             counts: Counter[str] = Counter()
             for first in range(0, rows, shards.ROWS_READ):
-                arrays = shards.read_rows(shard, first, first + shards.ROWS_READ)
+                arrays = shards.read_rows(stream, first, first + shards.ROWS_READ, kernel.load())
+                content.add(ids, arrays[ids])  # most of the bytes; the others are read again
                 for begin in range(0, len(arrays["input_ids"]), _ROWS):
                     block = {name: array[begin : begin + _ROWS] for name, array in arrays.items()}
                     if masking is not None:
                         check_lengths(path, block, first + begin)
                         block = masking.masked(block, drawn)
-                    counts.update(_checked(path, block, vocabulary, promised, text, rows, first + begin))
+                    counts.update(_checked(path, block, vocabulary, promised, first + begin))
+                    if text is not None:
+                        counts.update(text.look_up(path, block, rows, first + begin))
             if promised is not None:
                 check_shares(path, counts, vocabulary)
             statistics = shares(counts)
             if text is not None:
                 statistics["pairs_looked_up"] = counts["pairs_looked_up"]
-        content_digest = shards.content_digest(shard)
+        content_digest = content.add_all(stream, others, kernel.load())
     return {
         "schema": SCHEMA,
         "file": path.name,
@@ -121,22 +125,15 @@ def _checked(
     block: Arrays,
     vocabulary: Vocabulary,
     promised: Parameters | None,
-    text: Text | None,
-    rows: int,
     first: int,
 ) -> dict[str, int]:
-    """Check some of a shard's `rows` rows, `first` and so on; what was counted in them."""
+    """Check some of a shard's rows, `first` and so on; what was counted in them."""
     found = _compiled_counts(block, vocabulary, promised)
     if found is None:
         originals = check_layout(path, block, vocabulary, first)
         if promised is not None:
             check_promises(path, block, originals, vocabulary, promised, first)
         found = counted(block, vocabulary)
-    if text is not None:
-        chosen = text.chosen(rows)
-        mine = chosen[(chosen >= first) & (chosen < first + found["rows"])] - first
-        some = {name: array[mine] for name, array in block.items()}
-        found["pairs_looked_up"] = check_pairs(path, some, restored(some), text, mine + first)
     return found
 
 
@@ -311,14 +308,37 @@ class Text:
     """The documents that examples were made from, to be searched."""
 
     def __init__(self, documents: tokens.Documents) -> None:
-        tokens_ = np.ascontiguousarray(documents.tokens)
-        self.kind, self.haystack, self.sentences = tokens_.dtype, tokens_.tobytes(), documents.sentences
+        self.tokens, self.sentences = np.ascontiguousarray(documents.tokens), documents.sentences
         self.of_sentence = np.repeat(np.arange(len(documents)), np.diff(documents.documents))
+        self._waiting: list[tuple[dict[str, NDArray[Any]], Index]] = []
+
+    @cached_property
+    def haystack(self) -> bytes:
+        return self.tokens.tobytes()
 
     def chosen(self, rows: int) -> Index:
         """Which of so many rows are looked up: all, or evenly spaced ones where the text is long."""
-        many = max(64, _LOOK_UP_BYTES // (2 * len(self.haystack) + 1))
+        many = max(64, _LOOK_UP_BYTES // (2 * self.tokens.nbytes + 1))
         return np.unique(np.linspace(0, rows - 1, min(many, rows)).astype(np.int64))
+
+    def look_up(self, path: Path, block: Arrays, rows: int, first: int) -> dict[str, int]:
+        """Look up those of a shard's `rows` rows that are chosen and stand in the block, whose rows are called `first`
+        and so on. Some at a time, for the text is searched once for all of them; the last row's block is the last.
+        """
+        chosen = self.chosen(rows)
+        mine = chosen[(chosen >= first) & (chosen < first + len(block["input_ids"]))] - first
+        self._waiting.append(({name: array[mine] for name, array in block.items()}, mine + first))
+        last = first + len(block["input_ids"]) == rows
+        if not last and sum(len(numbers) for _, numbers in self._waiting) < _LOOKED_UP_AT_ONCE:
+            return {}
+        together = defaultdict(list)
+        for arrays, _ in self._waiting:
+            for name, array in arrays.items():
+                together[name].append(array)
+        some = {name: np.concatenate(each) for name, each in together.items()}
+        numbers = np.concatenate([numbers for _, numbers in self._waiting])
+        self._waiting = []
+        return {"pairs_looked_up": check_pairs(path, some, restored(some), self, numbers)}
 
 
 def check_pairs(
@@ -335,14 +355,17 @@ def check_pairs(
     UserError where a segment is in no document, where a second segment labelled as continuation does not follow
     the first within reach, and where one labelled as random can only come from the same document.
     """
-    haystack, width, of_sentence, sentences = text.haystack, text.kind.itemsize, text.of_sentence, text.sentences
     length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
     second = arrays["segment_ids"].sum(axis=1, dtype=np.int64)
+    compiled = _compiled_look_up(originals, length - second - 2, second - 1, arrays["next_sentence_labels"], text)
+    if compiled is not None:
+        return compiled
+    haystack, width, of_sentence, sentences = text.haystack, text.tokens.itemsize, text.of_sentence, text.sentences
     limit = originals.shape[1] - 3
 
     def places(row: int, begin: int, end: int) -> tuple[Index, Index, Index] | None:
         """Where the tokens [begin, end) of a row stand in a document: first token, its sentence, the last's."""
-        needle = originals[row, begin:end].astype(text.kind).tobytes()
+        needle = originals[row, begin:end].astype(text.tokens.dtype).tobytes()
         found: list[int] = []
         at = haystack.find(needle)
         while at >= 0:
@@ -380,6 +403,23 @@ def check_pairs(
         if not (same & after & (within | adjacent)).any():
             raise _fault(path, called[row], "a second segment labelled as continuation that does not follow the first")
     return decided
+
+
+def _compiled_look_up(
+    originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any], text: Text
+) -> int | None:
+    """How many rows are judged, by kernel.c; None where one is wrong, or without it: then it has to be said which."""
+    compiled = kernel.load()
+    if compiled is None:
+        return None
+    judged = compiled.looked_up(
+        *(*originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8)),
+        *(text.tokens.ctypes.data, text.tokens.itemsize, len(text.tokens)),
+        *(text.sentences, len(text.sentences), text.of_sentence, _TOO_COMMON),
+    )
+    if judged == -2:
+        raise MemoryError("no memory to look segments up")
+    return int(judged) if judged >= 0 else None
 
 
 def _by_chance(share: float, expected: float, count: int) -> bool:
