@@ -453,27 +453,41 @@ void elements(const u8 *data, i64 count, u32 *out) {
 enum { ROWS, TOKENS, MASKED, BY_MASK, UNCHANGED, RANDOM_NEXT, UNKNOWN, CHANGED };
 enum { SPECIAL = 1, RANDOM_WORD = 2 };
 
+/* How many of the first of `most` bytes are `value`. */
+static i64 run(const u8 *bytes, u8 value, i64 most) {
+    u64 eight = 0x0101010101010101 * value, word;
+    i64 at = 0;
+    for (; at + 8 <= most; at += 8) {
+        memcpy(&word, bytes + at, 8);
+        if (word != eight) break;
+    }
+    while (at < most && bytes[at] == value) at++;
+    return at;
+}
+
 /* Whether one row keeps every rule that verification.py's check_layout and, with `masked_of`, check_promises state. */
 static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, const u8 *kinds,
                 const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
                 const i32 *labels) {
-    i64 length = 0, second = 0, masked = 0, specials = 0;
+    i64 length = run(input_mask, 1, sequence), first = run(segments, 0, sequence), masked = 0, specials = 0;
+    i64 second = run(segments + first, 1, sequence - first);
     int wrong = 0;
-    for (i64 i = 0; i < sequence; i++) length += input_mask[i], second += segments[i];
-    if (length < 5 || length > sequence || second < 2 || length - second < 3) return 0;
-    for (i64 i = 0; i < length; i++) wrong |= (input_mask[i] != 1) | ((u32)ids[i] >= (u32)entries);
-    for (i64 i = length; i < sequence; i++) wrong |= input_mask[i] | segments[i] | ids[i];
-    for (i64 i = 0; i < length - second; i++) wrong |= segments[i];
-    for (i64 i = length - second; i < length; i++) wrong |= segments[i] != 1;
-    if (wrong || ids[0] != cls || ids[length - 1] != sep || ids[length - second - 1] != sep) return 0;
+    if (length < 5 || second < 2 || first < 3 || first + second != length) return 0;
+    if (run(input_mask + length, 0, sequence - length) + length < sequence) return 0;
+    if (run(segments + length, 0, sequence - length) + length < sequence) return 0;
+    for (i64 i = 0; i < length; i++) wrong |= (u32)ids[i] >= (u32)entries;
+    for (i64 i = length; i < sequence; i++) wrong |= ids[i];
+    if (wrong || ids[0] != cls || ids[length - 1] != sep || ids[first - 1] != sep) return 0;
     while (masked < predictions && labels[masked]) masked++;
     for (i64 k = masked; k < predictions; k++) wrong |= labels[k] | positions[k];
     if (wrong || !masked) return 0;
-    if (masked_of) for (i64 i = 0; i < length; i++) specials += kinds[ids[i]] == SPECIAL;
+    if (masked_of)
+        for (i64 i = 0; i < length; i++)                                /* [PAD] is 0 */
+            specials += (ids[i] == cls) | (ids[i] == sep) | (ids[i] == mask) | !ids[i];
     for (i64 k = 0; k < masked; k++) {
         i64 at = positions[k];
         if ((u32)labels[k] >= (u32)entries || at <= (k ? positions[k - 1] : 0) || at >= length - 1 ||
-            at == length - second - 1)
+            at == first - 1)
             return 0;
         i32 now = ids[at];
         specials += (kinds[labels[k]] == SPECIAL) - (kinds[now] == SPECIAL);
@@ -491,7 +505,7 @@ int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 s
         if (next[row] > 1 || !kept(sequence, predictions, entries, cls, sep, mask, kinds, masked_of, ids, input_mask,
                                    segments, positions, labels))
             return 0;
-        for (i64 i = 0; i < sequence; i++) counts[TOKENS] += input_mask[i];
+        counts[TOKENS] += run(input_mask, 1, sequence);
         for (i64 k = 0; k < predictions && labels[k]; k++) {
             i32 now = ids[positions[k]];
             counts[MASKED]++;

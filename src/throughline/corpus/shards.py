@@ -129,7 +129,7 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int, comp
     kind, height, width = dataset.dtype, dataset.chunks[0], int(np.prod(dataset.chunks[1:]))
     out = np.empty((last - first, *dataset.shape[1:]), kind)
     flat = out.reshape(len(out), int(np.prod(dataset.shape[1:])))
-    across = -(-flat.shape[1] // width)
+    across, size = -(-flat.shape[1] // width), height * width * kind.itemsize
     chunks = _chunks(dataset, first, last)
     if len(chunks) != across * -(-(last - first // height * height) // height) or any(c.filter_mask for c in chunks):
         raise ValueError("a chunk is missing, or without its filters")
@@ -137,7 +137,8 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int, comp
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     for begin in range(0, len(chunks), across):  # the chunks that hold the same rows
         row, beside = chunks[begin].chunk_offset[0], chunks[begin : begin + across]
-        data = b"".join([zlib.decompress(content[c.byte_offset : c.byte_offset + c.size]) for c in beside])
+        packed = [content[c.byte_offset : c.byte_offset + c.size] for c in beside]
+        data = b"".join([zlib.decompress(chunk, bufsize=size) for chunk in packed])
         if shuffled and kind.itemsize == 4 and compiled is not None:
             values = np.empty((across, height * width), np.uint32)
             for planes, elements in zip(np.frombuffer(data, np.uint8).reshape(across, -1), values, strict=True):

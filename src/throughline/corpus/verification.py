@@ -68,14 +68,15 @@ def verify(
             masking = masking_of(parameters, vocabulary)
             drawn = masking.stream(path.stem, 0)
         statistics: dict[str, Any] = {}
-        content, (ids, *others) = shards.Content(), shards.types(stream)
-        content.begin(ids, stream[ids].shape)
+        shard = {name: stream[name] for name in shards.types(stream)}
+        content, (ids, *others) = shards.Content(), shard
+        content.begin(ids, shard[ids].shape)
         if rows:
             text = Text(tokens.read(tokens_file)[0]) if tokens_file is not None else None
             promised = parameters if ours else None
             counts: Counter[str] = Counter()
             for first in range(0, rows, shards.ROWS_READ):
-                arrays = shards.read_rows(stream, first, first + shards.ROWS_READ, kernel.load())
+                arrays = shards.read_rows(shard, first, first + shards.ROWS_READ, kernel.load())
                 content.add(ids, arrays[ids])  # most of the bytes; the others are read again
                 for begin in range(0, len(arrays["input_ids"]), _ROWS):
                     block = {name: array[begin : begin + _ROWS] for name, array in arrays.items()}
@@ -90,7 +91,7 @@ def verify(
             statistics = shares(counts)
             if text is not None:
                 statistics["pairs_looked_up"] = counts["pairs_looked_up"]
-        content_digest = content.add_all(stream, others, kernel.load())
+        content_digest = content.add_all(shard, others, kernel.load())
     return {
         "schema": SCHEMA,
         "file": path.name,
