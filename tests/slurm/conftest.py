@@ -31,7 +31,7 @@ corpus:
   name: little
   parts: 2
   shards: {training: 2, test: 1}
-  sequences: {32: 5}
+  sequences: {32: 5, 512: 80}
   masking: {copies: 1}
 runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
@@ -40,6 +40,15 @@ benchmarks:
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
     {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 20}}
+  limit:
+    {model: bert-tiny, sequence: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
+     options: {data: synthetic, memory_limit_mb: 700}}
+  alone:
+    {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {fp32: [4]},
+     convergence: {steps: 4, evaluate_every: 2, samples: 8}}
+  both:
+    {model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {fp32: [4]},
+     convergence: {steps: 200, evaluate_every: 20, samples: 8}}
 """
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.runs import read_specs
-from throughline.training import max_batch, nodes
+from throughline.training import lock, max_batch, nodes
 
 
 def main() -> None:
@@ -22,7 +22,8 @@ def main() -> None:
     specs = read_specs(arguments.specs)
     pythons = dict(pair.split("=", 1) for pair in arguments.python)
     hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
-    max_batch.write(max_batch.find(specs, arguments.manifest, pythons, folder, hosts), arguments.output)
+    with lock.record(arguments.output):
+        max_batch.write(max_batch.find(specs, arguments.manifest, pythons, folder, hosts), arguments.output)
 
 
 if __name__ == "__main__":

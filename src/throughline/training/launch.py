@@ -63,7 +63,7 @@ class Job:
     """One run, as the launcher was asked for it. `command` is what repeats it. With `weights` (an .npz file) it starts
     from these, and the record holds every rank's losses. `telemetry` off is for measuring what it costs. `strict`: what
     would be a warning before the run refuses it. With `convergence` (the order of `convergence.train`) nothing is
-    measured, and no record is written."""
+    measured, and no record is written. `part_of`: what Snakemake makes of this run and others."""
 
     spec: RunSpec
     record: Path
@@ -78,11 +78,12 @@ class Job:
     telemetry: bool = True
     convergence: dict[str, Any] | None = None
     strict: bool = False
+    part_of: str | None = None
 
     @property
     def target(self) -> str:
         """What Snakemake is asked for."""
-        return str(self.record) if self.convergence else self.spec.record
+        return self.part_of or (str(self.record) if self.convergence else self.spec.record)
 
     @property
     def full(self) -> dict[str, Any]:
@@ -372,7 +373,8 @@ def _conclude(job: Job, record: dict[str, Any], seconds: float, log: Log, progre
     for warning in record["warnings"]:
         log.write(f"warning: {warning}")
     log.write(f"outcome: {what} (the whole run took {seconds:.1f} s)")
-    log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
+    if not job.part_of:
+        log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
     progress.say(what)
 
 

@@ -152,7 +152,7 @@ class _Search:
         spec = self.spec.model_copy(update={"batch_per_device": batch})
         job = launch.Job(
             spec=spec, record=place, log=place.with_suffix(".log"), manifest=self.manifest, python=self.python,
-            hosts=self.hosts, telemetry=False,
+            hosts=self.hosts, telemetry=False, part_of=f"{self.folder.parent}.json",
         )  # fmt: skip
         try:
             record = launch.run(job)
