@@ -155,24 +155,43 @@ def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pyt
     [
         ("echo 'ssh: connect to host two port 22: No route' >&2; exit 255", "entry 2 of runs.hosts cannot be reached"),
         ("echo 'env: python: not found' >&2; exit 127", "entry 2 of runs.hosts cannot run"),
-        ('echo \'{"sees_files": false, "software": {}}\'', "entry 2 of runs.hosts does not see this project's files"),
+        ("echo '{\"sees_files\": false}'", "entry 2 of runs.hosts does not see this project's files"),
         (
             'echo \'{"sees_files": true, "software": {"torch": "2.1"}}\'',
-            "entry 2 of runs.hosts has torch 2.1, entry 1 has 2.13",
+            "entry 2 of runs.hosts has torch 2.1, the first has 2.13",
         ),
     ],
 )
 def test_hosts_are_checked_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
 ) -> None:
-    good = 'echo \'{"sees_files": true, "software": {"torch": "2.13"}, "gpus": {}, "cpu": {}}\''
-    script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {good};; *) {body};; esac')
+    asked = {"framework": "torch", "strict": False}
+    script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer()};; *) {body};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError) as error:
-        nodes.survey(nodes.Nodes("ssh", ("one", "two")), "torch", "python", {}, tmp_path)
+        nodes.survey(nodes.Nodes("ssh", ("one", "two")), asked, "python", {})
     assert message in str(error.value) and "host two" not in str(error.value)
-    same = nodes.survey(nodes.Nodes("ssh", ("one", "one")), "torch", "python", {}, tmp_path)
-    assert same["software"] == {"torch": "2.13"}
+    same, warnings = nodes.survey(nodes.Nodes("ssh", ("one", "one")), asked, "python", {})
+    assert same["software"] == {"torch": "2.13"} and warnings == []
+
+
+def answer(**changes: Any) -> str:
+    """A command that prints what a node with two GPUs says of itself."""
+    gpus = {"count": 2, "name": "A100", "fp16": True}
+    found = {"sees_files": True, "software": {"torch": "2.13"}, "gpus": gpus, "cpu": {}, "environment": {}}
+    return f"echo '{json.dumps({**found, 'warnings': [], 'refused': None, **changes})}'"
+
+
+def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lesser = answer(gpus={"count": 1, "name": "V100", "fp16": True}, environment={"kernel": "5.4"})
+    script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer(environment={"kernel": "6.1"})};; *) {lesser};; esac')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    both = nodes.Nodes("ssh", ("one", "two"))
+    found, (warning,) = nodes.survey(both, {"framework": "torch", "strict": False}, "python", {})
+    assert found["gpus"]["count"] == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
+    assert "GPU is V100, not A100" in warning
+    with pytest.raises(UserError, match=r"entry 2 of runs.hosts: it is not like node 0 .*\n.*runs.strict"):
+        nodes.survey(both, {"framework": "torch", "strict": True}, "python", {})
 
 
 def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,12 +178,13 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     if not where.elsewhere:
         variables |= {"GLOO_SOCKET_IFNAME": "lo"}
     everything = dict(os.environ) | variables
-    if where.kind == "ssh":
-        found = nodes.survey(where, spec["framework"], job.python, variables, job.log)
+    doubts: list[str] = []
+    if where.elsewhere:
+        found, doubts = nodes.survey(where, _asked(job, topology), job.python, variables)
         seen, cpu, surroundings = found["gpus"], found["cpu"], found["environment"]
     else:
         asked = spec["device"] != "cpu"
-        seen = machine.gpus(spec["framework"], job.python, everything) if asked else {"count": 0}
+        seen = machine.gpus(spec["framework"], job.python, everything) if asked else machine.NO_GPUS
         cpu, surroundings = machine.processor(), environment.describe()
     device = machine.choose(spec, seen, cpu)
     warnings = machine.fits(spec, topology.world if where.kind == "simulated" else topology.devices, device)
@@ -191,8 +192,8 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         warnings.append(f"{topology.nodes} nodes simulated on one machine: no network lies between them")
     manifest = _checked_data(job, topology.world)
     earlier = preflight.siblings(job.record)
-    warnings += preflight.same_surroundings(surroundings, earlier, job.strict)
-    if where.kind != "ssh":  # those hosts are not this machine
+    warnings += [*preflight.same_surroundings(surroundings, earlier, job.strict), *doubts]
+    if not where.elsewhere:
         ranks = topology.world if where.kind == "simulated" else topology.devices
         warnings += preflight.look(job.record, others, ranks, spec["threads"], cpu["count"], earlier, job.strict)
     for warning in warnings:
@@ -256,6 +257,19 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         raise
     _conclude(job, record, time.monotonic() - clock, log, progress)
     return record
+
+
+def _asked(job: Job, topology: Topology) -> dict[str, Any]:
+    """What `training.survey` is asked on every node."""
+    return {
+        "framework": job.spec.framework,
+        "gpus": job.spec.device != "cpu",
+        "seen": str(job.log.resolve()),
+        "record": str(job.record.resolve()),
+        "ranks": topology.devices,
+        "threads": job.spec.threads,
+        "strict": job.strict,
+    }
 
 
 @contextlib.contextmanager

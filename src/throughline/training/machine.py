@@ -15,17 +15,18 @@ from throughline.training import environment, frameworks
 ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
 
+NO_GPUS: dict[str, Any] = {"count": 0, "name": None, "fp16": False}
+
 
 def gpus(framework: str, python: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """{count, name, fp16} of the GPUs that the framework sees in the worker's environment."""
-    none = {"count": 0, "name": None, "fp16": False}
     if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
-        return none
+        return NO_GPUS
     # cwd and the output's last line: nothing that the framework prints is in the way.
     ask = [python, "-c", frameworks.TABLE[framework].gpus]
     done = subprocess.run(ask, capture_output=True, text=True, env=dict(variables), check=False, timeout=300)
     lines = done.stdout.strip().splitlines()
-    return json.loads(lines[-1]) if done.returncode == 0 and lines else none
+    return json.loads(lines[-1]) if done.returncode == 0 and lines else NO_GPUS
 
 
 def processor() -> dict[str, Any]:

@@ -12,14 +12,19 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
+from throughline import files
 from throughline.files import UserError
 from throughline.runs import RunSpec, Topology
 from throughline.training import launchers
+from throughline.training.environment import DECIDES
 
 LOOPBACK = "127.0.0.1"
+REACH = {
+    "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
+    "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
+}
 
 
 @dataclass(frozen=True)
@@ -96,33 +101,84 @@ def _ask(command: list[str]) -> str:
     return done.stdout.strip()
 
 
-def survey(nodes: Nodes, framework: str, python: str, variables: Mapping[str, str], seen: Path) -> dict[str, Any]:
-    """What the first host behind ssh has; UserError unless all are reached, see the file `seen`, and have the same."""
-    question = [python, "-m", "throughline.training.survey", framework, str(seen.resolve())]
-    with ThreadPoolExecutor(32) as pool:
-        answers = list(pool.map(lambda name: _answer(name, question, variables), nodes.names))
-    first: dict[str, Any] = {}
-    for number, answer in enumerate(answers, 1):
-        where = f"entry {number} of runs.hosts"
+def survey(
+    nodes: Nodes, asked: Mapping[str, Any], python: str, variables: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What the first node has (`survey.answer`; of `gpus` the node with the fewest), and what is doubtful about any.
+
+    UserError unless all are reached, see the file `asked["seen"]`, have the same software, and are fit for a run now.
+    """
+    answers = _through_srun(nodes, asked, python, variables) if nodes.kind == "slurm" else []
+    if nodes.kind == "ssh":
+        question = [python, "-m", "throughline.training.survey", json.dumps(asked)]
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda name: _answer(name, question, variables), nodes.names))
+    good: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    for number, answer in enumerate(answers):
+        where = f"entry {number + 1} of runs.hosts" if nodes.kind == "ssh" else f"node {number}"
         if isinstance(answer, str):
-            raise UserError(
-                f"{where} {answer}", next_step="try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md"
-            )
+            raise UserError(f"{where} {answer}", next_step=REACH[nodes.kind])
         if not answer["sees_files"]:
             raise UserError(
                 f"{where} does not see this project's files",
                 why="results/ has to lie at the same path on every host (a shared file system)",
                 next_step="run Throughline from a folder that all hosts share",
             )
-        first = first or answer
+        good.append(answer)
+        first = good[0]
         for name, version in first["software"].items():
             if answer["software"].get(name) != version:
                 raise UserError(
-                    f"{where} has {name} {answer['software'].get(name)}, entry 1 has {version}",
+                    f"{where} has {name} {answer['software'].get(name)}, the first has {version}",
                     why="ranks with different software do not measure one thing",
                     next_step="install the same on both",
                 )
-    return first
+        if refused := answer["refused"]:
+            raise UserError(f"{where}: {refused['what']}", why=refused["why"], next_step=refused["next_step"])
+        found = [*answer["warnings"], *_unlike(answer, first)]
+        if found and asked["strict"]:
+            raise UserError(
+                f"{where}: {found[0]}",
+                why="runs.strict is on",
+                next_step="choose nodes that are alike, or set runs.strict: false to measure with a warning",
+            )
+        warnings += [f"node {number}: {text}" for text in found]
+    return {**good[0], "gpus": min((one["gpus"] for one in good), key=lambda gpus: int(gpus["count"]))}, warnings
+
+
+def _unlike(answer: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """What makes a node another machine than the first."""
+
+    def facts(one: Mapping[str, Any]) -> dict[str, Any]:
+        known = {key: one["environment"].get(key) for key in DECIDES}
+        return {**known, "number of GPUs": one["gpus"]["count"], "GPU": one["gpus"]["name"]}
+
+    here, there = facts(answer), facts(first)
+    changed = [f"{key} is {here[key]}, not {there[key]}" for key in here if here[key] != there[key]]
+    return [f"it is not like node 0 ({'; '.join(changed)}): the slowest node sets the pace"] if changed else []
+
+
+def _through_srun(
+    nodes: Nodes, asked: Mapping[str, Any], python: str, variables: Mapping[str, str]
+) -> list[dict[str, Any] | str]:
+    """The answers of this Slurm job's nodes in the order of the ranks."""
+    step = launchers.srun(len(nodes.names), asked["ranks"] * asked["threads"])
+    try:
+        done = subprocess.run(
+            [*step, "--overlap", python, "-m", "throughline.training.survey", json.dumps(asked)],
+            env=dict(os.environ) | dict(variables),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"does not answer through srun ({type(error).__name__})"] * len(nodes.names)
+    told: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    by_node: dict[int, dict[str, Any]] = {answer["node"]: answer for answer in told}
+    why = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
+    return [by_node.get(node, f"does not answer through srun ({why})") for node in range(len(nodes.names))]
 
 
 def _answer(name: str, question: list[str], variables: Mapping[str, str]) -> dict[str, Any] | str:

@@ -1,0 +1,155 @@
+"""Hosts behind ssh and nodes of a Slurm job are looked at before a run: real sshd and slurmd, each on its node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from process_helpers import needs
+from slurm.conftest import ROOT, Cluster, until
+from throughline import records
+
+PORT = 2222
+LITTLE = 300 << 20
+"""Bytes of data that a process may have: enough to say that it is too little."""
+LIMITED = "too little memory: a process may have 0.3 GiB"
+
+
+class Hosts:
+    """sshd on the cluster's first two nodes, each on a core of its own, and an `ssh` that finds them."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.folder, self.core = folder, max(os.sched_getaffinity(0))
+        self.names = ("try1", "try2")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
+        known = (cluster.folder / "etc" / "hosts").read_text().splitlines()
+        address = {name: line.split()[0] for line in known for name in line.split()[1:]}
+        settings = "".join(f"Host {name}\n  HostName {address[name]}\n" for name in self.names)
+        settings += f"Host *\n  Port {PORT}\n  IdentityFile {folder}/key\n  StrictHostKeyChecking no\n"
+        (folder / "ssh_config").write_text(settings + "  UserKnownHostsFile /dev/null\n")
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')
+        (self.bin / "ssh").chmod(0o755)
+        Path("/run/sshd").mkdir(exist_ok=True)
+        cores = (min(os.sched_getaffinity(0)), self.core)
+        self.daemons = [
+            self._start(cluster.namespaces[node], name, cores[node]) for node, name in enumerate(self.names)
+        ]
+        until(lambda: all(self._answers(name) for name in self.names), 20)
+
+    def _start(self, space: str, name: str, core: int) -> subprocess.Popen[bytes]:
+        (self.folder / name).mkdir()
+        config = self.folder / f"{name}.conf"
+        config.write_text(
+            f"Port {PORT}\nHostKey {self.folder}/key\nAuthorizedKeysFile {self.folder}/key.pub\nStrictModes no\n"
+            f"UsePAM no\nPidFile none\nPermitRootLogin yes\nSetEnv TMPDIR={self.folder / name}\n"
+        )
+        daemon = f"hostname {name}; exec taskset -c {core} {shutil.which('sshd')} -D -e -f {shlex.quote(str(config))}"
+        return subprocess.Popen(
+            ["ip", "netns", "exec", space, "unshare", "--uts", "sh", "-c", daemon], stderr=subprocess.DEVNULL
+        )
+
+    def _answers(self, name: str) -> bool:
+        return subprocess.run([self.bin / "ssh", name, "true"], capture_output=True).returncode == 0
+
+    def stop(self) -> None:
+        for daemon in self.daemons:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait()
+
+
+@pytest.fixture(scope="module")
+def hosts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    needs(shutil.which("sshd") is not None and shutil.which("taskset") is not None, "sshd (openssh-server)")
+    made = Hosts(cluster, tmp_path_factory.mktemp("hosts"))
+    yield made
+    made.stop()
+
+
+class Run:
+    """run_training.py on two nodes, in a folder that both see."""
+
+    def __init__(self, folder: Path, *before: str, **changes: Any) -> None:
+        manifest = training_fixtures.corpus(folder / "data")
+        self.spec = training_fixtures.spec(topology="2n1g", **changes)
+        self.folder, self.record = folder, folder / self.spec.record
+        self.command = [
+            *(*before, sys.executable, str(ROOT / "workflow/scripts/run_training.py"), "--spec", self.spec.canonical),
+            *("--manifest", str(manifest), "--record", str(self.record), "--log", str(folder / self.spec.log)),
+        ]
+
+    def ends(self, status: int, *options: str, **variables: str) -> str:
+        """What it said when it ended."""
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(self.folder / "locks")}
+        done = subprocess.run(
+            [*self.command, *options], cwd=self.folder, env=environment | variables, capture_output=True, text=True,
+            timeout=200,
+        )  # fmt: skip
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+
+@contextlib.contextmanager
+def limited(pid: int) -> Iterator[None]:
+    """What `pid` starts may hold little memory."""
+    before = resource.prlimit(pid, resource.RLIMIT_DATA, (LITTLE, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_DATA, before)
+
+
+@contextlib.contextmanager
+def small_disk(daemon: int, folder: Path) -> Iterator[None]:
+    """4 MB where the host of `daemon` has its temporary files."""
+    there = ["nsenter", "-t", str(daemon), "-m"]
+    made = subprocess.run([*there, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
+    needs(made.returncode == 0, "mounting a file system")
+    try:
+        yield
+    finally:
+        subprocess.run([*there, "umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_run_over_ssh_and_what_refuses_it_on_the_second_host(hosts: Hosts, tmp_path: Path) -> None:
+    run = Run(tmp_path, hosts="ssh")
+    path, options = f"{hosts.bin}:{os.environ['PATH']}", ("--hosts", *hosts.names)
+    with limited(hosts.daemons[1].pid):
+        assert f"entry 2 of runs.hosts: {LIMITED}" in run.ends(1, *options, PATH=path)
+    with small_disk(hosts.daemons[1].pid, hosts.folder / "try2"):
+        assert "entry 2 of runs.hosts: too little disk: " in run.ends(1, *options, PATH=path)
+    other = subprocess.Popen(["taskset", "-c", str(hosts.core), sys.executable, "-c", "while True: pass"])
+    try:
+        assert "of runs.hosts: this machine is busy: " in run.ends(1, "--strict", *options, PATH=path)
+        assert not run.record.exists()
+        run.ends(0, *options, PATH=path)
+    finally:
+        other.kill()
+        other.wait()
+    record = records.read_run(run.record)
+    assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
+    assert any(text.startswith("node 1: other processes use ") for text in record.warnings)
+    assert "try1" not in run.record.read_text() + run.record.with_suffix(".log").read_text()
+    hosts.daemons[1].send_signal(signal.SIGTERM)
+    hosts.daemons[1].wait()
+    assert "entry 2 of runs.hosts cannot be reached through ssh" in run.ends(1, *options, PATH=path)
+
+
+def test_a_node_of_a_slurm_job_that_is_not_fit_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, "salloc", "--quiet", "--nodes=2", "--exclusive", "--nodelist=try1,try2")
+    with limited(int((cluster.folder / "run" / "try2.pid").read_text())):
+        assert f"node 1: {LIMITED}" in run.ends(1, **cluster.variables)
