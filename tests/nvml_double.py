@@ -44,11 +44,16 @@ int nvmlDeviceGetUtilizationRates(dev d, unsigned *u) { u[0] = (unsigned)say("gp
     return fails("utilization"); }
 int nvmlDeviceGetMemoryInfo(dev d, unsigned long long *m) {
     m[0] = 80ull << 30; m[2] = (unsigned long long)say("used", 5e8); m[1] = m[0] - m[2]; return 0; }
-int nvmlDeviceGetClockInfo(dev d, unsigned k, unsigned *v) { *v = k == 1 ? 1980 : 1; return 0; }
-int nvmlDeviceGetMaxClockInfo(dev d, unsigned k, unsigned *v) { *v = 1980; return 0; }
-int nvmlDeviceGetApplicationsClock(dev d, unsigned k, unsigned *v) { *v = (unsigned)say("clock", 1980); return 0; }
+int nvmlDeviceGetClockInfo(dev d, unsigned k, unsigned *v) { 
+    *v = (unsigned)(k == 1 ? say("sm", 1980) : k == 2 ? say("mem", 2619) : 1); return 0; }
+int nvmlDeviceGetMaxClockInfo(dev d, unsigned k, unsigned *v) {
+    *v = k == 1 ? 1980 : 2619; return 0; }
+int nvmlDeviceGetApplicationsClock(dev d, unsigned k, unsigned *v) {
+    *v = (unsigned)(k == 1 ? say("clock", 1980) : say("memclock", 2619)); return fails("clock"); }
 int nvmlDeviceGetPowerUsage(dev d, unsigned *v) { *v = 350000; return fails("power"); }
 int nvmlDeviceGetPowerManagementLimit(dev d, unsigned *v) { *v = (unsigned)say("limit", 700) * 1000; return 0; }
+int nvmlDeviceGetEnforcedPowerLimit(dev d, unsigned *v) {
+    *v = (unsigned)say("enforced", say("limit", 700)) * 1000; return 0; }
 int nvmlDeviceGetPowerManagementDefaultLimit(dev d, unsigned *v) { *v = 700000; return 0; }
 int nvmlDeviceGetTemperature(dev d, unsigned k, unsigned *v) { *v = 61; return 0; }
 int nvmlDeviceGetTotalEnergyConsumption(dev d, unsigned long long *v) {

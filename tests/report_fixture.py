@@ -117,6 +117,7 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
 
     device = {
         "utilization": series(busy), "memory_used_bytes": series(memory * 1.05), "sm_clock_mhz": series(1480.0),
+        "memory_clock_mhz": series(877.0),
         "power_w": series(271.0), "temperature_c": series(61.0),
         "energy_j": 271.0 * window, "throttle_reasons": ["power"],
     }  # fmt: skip

@@ -77,6 +77,7 @@ class DeviceTelemetry(Entry):
     utilization: Series | None = None
     memory_used_bytes: Series | None = None
     sm_clock_mhz: Series | None = None
+    memory_clock_mhz: Series | None = None
     power_w: Series | None = None
     temperature_c: Series | None = None
     sm_active: Series | None = None

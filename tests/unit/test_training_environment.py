@@ -55,6 +55,10 @@ def test_whatever_is_not_known_has_a_reason() -> None:
     assert {key for key, value in now.items() if value is None} <= set(why)
     assert why["framework.cuda"] == why["gpus"] == "the run is on the processor"
     assert "git" in why["commit"]
+    cards = surroundings(gpus=[{"name": "H100", "sm_clock_set_mhz": None, "mig": None}])
+    why = environment.reasons(cards, "cuda", [{"sm_clock_set_mhz": "NVML: Not Supported"}])
+    assert why["gpus.0.sm_clock_set_mhz"] == "NVML: Not Supported" and "do not say" in why["gpus.0.mig"]
+    assert "gpus.0.name" not in why
 
 
 def test_packages_are_the_third_parties_that_are_loaded() -> None:

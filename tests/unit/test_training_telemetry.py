@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from throughline import records
-from throughline.training import observed, telemetry, telemetry_window
+from throughline.training import observed, preflight, telemetry, telemetry_window
 
 SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
 
@@ -167,6 +167,15 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
         "reasons": {"needed_bytes": "not counted"},
     }
     assert record["utilization"] == {"cpu": 0.5, "gpu": None}
+
+
+def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
+    card = {"name": "H100", **dict.fromkeys(preflight.LIMITS), "power_limit_w": 700.0}
+    first, alike, capped = (told(cards=[card, {**card, "power_limit_w": limit}]) for limit in (700.0, 700.0, 400.0))
+    sampled = [observed.Node(node, one, None, None) for node, one in enumerate((first, alike, None, capped))]
+    telemetry = [telemetry_window.condensed(one.told, one.node, None) for one in sampled]
+    (warning,) = observed.warnings(sampled, telemetry, order())
+    assert warning.startswith("node 3: GPU 1: power_limit_w is 400.0, and 700.0 on node 0")
 
 
 def test_a_system_that_counts_no_process_s_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

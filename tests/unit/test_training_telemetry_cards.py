@@ -47,8 +47,17 @@ def test_an_idle_card_is_read_in_plain_units(library: Path) -> None:
     refused, marked, facts, reads, reasons, driver = asked(library, gpu=7)
     assert (refused, marked, driver, len(reads[0])) == ([], [], "580.65.06", 2)
     assert (facts[0]["power_limit_w"], facts[0]["ecc"], facts[0]["mig"]) == (700.0, True, None)
+    assert (facts[0]["power_limit_enforced_w"], facts[0]["memory_clock_set_mhz"]) == (700.0, 2619)
+    assert (facts[0]["sm_clock_most_mhz"], facts[0]["memory_clock_most_mhz"]) == (1980, 2619)
     first, last = reads[0][0], reads[-1][0]
-    assert (first["utilization"], first["sm_clock_mhz"], first["power_w"], first["temperature_c"]) == (
+    assert (
+        first["memory_clock_mhz"],
+        first["utilization"],
+        first["sm_clock_mhz"],
+        first["power_w"],
+        first["temperature_c"],
+    ) == (
+        2619,
         0.07,
         1980,
         350,
@@ -88,14 +97,28 @@ def test_a_busy_or_faulty_card_is_refused(library: Path, answers: dict[str, floa
 
 
 def test_limits_that_differ_and_errors_that_were_mended_are_marked(library: Path) -> None:
-    earlier = [{"power_limit_w": 700.0, "sm_clock_set_mhz": 1980, "ecc": True, "mig": None}]
-    refused, marked, *_ = asked(library, earlier, limit=300, clock=1200, corrected=3, pending=1)
+    earlier = [{
+        "power_limit_w": 700.0, "power_limit_enforced_w": 700.0, "sm_clock_set_mhz": 1980, "memory_clock_set_mhz": 2619,
+        "ecc": True, "mig": None,
+    }]  # fmt: skip
+    answers = {"limit": 300, "enforced": 250, "clock": 1200, "memclock": 1593, "corrected": 3, "pending": 1}
+    refused, marked, *_ = asked(library, earlier, **answers)
     assert refused == []
     assert "GPU 0: power_limit_w was 700.0 for an earlier repeat and is 300.0" in marked
+    assert "GPU 0: power_limit_enforced_w was 700.0 for an earlier repeat and is 250.0" in marked
     assert "GPU 0: sm_clock_set_mhz was 1980 for an earlier repeat and is 1200" in marked
+    assert "GPU 0: memory_clock_set_mhz was 2619 for an earlier repeat and is 1593" in marked
     assert any("3 corrected ECC errors" in text for text in marked) and any(
         "waits for a reset" in text for text in marked
     )
+
+
+def test_a_lock_that_cannot_be_asked_for_shows_in_the_clock_that_runs(library: Path) -> None:
+    """As a newer driver answers, whose application clocks are gone."""
+    _, marked, facts, reads, reasons, _ = asked(library, [{"sm_clock_set_mhz": 1980}], sm=1200, mem=1593, fail_clock=3)
+    assert marked == [] and facts[0]["sm_clock_set_mhz"] is None
+    assert "Not Supported" in reasons["devices"][0]["sm_clock_set_mhz"]
+    assert (reads[0][0]["sm_clock_mhz"], reads[0][0]["memory_clock_mhz"]) == (1200, 1593)
 
 
 def test_what_is_not_known_is_no_fault() -> None:

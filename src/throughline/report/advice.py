@@ -8,7 +8,7 @@ from typing import Any
 
 from throughline import statistics
 from throughline.records import Cell, LeftOut, Mathematics, RunRecord
-from throughline.report import windows
+from throughline.report import clocks, windows
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
@@ -37,7 +37,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
             "probably slowed down by something else; run it again on an idle machine"
         )
     notes += _fewer_steps(ok)
-    notes += windows.warnings(ok)
+    notes += [*windows.warnings(ok), *clocks.warnings(ok)]
     notes += _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
     return notes
 

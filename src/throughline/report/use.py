@@ -28,6 +28,7 @@ SERIES = (
     Shown("devices", "dram_active", "DRAM active"),
     Shown("devices", "nvlink_bytes_per_s", "NVLink"),
     Shown("devices", "sm_clock_mhz", "SM clock"),
+    Shown("devices", "memory_clock_mhz"),
     Shown("devices", "power_w", "power"),
     Shown("devices", "temperature_c", "temperature"),
     Shown("devices", "memory_used_bytes"),

@@ -11,7 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,8 @@ def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def reasons(environment: dict[str, Any], kind: str) -> dict[str, str]:
-    """Why what is None in an `environment` is not known."""
+def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:
+    """Why what is None in an `environment` is not known; `cards`: what each of its `gpus` said of that."""
     software = environment.get("framework") or {}
     why = {
         "framework": "the run ended before it told",
@@ -96,6 +96,8 @@ def reasons(environment: dict[str, Any], kind: str) -> dict[str, str]:
     }
     gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
     found = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
+    for index, (facts, said) in enumerate(zip(environment.get("gpus") or (), cards, strict=False)):
+        found |= {f"gpus.{index}.{name}": said.get(name, gpu) for name, value in facts.items() if value is None}
     return found | {f"framework.{name}": gpu for name, value in software.items() if value is None}
 
 

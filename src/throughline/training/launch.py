@@ -375,7 +375,8 @@ def _environment(
         "variables": environment.variables(variables),
     }
     found["digest"] = environment.digest(found, device)
-    return {**found, "reasons": environment.reasons(found, device["kind"])}
+    said = (told.get("reasons") or {}).get("devices") or []
+    return {**found, "reasons": environment.reasons(found, device["kind"], said)}
 
 
 def _conclude(job: Job, record: dict[str, Any], seconds: float, log: Log, progress: Progress) -> None:

@@ -42,6 +42,7 @@ def nodes(order: dict[str, Any], work: Path, reports: dict[int, dict[str, Any]])
 def warnings(sampled: Sequence[Node], telemetry: Sequence[dict[str, Any]], order: dict[str, Any]) -> list[str]:
     """What the samplers found doubtful: cards before the run, others on the processors within the window."""
     found = [f"node {one.node}: {text}" for one in sampled if one.told for text in one.told["warnings"]]
+    found += [f"node {one.node}: {text}" for one in sampled[1:] for text in _other_cards(one, sampled[0])]
     for one, node in zip(sampled, telemetry, strict=True):
         others, steal = node["machine"]["cpu_others_share"], node["machine"].get("cpu_steal_share")
         if one.told and others:
@@ -55,6 +56,17 @@ def warnings(sampled: Sequence[Node], telemetry: Sequence[dict[str, Any]], order
                 "(steal): other virtual machines were busy; measure again, or on a host of your own"
             )
     return found
+
+
+def _other_cards(one: Node, first: Node) -> list[str]:
+    """What is set otherwise on a node's GPUs than on the first node's."""
+    pairs = zip(one.told["cards"], first.told["cards"], strict=False) if one.told and first.told else ()
+    return [
+        f"GPU {index}: {name} is {card[name]}, and {other[name]} on node 0: the slowest device sets the pace"
+        for index, (card, other) in enumerate(pairs)
+        for name in ("name", *preflight.LIMITS)
+        if card[name] != other[name]
+    ]
 
 
 def record(

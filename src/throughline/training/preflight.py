@@ -30,8 +30,8 @@ WORKED = (1, 2, 3, 6, 7)
 LOOK_S, CONFIRM_S = 0.3, 1.0
 GPU_BUSY = 0.1
 """Share of time or memory from which a GPU that should be idle is in use."""
-LIMITS = ("power_limit_w", "sm_clock_set_mhz", "ecc", "mig")
-"""What somebody can set on a GPU, and what a run's speed depends on."""
+LIMITS = ("power_limit_w", "power_limit_enforced_w", "sm_clock_set_mhz", "memory_clock_set_mhz", "ecc", "mig")
+"""What somebody can set on a GPU, a run's speed depends on, and NVML can be asked for. A locked clock cannot."""
 
 
 class Others:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from throughline.training import preflight
@@ -69,15 +70,20 @@ class Card:
             "power_limit_default_w": self._ask(
                 "power_limit_default_w", lambda: library.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000
             ),
-            "sm_clock_set_mhz": self._ask(
-                "sm_clock_set_mhz", lambda: library.nvmlDeviceGetApplicationsClock(handle, library.NVML_CLOCK_SM)
+            "power_limit_enforced_w": self._ask(
+                "power_limit_enforced_w", lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
             ),
-            "sm_clock_most_mhz": self._ask(
-                "sm_clock_most_mhz", lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)
-            ),
+            **self._clocks("set", library.nvmlDeviceGetApplicationsClock),
+            **self._clocks("most", library.nvmlDeviceGetMaxClockInfo),
             "ecc": self._ask("ecc", lambda: bool(library.nvmlDeviceGetEccMode(handle)[0])),
             "mig": self._ask("mig", lambda: bool(library.nvmlDeviceGetMigMode(handle)[0])),
         }
+
+    def _clocks(self, which: str, question: Callable[[Any, int], int]) -> dict[str, Any]:
+        """The clocks of the multiprocessors and of the memory: as applications are set to have them, or at most."""
+        kinds = {"sm": self.nvml.NVML_CLOCK_SM, "memory": self.nvml.NVML_CLOCK_MEM}
+        names = {f"{name}_clock_{which}_mhz": kind for name, kind in kinds.items()}
+        return {name: self._ask(name, partial(question, self.handle, kind)) for name, kind in names.items()}
 
     def state(self) -> dict[str, Any]:
         """What it does and suffers before a run (preflight.gpu_faults)."""
@@ -111,6 +117,9 @@ class Card:
             "memory_used_bytes": self._ask("memory_used_bytes", lambda: library.nvmlDeviceGetMemoryInfo(handle).used),
             "sm_clock_mhz": self._ask(
                 "sm_clock_mhz", lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)
+            ),
+            "memory_clock_mhz": self._ask(
+                "memory_clock_mhz", lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)
             ),
             "power_w": self._ask("power_w", lambda: library.nvmlDeviceGetPowerUsage(handle) / 1000),
             "temperature_c": self._ask(

@@ -40,7 +40,7 @@ PROCESSES = {
     "disk_written_bytes_per_s": "disk_written_bytes",
 }
 DEVICE = {"sm_active": "sm_active_s", "tensor_active": "tensor_active_s", "dram_active": "dram_active_s"}
-DEVICE_GAUGES = ("utilization", "memory_used_bytes", "sm_clock_mhz", "power_w", "temperature_c")
+DEVICE_GAUGES = ("utilization", "memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c")
 """A figure -> the counter that it is the rate of."""
 NO_NETWORK = "Linux counts traffic by interface, not by process"
 
