@@ -14,7 +14,10 @@ rule summary:
             "records",
             "statistics",
             "gpus",
-            *(f"report/{name}" for name in ("summary", "advice", "pooling", "hardware", "windows", "clocks", "cost", "goals")),
+            *(
+                f"report/{name}"
+                for name in ("summary", "advice", "pooling", "hardware", "windows", "clocks", "cost", "goals")
+            ),
         ),
     output:
         summary=CELL,
