@@ -8,33 +8,44 @@ from typing import Any
 import pytest
 
 from framework_lab import Lab
+from throughline.files import UserError
 from throughline.records import Cell
-from throughline.report import summary
+from throughline.report import cells as report_cells
+from throughline.report import comparisons, sentences, summary
 
 WARMUP, TIMED = 2, 60
 RAMP = ",".join(str(40 + step) for step in range(WARMUP + TIMED))
 """Milliseconds of steps that get slower."""
 
 
+def launched(lab: Lab, sleeps: str, timed: int = TIMED, variables: dict[str, str] | None = None, **spec: Any) -> Path:
+    """The record of a run whose steps sleep so many milliseconds."""
+    steps = {"warmup": WARMUP, "timed": timed}
+    done, record = lab.launch("fake", steps=steps, variables={"FAKE_STEPS_MS": sleeps, **(variables or {})}, **spec)
+    assert done.returncode == 0, done.stderr
+    return record
+
+
 @pytest.fixture(scope="module")
-def cells(lab: Lab) -> dict[str, Cell]:
+def paths(lab: Lab) -> list[Path]:
     """On one device three repeats, the first slow and getting slower, the second with two modes, and one in another
-    environment; and two devices that are faster than two devices can be."""
+    environment; and two devices that are faster than two devices can be, once by far more than the other time."""
 
     def run(topology: str, repeat: int, sleeps: str, **variables: str) -> Path:
-        steps: dict[str, Any] = {"warmup": WARMUP, "timed": TIMED}
-        options = {"topology": topology, "repeat": repeat, "steps": steps, "benchmark": "doubtful"}
-        done, record = lab.launch("fake", **options, variables={"FAKE_STEPS_MS": sleeps, **variables})
-        assert done.returncode == 0, done.stderr
-        return record
+        return launched(lab, sleeps, variables=variables, topology=topology, repeat=repeat, benchmark="doubtful")
 
-    paths = [
+    return [
         run("1n1g", 1, RAMP),
         run("1n1g", 2, "20,30"),
         run("1n1g", 3, "25"),
         run("1n1g", 4, "25", MALLOC_ARENA_MAX="2"),
         run("1n2g", 1, "1"),
+        run("1n2g", 2, "10"),
     ]
+
+
+@pytest.fixture(scope="module")
+def cells(paths: list[Path]) -> dict[str, Cell]:
     return summary.summarize(paths, asked=4).frameworks["fake"]
 
 
@@ -62,6 +73,39 @@ def test_a_slow_first_repeat(cells: dict[str, Cell]) -> None:
 
 def test_more_than_the_devices_can_give(cells: dict[str, Cell]) -> None:
     assert any("is more than the 2 devices can give" in text for text in cells["1n2g"].warnings)
+
+
+def test_repeats_that_lie_apart(cells: dict[str, Cell]) -> None:
+    assert any("of the median apart: something else used the machine" in text for text in cells["1n2g"].warnings)
+
+
+def test_strict_makes_no_summary_of_them(paths: list[Path], tmp_path: Path) -> None:
+    place = tmp_path / "results/doubtful/bz4_fp32.json"
+    with pytest.raises(UserError, match="strict") as error:
+        summary.write(paths, place, asked=4, strict=True)
+    assert "repeat 4 ran in another environment" in str(error.value) and not place.exists()
+
+
+def test_what_gains_nothing(lab: Lab) -> None:
+    """Two devices, a lower precision and a compiled model, each slower than without; and an A/A run."""
+
+    def run(sleeps: str, **spec: Any) -> list[Path]:
+        return [launched(lab, sleeps, 10, {"FAKE_TAKES": "everything"}, **spec)]
+
+    plain = run("40", benchmark="plain") + run("200", benchmark="plain", topology="1n2g")
+    half, again = run("50", benchmark="plain", precision="bf16"), run("40", benchmark="plain__aa")
+    compiled = run("50", benchmark="compiled", options={"compile": True})
+    everything = report_cells.groups([summary.summarize(one, asked=1) for one in (plain, half, compiled, again)])
+    known = comparisons.floors(everything)
+    assert [floor.compared for floor in known.values()] == [1]
+
+    def losses(benchmark: str) -> str:
+        here = [group for group in everything if group.benchmark == benchmark]
+        return "\n".join(one.text for one in sentences.further(here, everything, known) if one.loss)
+
+    assert "1n2g is no faster than 1n1g" in losses("plain") and "additional devices gain nothing" in losses("plain")
+    assert "bf16 gains nothing here" in losses("plain")
+    assert "compile gains nothing" in losses("compiled")
 
 
 def test_every_repeat_is_kept(cells: dict[str, Cell]) -> None:
