@@ -29,4 +29,5 @@ def test_out_of_memory_bounds_the_answer(tmp_path: Path, monkeypatch: pytest.Mon
     for batch, status in tried.items():  # every try left its record and its log
         place = output.with_suffix("") / f"torch/batch_{batch}.json"
         assert json.loads(place.read_text())["status"] == ("oom" if status == "oom" else "ok")
-        assert "outcome:" in place.with_suffix(".log").read_text()
+        log = place.with_suffix(".log").read_text()
+        assert "outcome:" in log and log.startswith(f"# again: snakemake --force {output}\n")

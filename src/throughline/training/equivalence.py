@@ -89,6 +89,7 @@ def prove(
                 manifest=manifest,
                 weights=weights,
                 python=pythons.get(spec.framework, sys.executable),
+                part_of=f"{folder}.json",
             )
             found.setdefault(spec.framework, {})[spec.topology] = _compared(job, expected[world])
     return {

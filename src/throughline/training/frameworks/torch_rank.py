@@ -174,6 +174,7 @@ class TorchRank(Checked):
             "cuda": torch.version.cuda,
             "cudnn": str(libraries.backends.cudnn.version()) if cuda else None,
             "nccl": ".".join(map(str, libraries.cuda.nccl.version())) if cuda else None,
+            "gloo": "PyTorch's own",
             "driver": nvidia_driver(),
         }
 
