@@ -48,7 +48,7 @@ benchmarks:
      convergence: {steps: 4, evaluate_every: 2, samples: 8}}
   both:
     {model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {fp32: [4]},
-     convergence: {steps: 200, evaluate_every: 20, samples: 8}}
+     convergence: {steps: 60, evaluate_every: 10, samples: 8}}
 """
 
 

@@ -36,8 +36,8 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     output = project.run(LARGEST, f"{ALONE}.json", f"{BOTH}.json")
     assert output.count("has been submitted with SLURM jobid") == 1  # what had ended is not made again
     curve = records.read_curve(project.path / BOTH / "curve.json")
-    assert (curve.status, len(curve.loss)) == ("ok", 200)
-    assert curve.resumed_after_step and curve.resumed_after_step % 20 == 0
+    assert (curve.status, len(curve.loss)) == ("ok", 60)
+    assert curve.resumed_after_step and curve.resumed_after_step % 10 == 0
     assert sorted(path.name for path in (project.path / BOTH).iterdir()) == ["curve.json", "curve.log"]
     for place in (ALONE, BOTH):
         verdict = convergence.read(Path(project.path, f"{place}.json")).verdict
