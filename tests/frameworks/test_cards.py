@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nvml_double
-from framework_lab import Lab
+from framework_lab import ROOT, Lab
 from throughline import records
 from throughline.report import summary
 
@@ -21,6 +22,7 @@ class Cards:
 
     def __init__(self, folder: Path) -> None:
         self.lab, self.library = Lab(folder), nvml_double.build(folder / "nvml")
+        shutil.copytree(ROOT / "resources", folder / "resources")
         training = folder / "src/throughline/training"
         for path, there, instead in (
             (training / "machine.py", '"/dev/nvidiactl"', '"/dev/null"'),
