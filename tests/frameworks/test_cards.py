@@ -34,7 +34,7 @@ class Cards:
 
     def run(self, repeat: int, *options: str, status: int = 0, **answers: float) -> tuple[str, Path]:
         """What the launcher said, and where the record belongs."""
-        changes: dict[str, Any] = {"device": "cuda", "repeat": repeat, "steps": {"timed": 60}, "topology": "1n2g"}
+        changes: dict[str, Any] = {"device": "cuda", "repeat": repeat, "steps": {"timed": 60}}
         variables = nvml_double.variables(self.library, **answers) | {"FAKE_STEPS_MS": "40"}
         done, record = self.lab.launch("fake", *options, variables=variables, **changes)
         assert done.returncode == status, done.stderr
@@ -55,14 +55,14 @@ def first(cards: Cards) -> Path:
 def test_a_run_on_cards_has_all_that_they_tell(first: Path) -> None:
     record = records.read_run(first)
     assert record.status == "ok" and record.device and (record.device.kind, record.device.count) == ("cuda", 2)
-    assert [card["power_limit_w"] for card in record.environment["gpus"]] == [700.0, 700.0]
+    assert [card["power_limit_w"] for card in record.environment["gpus"]] == [700.0]
     assert "Not Supported" in record.environment["reasons"]["gpus.0.mig"]
-    assert record.telemetry and len(record.telemetry[0].devices) == 2
-    card = record.telemetry[0].devices[1]
+    assert record.telemetry and len(record.telemetry[0].devices) == 1
+    card = record.telemetry[0].devices[0]
     known = {name for name, value in card.model_dump().items() if value is not None}
     assert {"utilization", "sm_clock_mhz", "memory_clock_mhz", "power_w", "energy_j", "sm_active"} <= known
     assert card.energy_j == pytest.approx(350 * (record.window_s or 0), rel=0.1)
-    assert "Not Supported" in record.telemetry[0].reasons["devices.1.nvlink_bytes_per_s"]
+    assert "Not Supported" in record.telemetry[0].reasons["devices.0.nvlink_bytes_per_s"]
     assert record.memory and record.memory.device_total_bytes == 80 << 30
     assert record.work and record.work.mfu is None and "gpus.csv" in record.work.reasons["mfu"]
 
@@ -90,7 +90,7 @@ def test_limits_and_locked_clocks_that_differ_are_told(cards: Cards, first: Path
     _, again = cards.run(4)
     warnings = records.read_run(limited).warnings
     assert "node 0: GPU 0: power_limit_w was 700.0 for an earlier repeat and is 300.0" in warnings
-    cell = summary.summarize([first, limited, locked, again], asked=4).frameworks["fake"]["1n2g"]
+    cell = summary.summarize([first, limited, locked, again], asked=4).frameworks["fake"]["1n1g"]
     assert [part.repeats for part in cell.left_out] == [[2]]
     assert any("the SM clock of GPU 0 of node 0 ran at 1980 MHz in repeat 4 and at 1200 MHz in repeat 3" in text
                for text in cell.warnings), cell.warnings  # fmt: skip
