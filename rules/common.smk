@@ -74,6 +74,11 @@ def vocabulary_source():
     return ["--path", CORPUS.vocabulary.path, "--sha256", CORPUS.vocabulary.sha256]
 
 
+def extractor_options():
+    """The extractor as arguments of its command; none for the default, whose parts of before this option stay."""
+    return [] if CORPUS.extractor == "wikiextractor" else ["--extractor", CORPUS.extractor]
+
+
 def parameters_of(wildcards):
     """What decides a shard beside text and vocabulary, as canonical JSON."""
     return runs.canonical(runs.shard_parameters(CORPUS, int(wildcards.sequence)))

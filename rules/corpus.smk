@@ -80,8 +80,10 @@ rule extract:
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
+    params:
+        *extractor_options(),
     shell:
-        "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q}"
+        "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q} {params:q}"
         " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
 
 

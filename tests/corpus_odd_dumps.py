@@ -283,13 +283,13 @@ ODD = [
 ]
 
 
-def articles(odd: Odd, folder: Path, parts: int = 2) -> dict[int, str]:
+def articles(odd: Odd, folder: Path, parts: int = 2, extractor: str = "wikiextractor") -> dict[int, str]:
     """The dump's articles, text by page id; UserError where it is refused."""
     cut = dumps.cut(odd.build(folder), parts)
     found: dict[int, str] = {}
     for part in range(parts):
         output, counts = folder / f"{part}.jsonl", folder / f"{part}.json"
-        extraction.extract(cut, part, output, counts)
+        extraction.extract(cut, part, output, counts, extractor=extractor)
         mine = [json.loads(line) for line in output.open(encoding="utf-8")]
         assert len(mine) == files.read_json(counts)["articles"]
         found |= {int(article["id"]): article["text"] for article in mine}

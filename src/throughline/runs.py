@@ -169,6 +169,8 @@ def corpus_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
         lengths = {"sequence": sequence, "predictions": corpus.sequences[sequence]}
         return common | lengths | {"finished": _names_and_sizes(corpus.dump.shards)}
     dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
+    if corpus.extractor != Corpus.model_fields["extractor"].default:
+        common["extractor"] = corpus.extractor
     return (
         common
         | shard_parameters(corpus, sequence)

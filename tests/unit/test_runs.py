@@ -89,6 +89,7 @@ def test_the_number_of_parts_changes_no_identity() -> None:
         {"sequences": {"32": 4}},
         {"dump": "other.xml"},
         {"masking": {"dynamic": True, "copies": 1}},
+        {"extractor": "throughline"},
     ],
 )
 def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -> None:
@@ -101,6 +102,12 @@ def test_masks_drawn_while_reading_are_an_identity_of_their_own_and_absent_from_
     drawn = load([], {"corpus": {"masking": {"copies": 1, "dynamic": True}}}).corpus
     assert runs.corpus_identity(once, 32) != runs.corpus_identity(drawn, 32)
     assert "dynamic" not in runs.shard_parameters(once, 32) and runs.shard_parameters(drawn, 32)["dynamic"] is True
+
+
+def test_the_default_extractor_is_no_part_of_the_identity() -> None:
+    assert "extractor" not in runs.corpus_parameters(Config().corpus, 32)
+    asked = load([], {"corpus": {"extractor": "wikiextractor"}}).corpus
+    assert runs.corpus_identity(asked, 32) == runs.corpus_identity(Config().corpus, 32)
 
 
 def test_a_dump_counts_by_its_name_not_by_its_place() -> None:

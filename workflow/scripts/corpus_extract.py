@@ -15,12 +15,20 @@ def main() -> None:
     parser.add_argument("--part", type=int, required=True, help="counted from 0")
     parser.add_argument("--output", type=Path, required=True, help="articles as JSON lines")
     parser.add_argument("--counts", type=Path, required=True, help="what was counted, as JSON")
+    parser.add_argument("--extractor", choices=["wikiextractor", "throughline"], default="wikiextractor")
     parser.add_argument("--stall-s", type=float, default=900, help="stop when nothing moves for so many seconds")
     arguments = parser.parse_args()
     from throughline.corpus import dumps, extraction
 
     dump = dumps.read(arguments.cut)
-    extraction.extract(dump, arguments.part, arguments.output, arguments.counts, stall_s=arguments.stall_s)
+    extraction.extract(
+        dump,
+        arguments.part,
+        arguments.output,
+        arguments.counts,
+        extractor=arguments.extractor,
+        stall_s=arguments.stall_s,
+    )
 
 
 if __name__ == "__main__":

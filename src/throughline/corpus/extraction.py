@@ -1,13 +1,15 @@
-"""Plain text of the articles in one part of a dump, by wikiextractor, and proof that none is missing.
+"""Plain text of the articles in one part of a dump, by one of two extractors, and proof that none is missing.
 
-wikiextractor is under the AGPL: it is run as a program, never imported. Its failures are silent (a damaged dump, a
-killed worker or a tag it misses end in exit status 0 and fewer articles), and it reads XML line by line. So what a page
-is is decided here (`pages.py`), the program is given the articles alone, each in the one form that it reads for
-certain, and every article that went in has to come out.
+`throughline` is wikitext.py, called here for each article. wikiextractor, the default, is under the AGPL: it is run as
+a program, never imported. Its failures are silent (a damaged dump, a killed worker or a tag it misses end in exit
+status 0 and fewer articles), and it reads XML line by line. So what a page is is decided here (`pages.py`), the program
+is given the articles alone, each in the one form that it reads for certain, and every article that went in has to come
+out.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import selectors
@@ -20,10 +22,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from throughline import files
-from throughline.corpus import dumps, guard, leftovers, pages
+from throughline.corpus import dumps, guard, leftovers, pages, wikitext
 from throughline.corpus.progress import Progress
 from throughline.files import UserError
 
@@ -49,7 +51,23 @@ class Counts:
     articles: list[int] = field(default_factory=list)
 
 
-def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s: float = 900) -> None:
+class Article(NamedTuple):
+    """An article's id, the characters of its text, and its line of JSON (id, revid, url, title, text)."""
+
+    id: int
+    characters: int
+    line: bytes
+
+
+def extract(
+    dump: dumps.Cut,
+    part: int,
+    articles: Path,
+    counts: Path,
+    *,
+    extractor: str = "wikiextractor",
+    stall_s: float = 900,
+) -> None:
     """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
 
     Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
@@ -61,12 +79,12 @@ def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s
         found: list[int] = []
         characters = 0
         if dump.parts[part]:
+            made = _by_us(dump, part, seen) if extractor == "throughline" else _by_program(dump, part, seen, stall_s)
             with temporary.open("wb") as out:
-                for line in _run([sys.executable, *PROGRAM, *OPTIONS], _feed_of(dump, part, seen), stall_s):
-                    article = _article(line)
-                    found.append(int(article["id"]))
-                    characters += len(article["text"])
-                    out.write(line)
+                for article in made:
+                    found.append(article.id)
+                    characters += article.characters
+                    out.write(article.line)
         _check(found, seen.articles, part)
         files.write_json(
             counts,
@@ -83,11 +101,30 @@ def extract(dump: dumps.Cut, part: int, articles: Path, counts: Path, *, stall_s
         )
 
 
-def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
-    """A dump of the part's articles alone; `seen` counts what its pages are."""
+def _by_us(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[Article]:
     site = pages.Site.of(dump.header)
+    place = (site.base or "").rpartition("/")[0]
+    for page in _articles_of(dump, part, site, seen):
+        text = wikitext.plain_text(pages.unescaped(page.text), site.silent_namespaces)
+        value = {
+            "id": str(page.id),
+            "revid": str(page.revision),
+            "url": f"{place}?curid={page.id}",
+            "title": html.unescape(page.title.decode()),
+            "text": text,
+        }
+        yield Article(page.id, len(text), json.dumps(value).encode() + b"\n")
+
+
+def _by_program(dump: dumps.Cut, part: int, seen: Counts, stall_s: float) -> Iterator[Article]:
+    for line in _run([sys.executable, *PROGRAM, *OPTIONS], _feed_of(dump, part, seen), stall_s):
+        article = _article(line)
+        yield Article(int(article["id"]), len(article["text"]), line)
+
+
+def _articles_of(dump: dumps.Cut, part: int, site: pages.Site, seen: Counts) -> Iterator[pages.Page]:
+    """The part's articles; `seen` counts what its pages are."""
     progress = Progress(f"extracting part {part}", dumps.units(dump, part))
-    yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
     for page in dumps.pages(dump, part, progress):
         seen.pages += 1
         found = pages.parse(page, site, f"page {seen.pages} of part {part}")
@@ -99,7 +136,15 @@ def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
             seen.repeated += 1
         else:
             seen.articles.append(found.id)
-            yield _PAGE % (found.title, found.id, found.revision, found.text)
+            yield found
+
+
+def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
+    """A dump of the part's articles alone."""
+    site = pages.Site.of(dump.header)
+    yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
+    for page in _articles_of(dump, part, site, seen):
+        yield _PAGE % (page.title, page.id, page.revision, page.text)
     yield dumps.CLOSING + b"\n"
 
 

@@ -31,25 +31,32 @@ _VERSION = re.compile(rb'<mediawiki\s[^>]*?\bversion="(\d+)\.(\d+)"')
 # In all of MediaWiki's languages the word follows the # without a blank; a numbered list has one, or a link at once.
 _REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]\]")
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
+_SILENT = (-2, 6, 14)
 _AS_PUBLISHED = "use a pages-articles dump as it was published"
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a dump's header says about its pages: names of the other namespaces, and whether redirects are marked."""
+    """What a dump's header says about its pages: names of the other namespaces, and whether redirects are marked.
+
+    `silent_namespaces`, in small letters: a link to media, a file or a category shows no text.
+    """
 
     other_namespaces: frozenset[str]
     marks_redirects: bool
     base: str | None
+    silent_namespaces: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, header: str) -> Site:
         """The site behind the XML from `<mediawiki` to `</siteinfo>`."""
         data = header.encode()
-        names = frozenset(html.unescape(name.decode()) for key, name in _NAMES.findall(data) if key != b"0")
+        named = [(int(key), html.unescape(name.decode())) for key, name in _NAMES.findall(data) if key != b"0"]
         version = _VERSION.match(data)
         marks = version is not None and (int(version[1]), int(version[2])) >= (0, 4)
-        return cls(names, marks, dumps.tag(data, "base"))
+        names = frozenset(name for _, name in named)
+        silent = frozenset(name.lower() for key, name in named if key in _SILENT)
+        return cls(names, marks, dumps.tag(data, "base"), silent)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,14 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     if kind == "article" and b"{{" in text:
         text = _NOW.sub(lambda match: _then(match, time), text)
     return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
+
+
+def unescaped(text: bytes) -> str:
+    """A page's text as its authors wrote it: MediaWiki escapes four characters in a dump."""
+    plain = text.decode()
+    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
+        plain = plain.replace(entity, character)
+    return plain
 
 
 def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:

@@ -1,0 +1,231 @@
+"""Wikitext as plain text, a paragraph, heading or list item a line: the extractor that needs no other program.
+
+In the order of the passes, each of which reads the text once:
+
+1. Comments, references, formulas and other elements whose content is no prose go, and <nowiki> hides its content from
+   all that follows.
+2. Templates and tables go, nested to any depth, found by one scan with a stack.
+3. Links leave their text; files, categories and links to other languages go. Marks of style and tags go; their text
+   stays. A place where something was taken out is remembered, so that `(born {{date}})` leaves no `(born )`.
+4. Lines: a heading becomes a sentence, or goes when no text is below it; a list item becomes a line without its marks.
+5. Entities become characters.
+
+Damaged markup is never an error, and takes no more than this: what is opened and never closed is no element and no
+template. Of `{{`, `{|` and a file's or category's `[[` the rest of the line goes, of all others only the mark; a line
+that begins with `|` is a rest of a table or template and goes. Every pass takes time in proportion to the text,
+whatever is in it: no pattern can begin a long search at each of many places in vain.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Collection, Iterator
+
+# Of these the content goes as well. `pre`, `source` and `syntaxhighlight` hold programs and drawings.
+_DROPPED = (
+    "ref|references|math|chem|ce|gallery|timeline|score|hiero|imagemap|inputbox|graph|mapframe|maplink|templatedata|"
+    "templatestyles|categorytree|indicator|includeonly|pre|source|syntaxhighlight|table|style|script"
+)
+_INLINE = (
+    "abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|mark|nowiki|onlyinclude|noinclude|q|rb|rp|rt|rtc|ruby|s|"
+    "samp|section|small|span|strike|strong|sub|sup|time|tt|u|var|wbr"
+)
+_BLOCK = "blockquote|caption|center|dd|div|dl|dt|h[1-6]|hr|li|ol|p|poem|td|th|tr|ul"
+
+GONE = "\x01"  # where something was taken out; XML allows no such character
+_ELEMENT = re.compile(
+    r"<!--(?:[^-<]++|-(?!->)|<(?!!--))*+-->"
+    rf"|<({_DROPPED})\b(?:[^<>]*/>|[^<>]*+>(?:[^<]++|<(?!/?\1\b))*+</\1\s*+>)"
+    r"|<nowiki\s*+>((?:[^<]++|<(?!/?nowiki\b))*+)</nowiki\s*+>",
+    re.IGNORECASE,
+)
+_HIDDEN = {ord(mark): f"&#{ord(mark)};" for mark in "{}[]|'<>=*#:;_-"}
+_BRACES = re.compile(r"\{\{+|\{\||\}+")
+_LINK = re.compile(r"\[\[(?:[^\[\]|\n:]*+\|([^\[\]|]++)|([^\[\]|\n:]*+))\]\]")
+_ODD_LINK = re.compile(r"\[\[([^\[\]|\n]*+)(?:\|((?:[^\[\]]++|\[(?!\[)|\](?!\]))*+))?+\]\]")
+_OPEN_LINK = re.compile(r"\[\[([^\[\]|\n:]*+):[^\n]*+")
+_MEDIA = re.compile(r"\.(?:jpe?g|png|gif|svg|tiff?|og[gva]|djvu|webp|webm|mid|wav|mp3)$", re.IGNORECASE)
+_LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z-]+)?$")
+_NESTED_LINKS = 5
+_ADDRESS = re.compile(r"\[(?:(?:https?|ftps?|mailto|news|irc):|//)[^\s\[\]<>\"]*+[^\S\n]*+([^\[\]\n]*+)\]")
+_TAG = re.compile(rf"</?+(?:(br)|({_BLOCK})|{_INLINE}|{_DROPPED})(?:\s[^<>]*+|/)?+>", re.IGNORECASE)
+_STYLE = re.compile(r"'''''|'''|''")
+_SWITCH = re.compile(r"__[A-Z]{3,}__")
+_REST = re.compile(rf"\{{\{{+|\}}\}}+|\[\[+|\]\]+|''+|<!--|-->|{_SWITCH.pattern}|{_TAG.pattern}", re.IGNORECASE)
+_BLANKS = re.compile(r"  +")
+_GONE_IN_A_ROW = re.compile(rf"{GONE}(?:[ ,;:]*+{GONE})++")
+_WORD = re.compile(r"\w")
+
+
+def plain_text(markup: str, dropped: Collection[str] = ()) -> str:
+    """The text of a page's wikitext, lines joined by a line break; "" where there is none.
+
+    `dropped`: the namespaces, in small letters, of which a link shows no text ("datei", "kategorie" of a German wiki);
+    English names count in every wiki.
+    """
+    text = markup.replace(GONE, " ").replace("\r", "")
+    if "<" in text:
+        text = _ELEMENT.sub(_element, text)
+    text = _without_links(_without_templates(text), {"file", "image", "media", "category", *dropped})
+    text = _SWITCH.sub("", _STYLE.sub("", text))
+    if "<" in text:
+        text = _TAG.sub(_tag, text)
+    text = _closed_up(text.replace("&nbsp;", " ").replace("\xa0", " ").replace("\t", " "))
+    text = _BLANKS.sub(" ", _REST.sub(" ", text))
+    text = "\n".join(_lines(text))
+    return html.unescape(text).replace("\xa0", " ") if "&" in text else text
+
+
+def _element(match: re.Match[str]) -> str:
+    if match[2] is not None:
+        return match[2].translate(_HIDDEN)
+    return GONE if match[1] else ""
+
+
+def _tag(match: re.Match[str]) -> str:
+    return " " if match[1] else "\n" if match[2] else ""
+
+
+def _without_templates(text: str) -> str:
+    """The text with GONE in the places of templates, parameters and tables."""
+    opened: list[tuple[int, int]] = []  # where, and of how many braces; 0 is a table
+    spans: list[tuple[int, int]] = []  # outermost so far, in their order
+    tables = 0
+
+    def closed(begin: int, end: int) -> None:
+        while spans and spans[-1][0] > begin:
+            spans.pop()
+        spans.append((begin, end))
+
+    for token in _BRACES.finditer(text):
+        at, end = token.span()
+        if text.startswith("{|", at):
+            if _begins_line(text, at, " \t:*#"):
+                opened.append((at, 0))
+                tables += 1
+            continue
+        if text[at] == "{":
+            opened.append((at, end - at))
+            continue
+        if (
+            tables
+            and text[at - 1] == "|"
+            and _begins_line(text, at - 1, " \t")
+            and (end - at == 1 or not opened[-1][1])
+        ):
+            at += 1
+            while opened[-1][1]:
+                opened.pop()
+            closed(opened.pop()[0], at)
+            tables -= 1
+        while end - at > 1 and len(opened) > tables:
+            begin, count = opened.pop()
+            if not count:
+                tables -= 1
+                continue
+            taken = min(3, count, end - at)
+            if count - taken > 1:
+                opened.append((begin, count - taken))
+            at += taken
+            closed(begin + count - taken, at)
+    if not opened and not spans:
+        return text
+    out: list[str] = []
+    at = 0
+    for begin, end in sorted([*spans, *((begin, 0) for begin, _ in opened)]):
+        if begin >= at:
+            out += text[at:begin], GONE
+        elif not end:
+            continue
+        if not end:
+            end = text.find("\n", begin)
+            end = end if end >= 0 else len(text)
+        at = max(at, end)
+    out.append(text[at:])
+    return "".join(out)
+
+
+def _begins_line(text: str, at: int, marks: str) -> bool:
+    before = text[max(0, at - 20) : at].rstrip(marks)
+    return not before or before[-1] == "\n"
+
+
+def _without_links(text: str, dropped: set[str]) -> str:
+    """The text with the texts of its links, and GONE in the places of those that show none."""
+
+    def shown(match: re.Match[str]) -> str:
+        target, display = match[1].strip(), match[2]
+        prefix, colon, _ = target.partition(":")
+        if colon and prefix:
+            if prefix.strip().replace("_", " ").lower() in dropped or _MEDIA.search(target):
+                return GONE
+            if display is None and _LANGUAGE.match(prefix):
+                return GONE
+        return display or target.removeprefix(":")
+
+    for _ in range(_NESTED_LINKS):
+        text = _LINK.sub(r"\1\2", text)
+        if "[[" not in text:
+            break
+        text, odd = _ODD_LINK.subn(shown, text)
+        if not odd:
+            break
+    if "[[" in text:
+        text = _OPEN_LINK.sub(lambda match: GONE if match[1].strip().lower() in dropped else match[0], text)
+    return _ADDRESS.sub(r"\1", text) if "[" in text else text
+
+
+def _closed_up(text: str) -> str:
+    """The text without GONE, and without the brackets, commas and blanks that lost their reason."""
+    if GONE not in text:
+        return text
+    left, *rest = _GONE_IN_A_ROW.sub(GONE, text).split(GONE)
+    out: list[str] = []
+    for right in rest:
+        before, after = left.rstrip(" ,;:"), right.lstrip(" ,;:")
+        start = before.rstrip(" *#:;")
+        if before.endswith("("):
+            left, right = before, after
+            if after.startswith(")"):
+                left, right = before[:-1], after[1:]
+        elif after.startswith(")"):
+            left, right = before, after
+        if right.startswith((" ,", " .", " ;")):
+            right = right[1:]
+        if right.startswith((",", ".", ";", ":", " ", "\n")):
+            left = left.rstrip(" ")
+            if left.endswith(",") and right[0] in ",.;":
+                left = left[:-1]
+        if start.endswith("\n") or not (out or start):
+            right = right.lstrip(" ,;:").removeprefix(". ")
+        out.append(left)
+        left = right
+    out.append(left)
+    return "".join(out)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Paragraphs, list items without their marks, and headings that have text below them."""
+    headings: list[tuple[int, str]] = []
+    for line in text.split("\n"):
+        line = line.strip()
+        if line.startswith(("=", "*", "#", ":", ";", "|", "----")):
+            if line[0] == "|":
+                continue
+            if line[0] == "=":
+                title = line.strip("= ")
+                level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")))
+                if level and title:
+                    while headings and headings[-1][0] >= level:
+                        headings.pop()
+                    headings.append((level, title))
+                    continue
+            line = line.lstrip("*#:;- " if line[0] != "=" else "= ")
+        if not _WORD.search(line):
+            continue
+        if headings:
+            for _, title in headings:
+                yield title if title.endswith((".", "!", "?")) else f"{title}."
+            headings.clear()
+        yield line

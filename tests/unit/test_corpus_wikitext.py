@@ -1,0 +1,238 @@
+"""Our own extractor: what it takes of wikitext, what it leaves, and that no text can hold it up."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus_helpers import CLOSING, HEADER, page
+from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
+from throughline.corpus import dumps, extraction, pages, sentences
+from throughline.corpus.wikitext import plain_text
+from throughline.files import UserError
+
+MARKUP = {
+    "'''Bold''', ''italic'' and '''''both'''''": "Bold, italic and both",
+    "The [[dog]]s of [[Paris|the city]], [[:Category:Dogs|all]] of them": "The dogs of the city, all of them",
+    "[[Star Trek: Voyager|Voyager]] and [[Star Trek: Voyager]]": "Voyager and Star Trek: Voyager",
+    "A [http://example.org/?a=b site] and [https://example.org]more": "A site and more",
+    "One[[File:A.jpg|thumb|A [[big|large]] dog [http://a.b by C] {{d}}]] two": "One two",
+    "One [[Bild:A.jpg|thumb|left]] two": "One two",
+    "Words\n[[Category:Dogs|*]]\n[[de:Hund]]\n[[zh-yue:Hund]]": "Words",
+    "A {{template|with {{another|one}} and {{{parameter|}}}}} is gone": "A is gone",
+    "One{{{1}}} two {{a|b={{{c|{{d}}}}}}} three": "One two three",
+    "Before\n{| class=x\n| a\n|-\n| {{b|\n{|\n| inner\n|}\n}}\n|}\nAfter": "Before\nAfter",
+    ":{|\n|-\n|}}\n|}\nAfter": "After",
+    "Text.<ref>A {{cite}}</ref><ref name=a /> More.<ref name=b>B</ref>": "Text. More.",
+    "Text<!-- a comment\n\nof lines --> goes on": "Text goes on",
+    "where <math>E = mc^2</math> is the energy": "where is the energy",
+    "H<sub>2</sub>O, x<sup>2</sup>, <small>small</small><br/>words": "H2O, x2, small words",
+    "a<div class='x'>block</div>b": "a\nblock\nb",
+    "* one\n** two\n# three\n: four\n; five : six\n*: seven": "one\ntwo\nthree\nfour\nfive : six\nseven",
+    "Intro\n== Empty ==\n== Full ==\n=== Deep ===\nWords\n=== Last ===": "Intro\nFull.\nDeep.\nWords",
+    "== Who is it? ==\nNobody": "Who is it?\nNobody",
+    "== [[A]] ''b''<ref>c</ref> ==\nWords": "A b.\nWords",
+    "__TOC__\nWords __NOEDITSECTION__": "Words",
+    "a&nbsp;b &amp; c &mdash; d &lt;e&gt;": "a b & c — d <e>",
+    "<nowiki>[[this]] {{is}} ''text''</nowiki> and <nowiki/>this": "[[this]] {{is}} ''text'' and this",
+    "----\nWords\n-----": "Words",
+    " indented\n\n\nwords": "indented\nwords",
+    "#include <stdio.h> and a < b > c": "include <stdio.h> and a < b > c",
+    "foo() and [1] and {x} and a|b and 5' tall": "foo() and [1] and {x} and a|b and 5' tall",
+}
+TAKEN_OUT = {
+    "Anarchism ({{lang|a}}) is": "Anarchism is",
+    "Aristotle ({{IPA|a}}; {{lang|b}}, ''Aristotélēs''; 384 BC) was": "Aristotle (Aristotélēs; 384 BC) was",
+    "Foo (born {{date}}; {{age}}) was": "Foo (born) was",
+    "Foo ( {{a}} , {{b}} ; ) was": "Foo was",
+    "At {{convert|5|m}}, it is {{x}}.": "At, it is.",
+    "a <ref>b</ref> c<ref>d</ref> .": "a c.",
+    "* {{cite|a}}, 3rd edition": "3rd edition",
+    "a function f() {{x}} (a)": "a function f() (a)",
+}
+DAMAGED = {
+    "One {{two [[three]]\nFour": "One\nFour",
+    "{{Infobox\n| a = b\n| c = {{d}}\nWords": "Words",
+    "{| class=x\n|-\n| a\nWords": "Words",
+    "One }} two |} three ]] four": "One two |} three four",
+    "One [[two|three\nFour": "One two|three\nFour",
+    "One [[File:A.jpg|thumb|a [[b]]\nTwo": "One\nTwo",
+    "One <ref>two\nThree <ref>four</ref>": "One two\nThree",
+    "One <!-- two\nThree <!-- four -->": "One two\nThree",
+    "One <nowiki>[[two]]\nThree": "One two\nThree",
+    "One '''two\nThree": "One two\nThree",
+    "{{a|[[b}} c ]] d": "c d",
+    "One {| two\nThree": "One {| two\nThree",
+    "<ref>a</math> b": "a b",
+    "== One": "One",
+}
+
+
+@pytest.mark.parametrize(("markup", "text"), (MARKUP | TAKEN_OUT | DAMAGED).items())
+def test_what_is_left(markup: str, text: str) -> None:
+    assert plain_text(markup) == text
+
+
+def test_the_names_of_another_wiki() -> None:
+    site = pages.Site.of('<namespace key="6">Datei</namespace><namespace key="14">Kategorie</namespace>')
+    markup = "Hund[[Datei:Ein Hund|mini|Hund]] und[[Kategorie:Hund]][[Category:Dog]] [[Hilfe:Hund|Hilfe]]"
+    assert plain_text(markup, site.silent_namespaces) == "Hund und Hilfe"
+
+
+OPENERS = [
+    "{{",
+    "{{a|",
+    "{|",
+    "\n{|\n",
+    "[[",
+    "[[a|",
+    "[[File:a|",
+    "[http://a ",
+    "<ref>",
+    "<!--",
+    "<nowiki>",
+    "'''",
+    "(",
+]
+CLOSERS = ["}}", "}", "|}", "\n|}\n", "]]", "]", "</ref>", "-->", ")"]
+PIECES = [
+    *OPENERS, *CLOSERS, "<", ">", "<b>", "<b", "</b>", "<br/>", "<math>", "</math>", "'", "''", "{", "[", "|", "-",
+    "<!", "__", "__TOC__", "_TOC__", "=", "\n== ", " ==\n", "\n* ", "\n", " ", ",", ";", ":", "a", "word", "é",
+    "\x01", "\xa0", "\r",
+]  # fmt: skip
+LEFT = re.compile(r"\{\{|\}\}|\[\[|\]\]|''|<!--|-->|</?(?:b|br|ref|math|nowiki)\s*/?>|__TOC__|[\x01\r\xa0]|\n\n|  ")
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_no_markup_is_left(markup: str) -> None:
+    found = LEFT.search(plain_text(markup))
+    assert not found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_is_taken(markup: str) -> None:
+    assert isinstance(plain_text(markup), str)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.sampled_from(OPENERS), max_size=12).map("".join))
+def test_what_is_never_closed_takes_no_line_but_its_own(markup: str) -> None:
+    assert plain_text(f"First words\n{markup}\nSecond words\n\nLast words").endswith("\nSecond words\nLast words")
+
+
+WORDS = st.sampled_from(["a", "b c", "x=1", "", "|", "''d''"])
+NESTED = st.recursive(
+    WORDS,
+    lambda inner: st.builds(
+        lambda form, parts: form % "|".join(parts),
+        st.sampled_from(["{{t|%s}}", "{{{p|%s}}}", "{|\n| %s\n|}", "[[a|%s]]", "<ref>%s</ref>", "<!-- %s -->"]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(NESTED)
+def test_what_is_closed_goes_whole(inner: str) -> None:
+    assert plain_text(f"Before {{{{t|\n{inner}\n}}}} after") == "Before after"
+
+
+REPEATED = [
+    *PIECES, "[[a|b", "{{a}}", "({{a}}", "{{a}} , ", "<ref>a<ref>", "<ref name=", "{{{}}", "\n{||}", "(\x01", "(,",
+    " (", ",\x01,", "[[a]", "[[[", "=<", "&#", "&amp;", "<b ", "== a ==\n", "- ", "--",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_a_long_repetition_takes_time_in_proportion(piece: str) -> None:
+    """Anything quadratic would take half an hour for each of these, and end in the limit of a test."""
+    for markup in (piece * (200_000 // len(piece)), "x " + piece * 50_000 + "]]" * 50_000 + "}}" * 50_000):
+        assert len(plain_text(markup)) <= len(markup)
+
+
+def extracted(cut: dumps.Cut, folder: Path, extractor: str) -> tuple[list[dict[str, str]], dict[str, int]]:
+    output, counts = folder / f"{extractor}.jsonl", folder / f"{extractor}.json"
+    extraction.extract(cut, 0, output, counts, extractor=extractor)
+    return [json.loads(line) for line in output.open(encoding="utf-8")], json.loads(counts.read_text())
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The sample's articles by wikiextractor, and by us."""
+    folder = tmp_path_factory.mktemp("both")
+    cut = dumps.cut([dumps.find_sample()], 1)
+    (theirs, counted), (ours, counted_here) = (
+        extracted(cut, folder, name) for name in ("wikiextractor", "throughline")
+    )
+    assert counted_here.keys() == counted.keys()
+    assert all(counted_here[key] == counted[key] for key in counted if key != "characters")
+    return theirs, ours
+
+
+def test_the_same_articles_in_the_same_form(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:
+    without_text = [[{key: one[key] for key in ("id", "revid", "url", "title")} for one in found] for found in both]
+    assert len(without_text[1]) == 106 and without_text[0] == without_text[1]
+    assert list(both[0][0]) == list(both[1][0])
+
+
+def test_nothing_of_the_markup_is_left_on_real_pages(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:
+    text = "\n".join(article["text"] for article in both[1])
+    for left in (
+        r"formula_\d",
+        r"\{\{|\}\}|\[\[|\]\]|''",
+        r"</?(?:ref|br|su[bp]|span|div|li|math)\b",
+        r"&\w+;",
+        r"\( ?[,;]",
+    ):
+        assert not re.findall(left, text)
+    assert len(re.findall(r"\(\s*\)", text)) == 1  # the two brackets of a typewriter's keys
+
+
+def test_less_is_lost_than_by_wikiextractor(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:
+    def clean(text: str) -> list[str]:
+        return [" ".join(sentence.replace('"', "").split()) for sentence in sentences.split(text)]
+
+    theirs = [(article["id"], sentence) for article in both[0] for sentence in clean(article["text"])]
+    ours = {(article["id"], sentence) for article in both[1] for sentence in clean(article["text"])}
+    assert sum(sentence in ours for sentence in theirs) > 0.98 * len(theirs)
+    assert len(ours) > 1.2 * len(theirs)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.what)
+def test_an_odd_dump(odd: Odd, tmp_path: Path) -> None:
+    if odd.error is not None:
+        with pytest.raises(UserError) as caught:
+            articles(odd, tmp_path, extractor="throughline")
+        assert odd.error in caught.value.what
+    else:
+        assert len(articles(odd, tmp_path, extractor="throughline")) == odd.articles
+    assert not list(tmp_path.glob("*.partial*")) and ARTICLES == 28
+
+
+def test_counts_and_an_article_without_text(tmp_path: Path) -> None:
+    path = tmp_path / "dump.xml"
+    path.write_text(
+        HEADER
+        + page(1, "&lt;b&gt;A&lt;/b&gt; &amp;amp; &amp;lt;b&amp;gt; &quot;[[c]]&quot;", title="A &amp; B")
+        + page(2, "#REDIRECT [[A]]", redirect=True)
+        + page(3, "Talk.", namespace=1)
+        + page(4, "{{only a template}}")
+        + CLOSING
+    )
+    found, counts = extracted(dumps.cut([path], 1), tmp_path, "throughline")
+    assert [(one["id"], one["title"], one["text"]) for one in found] == [
+        ("1", "A & B", 'A & <b> "c"'),
+        ("4", "Page 4", ""),
+    ]
+    assert counts == {
+        **{"schema": 1, "part": 0, "pages": 4, "articles": 2, "redirects": 1, "other_namespaces": 1, "repeated": 0},
+        "characters": len('A & <b> "c"'),
+    }
