@@ -40,7 +40,7 @@ UNMASKED = ("input_ids", "a_lengths", "b_lengths", "next_sentence_labels")
 AHEAD = 8
 """Batches that wait in the queue."""
 GATHERED = 1024
-"""Rows that are gathered at a time, for as many batches as they make."""
+"""Rows that are gathered at a time, or a few more: whole batches."""
 SYNTHETIC_BATCHES = 4
 """Different batches on the device, where nothing is read."""
 
@@ -171,7 +171,7 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
     whole = len(manifest.shards) >= world
     order = _order(manifest.shards, seed, rank, world)
     parts: list[Rows] = []
-    need = size
+    need, together = size, size * -(-GATHERED // size)
     with ThreadPoolExecutor(1, thread_name_prefix="shard") as pool:
 
         def start() -> tuple[int, int, Any]:
@@ -184,13 +184,13 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
             rows = future.result()
             chosen = _shuffled(len(rows["input_ids"]), seed, epoch, 1 + shard)
             chosen = chosen if whole else chosen[rank::world]
-            for first in range(0, len(chosen), GATHERED):
-                gathered = {name: array.take(chosen[first : first + GATHERED], axis=0) for name, array in rows.items()}
-                begin, count = 0, min(GATHERED, len(chosen) - first)
+            for first in range(0, len(chosen), together):
+                taken = chosen[first : first + together]
+                gathered = {name: array.take(taken, axis=0) for name, array in rows.items()}
+                begin, count = 0, len(taken)
                 while begin < count:
-                    taken = {name: array[begin : begin + need] for name, array in gathered.items()}
+                    parts.append({name: array[begin : begin + need] for name, array in gathered.items()})
                     begin, need = begin + need, max(0, begin + need - count)
-                    parts.append(taken)
                     if need == 0:
                         one = len(parts) == 1
                         yield parts[0] if one else {n: np.concatenate([part[n] for part in parts]) for n in ARRAYS}
