@@ -54,6 +54,7 @@ class Case:
         """The same as a run specification, as far as a worker reads one."""
         options = {
             "clip": "none", "accumulate": 1, "compile": False, "checkpointing": False, "bucket_mb": 25,
+            "unpadded": False,
             "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic", "exchange": True,
         }  # fmt: skip
         return {
@@ -285,7 +286,8 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
         stage()
     if case.manifest:
         source = batches(Manifest(Path(case.manifest)), SEED, 0, 1, case.batch)
-        loader = Loader(source, lambda rows: framework.data(bert.batch(rows)))
+        packed = bert.unpadded if case.options.get("unpadded") else dict
+        loader = Loader(source, lambda rows: framework.data(packed(bert.batch(rows))))
         if case.options.get("data") == "resident":
             made = [loader.next() for _ in range(BATCHES)]
             loader.close()

@@ -199,6 +199,7 @@ class Options(Section):
     accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
     compile: bool = Field(False, description="compile the model (torch.compile)")
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
+    unpadded: bool = Field(False, description="compute the real tokens alone, and no padding")
     data: Literal["real", "synthetic"] = Field("real", description="the corpus, or full-length random tokens")
     exchange: bool = Field(
         True, description="false: every rank keeps its own gradients, which shows what exchanging them costs"

@@ -19,6 +19,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "bf16": {"precision": "bf16"},
     "compile": {"options": {"compile": True}},
     "checkpointing": {"options": {"checkpointing": True}},
+    "unpadded": {"options": {"unpadded": True}},
 }
 
 

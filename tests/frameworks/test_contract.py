@@ -153,7 +153,7 @@ def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
         refused = found["refused"]
         features = frameworks.TABLE[framework].features
         assert set(refused) & features <= {"amp"}, refused
-        assert not {"compile", "checkpointing", "bf16"} - features - set(refused)
+        assert not {"compile", "checkpointing", "unpadded", "bf16"} - features - set(refused)
 
 
 def test_weights_of_another_network_are_refused() -> None:

@@ -108,6 +108,20 @@ def test_every_option_trains(tmp_path: Path, manifest: Path, changes: dict[str, 
     assert emulated == (record.spec.precision == "fp16" and record.device.fp16_native is False)
 
 
+def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: Path, manifest: Path) -> None:
+    padded, packed = (
+        measure(tmp_path / str(left_out), manifest, options={"dropout": 0.0, "unpadded": left_out})
+        for left_out in (False, True)
+    )
+    assert packed.loss == pytest.approx(padded.loss, rel=1e-5)
+    assert padded.work is not None and packed.work is not None
+    assert packed.work.real_token_share == padded.work.real_token_share
+    assert packed.work.real_token_share is not None and 0.5 < packed.work.real_token_share < 1
+    assert packed.work.flops_per_sample is not None and padded.work.flops_per_sample is not None
+    assert packed.work.real_token_share < packed.work.flops_per_sample / padded.work.flops_per_sample < 1
+    assert "left out" in packed.work.convention["tokens"] and "included" in padded.work.convention["tokens"]
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
 def test_compiled(tmp_path: Path, manifest: Path) -> None:
     record = measure(tmp_path, manifest, options={"compile": True}, steps={"warmup": 2, "timed": 2})

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from throughline.training.frameworks import Unsupported  # noqa: E402
 from throughline.training.frameworks.torch_ddp import TorchDDP  # noqa: E402
 from throughline.training.frameworks.torch_graph import Replayed  # noqa: E402
 
@@ -41,9 +42,9 @@ def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
 
 def batch(one: TorchDDP, seed: int, masked: bool = False) -> Any:
     arrays = bert.synthetic(4, 32, 5, seed)
-    if masked:
+    if masked or one.options["unpadded"]:
         arrays["mask"] = (torch.arange(32) < torch.tensor([32, 20, 32, 30])[:, None]).to(torch.int8).numpy()
-    return one.data(arrays)
+    return one.data(bert.unpadded(arrays) if one.options["unpadded"] else arrays)
 
 
 STEPS: list[dict[str, Any]] = [
@@ -52,6 +53,7 @@ STEPS: list[dict[str, Any]] = [
     {"precision": "fp16", "options": {"clip": "norm"}},
     {"precision": "fp16", "optimizer": {"name": "lamb"}},
     {"optimizer": {"name": "lamb"}, "options": {"clip": "value", "checkpointing": True}},
+    {"precision": "bf16", "options": {"unpadded": True, "checkpointing": True}},
 ]
 
 
@@ -73,6 +75,11 @@ def test_reading_a_value_is_noticed() -> None:
         float(torch.ones(()))
 
 
+def test_without_padding_a_cpu_compiles_nothing() -> None:
+    with pytest.raises(Unsupported, match="samples attend one by one"):
+        framework(options={"compile": True, "unpadded": True})
+
+
 def test_only_small_compiled_steps_of_one_gpu_are_recorded() -> None:
     def small(kind: str = "cuda", world: int = 1, **changes: Any) -> bool:
         spec = json.loads(training_fixtures.spec(**changes).model_dump_json())
@@ -86,6 +93,7 @@ def test_only_small_compiled_steps_of_one_gpu_are_recorded() -> None:
     assert not small(world=2, **base, **compiled)
     assert not small(**base | {"batch_per_device": 256}, **compiled)
     assert not small(**base, options={"compile": True, "checkpointing": True})
+    assert not small(**base, options={"compile": True, "unpadded": True})
 
 
 def test_gradients_that_stay_in_place_are_written_anew() -> None:
@@ -108,6 +116,8 @@ GPU_STEPS: list[dict[str, Any]] = [
     for compiled, clip in ((False, "none"), (True, "global_norm"))
 ]
 GPU_STEPS.append({"precision": "fp16", "optimizer": {"name": "lamb"}})
+GPU_STEPS += [{"precision": precision, "options": {"unpadded": True}} for precision in ("fp32", "bf16", "fp16")]
+GPU_STEPS.append({"precision": "bf16", "options": {"unpadded": True, "compile": True}})
 
 
 @NEEDS_GPU
@@ -136,6 +146,25 @@ def test_a_recorded_step_trains_as_one_that_is_not(precision: str) -> None:
         one = framework("cuda", precision=precision, options={"compile": compiled, "dropout": 0.0, "accumulate": 2})
         assert (one.replayed is not None) == compiled
         losses = [one.step([one.deliver(batch(one, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
+        one.sync()
+        found.append(one.losses(losses))
+    assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)
+
+
+@NEEDS_GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -> None:
+    found = []
+    for options in ({}, {"unpadded": True, "compile": compiled}):
+        one = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
+        losses = []
+        for seed in range(6):
+            arrays = bert.synthetic(4, 32, 5, seed)
+            lengths = torch.tensor([32, 20 + seed, 32, 30 - seed])
+            arrays["mask"] = (torch.arange(32) < lengths[:, None]).to(torch.int8).numpy()
+            arrays["positions"][arrays["positions"] >= lengths.numpy()[:, None]] = 0
+            losses.append(one.step([one.deliver(one.data(bert.unpadded(arrays) if options else arrays))]))
         one.sync()
         found.append(one.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)

@@ -180,6 +180,89 @@ def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatc
     torch.testing.assert_close(bert_torch.attended(*three, masked, 0.1), fused)
 
 
+@pytest.mark.parametrize(("kind", "near"), [(None, 1e-5), (torch.bfloat16, 2e-3)])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_without_padding_loss_and_gradients_are_the_same(kind: Any, near: float, checkpointing: bool) -> None:
+    losses, gradients = [], []
+    for arrays in (bert.batch(rows()), bert.unpadded(bert.batch(rows()))):
+        model = network(checkpointing)
+        model.half_type = kind
+        loss = model(**tensors(arrays))
+        loss.backward()
+        losses.append(float(loss.detach()))
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    assert losses[1] == pytest.approx(losses[0], rel=near)
+    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) < 10 * near
+
+
+def test_packed_samples_neither_see_nor_hold_padding() -> None:
+    given = rows()
+    padded, packed = bert.batch(given), bert.unpadded(bert.batch(given))
+    ids, lengths = packed["input_ids"], packed["lengths"]
+    assert ids is not None and lengths is not None and packed["mask"] is None
+    assert ids.shape == (42,) and lengths.tolist() == [16, 10, 16]
+    assert ids[16:26].tolist() == given["input_ids"][1, :10].tolist()
+    full = bert.synthetic(2, 16, 4, 1)
+    assert bert.unpadded(full) is full, "nothing to leave out"
+    model = network().eval()
+    bounds = torch.tensor([0, 16, 26, 42], dtype=torch.int32)
+    apart = tensors(packed)
+    together, _ = model.encode(apart["input_ids"], apart["segments"], bounds=bounds)
+    alone, _ = model.encode(*(torch.from_numpy(padded[name][1:2, :10]) for name in ("input_ids", "segments")))
+    torch.testing.assert_close(together[16:26], alone[0])
+
+
+@pytest.mark.parametrize("fault", ["between", "everything"])
+def test_samples_that_cannot_be_packed_are_refused(fault: str) -> None:
+    given = rows()
+    given["input_mask"][1] = 0 if fault == "everything" else np.arange(16) != 5
+    with pytest.raises(ValueError, match="padding stands before a real token"):
+        bert.unpadded(bert.batch(given))
+
+
+@pytest.mark.parametrize("kind", [None, torch.float16, torch.bfloat16])
+def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_tokens(kind: Any) -> None:
+    """On the meta device: what a GPU's kernels are given, their shapes and types, compiled whole; no numbers.
+
+    The losses stay eager: on that device a compiled cross entropy has no backward pass.
+    """
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    model = bert_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
+    model.half_type, model.longest = kind, 16
+    eager = model.parts
+    compiled = [torch.compile(part, backend=counter, fullgraph=True) for part in eager[:2]]
+    for parts in (eager, (*compiled, eager[2])):
+        model.parts = parts
+        for length in (10, 9, 12, 14):
+            given = rows()
+            given["input_mask"][1] = np.arange(16) < length
+            batch = {name: t if t is None else t.to("meta") for name, t in tensors(unpadded(given)).items()}
+            model.zero_grad(set_to_none=True)
+            loss = model(**batch)
+            loss.backward()
+            assert loss.shape == () and loss.dtype == torch.float32
+            assert all(parameter.grad is not None for parameter in model.parameters())
+    assert counter.frame_count == 4, "each part once for the first number of tokens, and once for all others"
+
+
+def unpadded(given: dict[str, np.ndarray]) -> dict[str, Any]:
+    return bert.unpadded(bert.batch(given))
+
+
+def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    given, model = rows(), network()
+    tokens, pairs = (16 + 10 + 16) / 3, (16**2 + 10**2 + 16**2) / 3
+    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        model(**tensors(unpadded(given))).backward()
+    expected = 3 * bert.flops_per_sample(bert.SHAPES["tiny"], tokens, 4, 1000, pairs)
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
+
+
 def test_unused_predictions_weigh_nothing() -> None:
     model, given = network(), rows()
     before = model(**tensors(bert.batch(given)))

@@ -64,6 +64,19 @@ def test_made_up_tokens_are_all_real() -> None:
     assert of(10.0, A100, options={"data": "synthetic"}).real_tokens_per_s == 1280.0
 
 
+def test_without_padding_the_real_tokens_alone_are_counted() -> None:
+    left_out, shares = {"unpadded": True}, {"real_token_share": 0.5, "real_pair_share": 0.25}
+    found, padded = of(10.0, A100, shares, options=left_out), of(10.0, A100, shares)
+    assert found.flops_per_sample == pytest.approx(of(10.0, A100, sequence=64).flops_per_sample)
+    assert (found.real_tokens_per_s, padded.real_tokens_per_s) == (640.0, 640.0)
+    assert "padding to 128 positions is left out" in found.convention["tokens"]
+    assert "padding included" in padded.convention["tokens"] and "padding included" in padded.convention["attention"]
+    uncounted = of(10.0, A100, options=left_out)
+    assert uncounted.flops_per_sample is None and "did not count" in uncounted.reasons["mfu"]
+    full = of(10.0, A100, options={**left_out, "data": "synthetic"})
+    assert full.flops_per_sample == padded.flops_per_sample, "full-length samples have no padding"
+
+
 def test_a_larger_vocabulary_is_more_work() -> None:
     larger = of(1.0, A100, {"vocabulary_rows": 2 * 30528}).flops_per_sample
     assert larger == pytest.approx((of(1.0, A100).flops_per_sample or 0) + 3 * 20 * 2 * 1024 * 30528)

@@ -182,6 +182,8 @@ def switches(summary: Summary) -> str:
         clip,
         "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
     ]
+    if options.unpadded:
+        parts.append("W/O padding")
     if options.accumulate > 1:
         parts.append(f"W/ accumulation of {options.accumulate}")
     if not options.exchange:

@@ -26,7 +26,8 @@ def of(
     """The `work` of a record, per device where it is a rate of FLOPs, over all devices where it is one of tokens.
 
     raw: what was measured in the run, each of it optional: `matmul_flops_per_s` of one device at the run's precision,
-    `real_token_share` of the window's tokens, `vocabulary_rows` of the model, `reasons` why one is missing.
+    `real_token_share` of the window's tokens, `real_pair_share` of its pairs of tokens within a sample,
+    `vocabulary_rows` of the model, `reasons` why one is missing.
     """
     reasons: dict[str, str] = dict(raw.get("reasons") or {})
     peak, source = _datasheet(spec["precision"], device, reasons)
@@ -36,7 +37,7 @@ def of(
         reasons.setdefault("matmul_flops_per_s", "no matrix product was measured in this run")
     if share is None:
         reasons.setdefault("real_token_share", "the run did not count its padding")
-    per_sample = _flops_per_sample(spec, raw.get("vocabulary_rows"), reasons)
+    per_sample = _flops_per_sample(spec, raw, reasons)
     rate = per_sample * samples_per_s / world if per_sample and samples_per_s else None
     figures = {
         "flops_per_sample": per_sample,
@@ -66,27 +67,40 @@ def of(
 
 def measured(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """What `of` takes of the ranks' reports: the slowest device's matrix product, the mean share of real tokens."""
-    matmuls, shares = (
-        [report[key] for report in reports.values() if report.get(key) is not None]
-        for key in ("matmul_flops_per_s", "real_token_share")
-    )
-    first = reports.get(0, {})
+
+    def of_all(key: str) -> list[float]:
+        """What the ranks say; nothing where one does not."""
+        found = [report[key] for report in reports.values() if report.get(key) is not None]
+        return found if len(found) == len(reports) else []
+
+    first, shares = reports.get(0, {}), {name: of_all(name) for name in ("real_token_share", "real_pair_share")}
     return {
-        "matmul_flops_per_s": min(matmuls) if matmuls and len(matmuls) == len(reports) else None,
-        "real_token_share": sum(shares) / len(shares) if shares and len(shares) == len(reports) else None,
+        "matmul_flops_per_s": min(of_all("matmul_flops_per_s"), default=None),
+        **{name: sum(found) / len(found) if found else None for name, found in shares.items()},
         "vocabulary_rows": (first.get("settings") or {}).get("vocabulary_rows"),
         "reasons": first.get("work_reasons") or {},
     }
 
 
-def _flops_per_sample(spec: Mapping[str, Any], vocabulary: int | None, reasons: dict[str, str]) -> float | None:
+def _unpadded(spec: Mapping[str, Any]) -> bool:
+    """Whether padding was left out."""
+    return bool(spec["options"].get("unpadded")) and spec["options"]["data"] == "real"
+
+
+def _flops_per_sample(spec: Mapping[str, Any], raw: Mapping[str, Any], reasons: dict[str, str]) -> float | None:
     try:
         model = models.of(spec["model"])
     except UserError as error:
         reasons["flops_per_sample"] = str(error).splitlines()[0]
         return None
-    shape = model.shape(spec["model"])
-    return float(model.flops_per_sample(shape, spec["sequence"], spec["predictions"], vocabulary or model.VOCABULARY))
+    tokens, pairs = spec["sequence"], None
+    if _unpadded(spec):
+        if raw.get("real_token_share") is None or raw.get("real_pair_share") is None:
+            reasons["flops_per_sample"] = "the run did not count its real tokens, and computed no others"
+            return None
+        tokens, pairs = raw["real_token_share"] * tokens, raw["real_pair_share"] * tokens**2
+    vocabulary = raw.get("vocabulary_rows") or model.VOCABULARY
+    return float(model.flops_per_sample(model.shape(spec["model"]), tokens, spec["predictions"], vocabulary, pairs))
 
 
 def _datasheet(
@@ -112,7 +126,7 @@ def _datasheet(
 def _convention(spec: Mapping[str, Any], source: str | None) -> dict[str, str]:
     """Every choice behind the figures."""
     return {
-        **models.of(spec["model"]).convention(spec["sequence"], spec["predictions"]),
+        **models.of(spec["model"]).convention(spec["sequence"], spec["predictions"], _unpadded(spec)),
         "recomputation": "not counted: the model's FLOPs, not the hardware's",
         "peak": f"dense, without sparsity, at {spec['precision']}, per device"
         + (f"; source: {source}" if source else ""),

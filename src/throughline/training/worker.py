@@ -42,7 +42,7 @@ class Run:
         self.weights: str | None = job.get("weights")
         self.convergence: dict[str, Any] | None = job.get("convergence")
         self.loader: Loader | None = None
-        self.real_tokens: list[int] = []
+        self.real: list[tuple[int, int]] = []
         framework = frameworks.load(self.spec["framework"])
         self.framework = framework(self.spec, rank, rank % job["per_node"], self.world, job["kind"])
 
@@ -77,17 +77,26 @@ class Run:
             self.resident: Iterator[Any] = itertools.cycle([self.framework.deliver(batch) for batch in made])
 
     def _prepared(self, model: Any, rows: Any) -> Any:
-        self.real_tokens.append(int(rows["input_mask"].sum()))
-        return self.framework.data(model.batch(rows))
+        lengths = rows["input_mask"].sum(1, dtype="int64")
+        self.real.append((int(lengths.sum()), int(lengths @ lengths)))
+        arrays = model.batch(rows)
+        return self.framework.data(model.unpadded(arrays) if self.options["unpadded"] else arrays)
 
-    def _real_token_share(self, warmup: int, timed: int) -> float | None:
-        """Share of the window's positions that are no padding; the thread that prepares batches has counted them."""
+    def _real_shares(self, warmup: int, timed: int) -> dict[str, float | None]:
+        """Shares of the window's positions, and of their pairs within a sample, that are no padding.
+
+        The thread that prepares batches has counted them.
+        """
         if self.loader is None:
-            return None
-        each = self.options["accumulate"]
-        window = self.real_tokens[warmup * each : (warmup + timed) * each]
-        positions = len(window) * int(self.spec["batch_per_device"] * self.spec["sequence"])
-        return sum(window) / positions
+            return {"real_token_share": None, "real_pair_share": None}
+        each, sequence = self.options["accumulate"], self.spec["sequence"]
+        window = self.real[warmup * each : (warmup + timed) * each]
+        tokens, pairs = (sum(counts) for counts in zip(*window, strict=True))
+        samples = len(window) * self.spec["batch_per_device"]
+        return {
+            "real_token_share": tokens / (samples * sequence),
+            "real_pair_share": pairs / (samples * sequence**2),
+        }
 
     def micro_batches(self) -> list[Any]:
         """What one optimizer step takes, on its way to the device."""
@@ -127,7 +136,7 @@ class Run:
             "window": [start, end],
             "cpu_seconds": cpu,
             "loader_stall_s": self.loader.stall_s - stalled if self.loader and stalled is not None else None,
-            "real_token_share": self._real_token_share(warmup, timed),
+            **self._real_shares(warmup, timed),
             "step_seconds": framework.seconds(marks),
             "loss": every[warmup:],
             "warmup_loss": every[:warmup],

@@ -109,6 +109,7 @@ FEATURES = {
     "accumulation": "gradient accumulation",
     "clipping": "gradient clipping",
     "checkpointing": "recomputed activations",
+    "unpadded": "padding left out",
     "sharding": "sharded optimizer states",
     "convergence": "convergence check with checkpoints",
 }

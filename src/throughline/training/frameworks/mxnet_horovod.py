@@ -46,6 +46,8 @@ class MXNetHorovod:
             raise Unsupported("MXNet has no compiler to switch on: its graph is always hybridized")
         if self.options["checkpointing"]:
             raise Unsupported("GluonNLP's BERT recomputes no activations")
+        if self.options["unpadded"]:
+            raise Unsupported("GluonNLP's BERT computes padding as well")
         if self.half:
             amp.init("float16")
         mx.random.seed(self.spec["seed"])

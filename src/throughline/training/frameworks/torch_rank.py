@@ -54,12 +54,18 @@ class TorchRank(Checked):
             major, _ = torch.cuda.get_device_capability(self.at)
             if precision in ("tf32", "bf16") and major < 8:
                 raise Unsupported(f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
+            if self.options["unpadded"] and precision == "fp16" and major < 8:
+                raise Unsupported(f"PyTorch's attention of several lengths has no {precision} kernel for this GPU")
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
             self.copies: Any = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
         else:
             if precision == "tf32":
                 raise Unsupported("tf32 exists on GPUs only")
+            if self.options["unpadded"] and self.options["compile"]:
+                raise Unsupported(
+                    "on a CPU samples attend one by one, in shapes that a compiler would see anew each step"
+                )
             torch.set_num_threads(self.spec["threads"])
             keep_freed_memory()
         torch.manual_seed(self.spec["seed"])
@@ -70,7 +76,7 @@ class TorchRank(Checked):
         self.parameters = list(self.bare.parameters())
         self.bare.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
-            self.bare.compile_parts()
+            self.bare.compile_parts(dynamic=self.options["unpadded"])
         torch.manual_seed(self.spec["seed"] + 1 + self.rank)
         network: torch.nn.Module = self.bare
         return network
@@ -114,7 +120,8 @@ class TorchRank(Checked):
         sizes = self.spec["sequence"], self.spec["predictions"], form.VOCABULARY
         flops = self.spec["batch_per_device"] * form.flops_per_sample(form.shape(self.spec["model"]), *sizes)
         alone = self.kind == "cuda" and self.world == 1
-        return bool(alone and options["compile"] and not options["checkpointing"] and flops <= GRAPHED_FLOPS)
+        still = not options["checkpointing"] and not options["unpadded"]
+        return bool(alone and options["compile"] and still and flops <= GRAPHED_FLOPS)
 
     def sync(self) -> None:
         if self.kind == "cuda":

@@ -51,31 +51,42 @@ def padded(vocabulary: int) -> int:
     return -(-vocabulary // 64) * 64
 
 
-def flops_per_sample(shape: Shape, sequence: int, predictions: int, vocabulary: int) -> int:
+def flops_per_sample(
+    shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None
+) -> float:
     """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
 
     Backward is two products for each one forward (Kaplan et al. 2020, section 2.1; Narayanan et al. 2021,
     appendix, which counts the same terms). The vocabulary head is on the `predictions` masked positions only.
-    Recomputed activations do not count: these are the model's FLOPs, not the hardware's.
+    Recomputed activations do not count: these are the model's FLOPs, not the hardware's. `pairs` of tokens attend to
+    one another: sequence x sequence, or the mean of the lengths' squares where samples of several lengths are packed.
     """
     hidden = shape.hidden
     projections = 4 * 2 * sequence * hidden * hidden
-    attention = 2 * 2 * sequence * sequence * hidden
+    attention = 2 * 2 * (sequence * sequence if pairs is None else pairs) * hidden
     feed_forward = 2 * 2 * sequence * hidden * shape.feed_forward
     pooler_and_next = 2 * hidden * hidden + 2 * hidden * 2
     head = predictions * (2 * hidden * hidden + 2 * hidden * padded(vocabulary))
     return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
 
 
-def convention(sequence: int, predictions: int) -> dict[str, str]:
+def convention(sequence: int, predictions: int, unpadded: bool = False) -> dict[str, str]:
     """What `flops_per_sample` counts, in words."""
+    tokens = {
+        "attention": f"full: every of the {sequence} positions attends to all, padding included",
+        "tokens": f"a sample has {sequence} positions, padding included",
+    }
+    if unpadded:
+        tokens = {
+            "attention": "full: every real token attends to all of its sample; the mean of the lengths' squares",
+            "tokens": f"computed are the real tokens alone: padding to {sequence} positions is left out",
+        }
     return {
         "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
         "or optimizer",
-        "attention": f"full: every of the {sequence} positions attends to all, padding included",
+        **tokens,
         "head_positions": f"the vocabulary head on {predictions} masked positions a sample, used or not; its "
         f"{padded(VOCABULARY)} rows include the padding to a multiple of 64",
-        "tokens": f"a sample has {sequence} positions, padding included",
     }
 
 
@@ -97,6 +108,23 @@ def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
     never masked; labels [B, P]; following [B]. What follows from these is computed on the device.
     """
     return {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
+
+
+def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | None]:
+    """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
+
+    One without a mask has no padding, and stays as it is. ValueError where padding is not at a sample's end.
+    """
+    import numpy as np
+
+    ids, segments, mask = arrays["input_ids"], arrays["segments"], arrays["mask"]
+    if ids is None or segments is None or mask is None:
+        return arrays
+    real = mask != 0
+    if not real[:, 0].all() or (real[:, 1:] > real[:, :-1]).any():
+        raise ValueError("padding stands before a real token: such samples cannot be packed")
+    packed = {"input_ids": ids[real], "segments": segments[real], "lengths": real.sum(1, dtype=np.int32)}
+    return {**arrays, **packed, "mask": None}
 
 
 def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch.nn.functional import (
     layer_norm,
     linear,
     log_softmax,
+    pad,
     scaled_dot_product_attention,
 )
 from torch.utils.checkpoint import checkpoint
@@ -39,7 +40,9 @@ CACHED = 2**19
 def build(spec: dict[str, Any], vocabulary: int) -> BertForPretraining:
     """The network that a run specification asks for, with random weights."""
     options = spec["options"]
-    return BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
+    network = BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
+    network.longest = spec["sequence"]
+    return network
 
 
 def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
@@ -72,13 +75,16 @@ def settings(network: torch.nn.Module) -> dict[str, Any]:
 
 
 class BertForPretraining(nn.Module):
-    """`forward` takes the tensors of `bert.batch` and returns the loss: masked tokens' mean + next sentence's mean.
+    """`forward` takes the tensors of `bert.batch`, or of `bert.unpadded`, and returns the loss: masked tokens' mean +
+    next sentence's mean.
 
     With `half_type`, weights stay as they are and are cast where they are used; matrix products, attention and the
     activations between them are of that type, norms and losses are computed in the weights' own.
     """
 
     half_type: torch.dtype | None = None
+    longest = POSITIONS
+    """Tokens that a sample has at most."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()
@@ -106,9 +112,12 @@ class BertForPretraining(nn.Module):
             nn.init.zeros_(one.bias)
         self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, losses)
 
-    def compile_parts(self) -> None:
-        """Compile embeddings, layer and heads, each by itself: a layer's code is made once and serves them all."""
-        self.parts = tuple(torch.compile(part, dynamic=False) for part in self.parts)
+    def compile_parts(self, dynamic: bool) -> None:
+        """Compile embeddings, layer and heads, each by itself: a layer's code is made once and serves them all.
+
+        `dynamic`: the number of tokens may change; it is the second number that makes code for all others.
+        """
+        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
 
     def forward(
         self,
@@ -118,28 +127,38 @@ class BertForPretraining(nn.Module):
         labels: Tensor,
         following: Tensor,
         mask: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
-        hidden, table = self.encode(input_ids, segments, mask)
+        bounds = torch.arange(0, input_ids.numel() + 1, input_ids.shape[-1], device=input_ids.device)
+        if lengths is not None:
+            bounds = pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        hidden, table = self.encode(input_ids, segments, mask, None if lengths is None else bounds)
         heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
         heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
-        return self.parts[2](hidden, positions, labels, following, heads)
+        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, heads)
 
-    def encode(self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, bounds: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Hidden states [B, S, H] of the last layer, and the word embeddings for the head that shares them.
 
-        `mask` [B, S] is 0 at padding.
+        `mask` [B, S] is 0 at padding. Without padding: ids [T], `bounds` i4[B + 1] between samples, states [T, H].
         """
         own, p = self.bert.embeddings, self.dropout if self.training else 0.0
         words: Tensor = own.word_embeddings.weight
         found, table = SHARED(words, input_ids, self.half_type or words.dtype)
         tables = [own.position_embeddings.weight, own.token_type_embeddings.weight, *own.LayerNorm.parameters()]
-        hidden = self.parts[0](found, segments, tables, p, table.dtype)
+        places = None
+        if bounds is not None:
+            starts = bounds[:-1].repeat_interleave(bounds.diff(), output_size=len(input_ids))
+            places = torch.arange(len(input_ids), device=starts.device) - starts
+        hidden = self.parts[0](found, segments, places, tables, p, table.dtype)
         masked = None
         if mask is not None:
             padding = mask[:, None, None] == 0
             masked = hidden.new_zeros(padding.shape).masked_fill_(padding, float("-inf"))
         for each in self.bert.encoder.layer:
-            given = hidden, masked, layer_weights(each), self.heads, p
+            given = hidden, layer_weights(each), self.heads, p, masked, bounds, self.longest
             hidden = again(self.parts[1], *given) if self.checkpointing else self.parts[1](*given)
         return hidden, table
 
@@ -212,23 +231,44 @@ def layer_weights(module: Any) -> list[Tensor]:
     return [tensor for part in parts for tensor in (part.weight, part.bias)]
 
 
-def embedded(words: Tensor, segments: Tensor, tables: list[Tensor], p: float, half: torch.dtype) -> Tensor:
-    """Word, segment and position embeddings [B, S, H], normed. Segments are chosen, not looked up: two rows only."""
+def embedded(
+    words: Tensor, segments: Tensor, places: Tensor | None, tables: list[Tensor], p: float, half: torch.dtype
+) -> Tensor:
+    """Word, segment and position embeddings [B, S, H], normed, or [T, H] where `places` [T] of tokens are given.
+
+    Segments are chosen, not looked up: two rows only.
+    """
     positions, kinds, norm, norm_bias = tables
-    found = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + positions[: words.shape[1]]
+    placed = positions[: words.shape[1]] if places is None else embedding(places, positions)
+    found = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + placed
     return dropped(layer_norm(found, found.shape[-1:], norm, norm_bias, EPSILON).to(half), p)
 
 
-def layer(hidden: Tensor, masked: Tensor | None, weights: list[Tensor], heads: int, p: float) -> Tensor:
-    """One encoder layer on hidden [B, S, H]: attention, then feed-forward, each followed by residual and norm."""
+def layer(
+    hidden: Tensor,
+    weights: list[Tensor],
+    heads: int,
+    p: float,
+    masked: Tensor | None,
+    bounds: Tensor | None,
+    longest: int,
+) -> Tensor:
+    """One encoder layer: attention, then feed-forward, each followed by residual and norm.
+
+    hidden [B, S, H], and `masked` is added to the scores; or [T, H] with `bounds` between samples of `longest` at most.
+    """
     query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = weights
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
     kind = hidden.dtype
     packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
     packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
-    three = linear(hidden, packed, packed_bias).view(*hidden.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-    queries, keys, values = torch.unbind(three)
-    mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
+    three = linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
+    if bounds is None:
+        queries, keys, values = torch.unbind(three.permute(2, 0, 3, 1, 4))
+        mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
+    else:
+        queries, keys, values = torch.unbind(three, 1)
+        mixed = attended_apart(queries, keys, values, bounds, longest, p).flatten(-2)
     hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias)
     wide = gelu(linear(hidden, up.to(kind), up_bias.to(kind)))
     return normed(hidden + dropped(linear(wide, down.to(kind), down_bias.to(kind)), p), last_norm, last_norm_bias)
@@ -242,16 +282,38 @@ def attended(query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p
     return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
 
 
-def losses(hidden: Tensor, positions: Tensor, labels: Tensor, following: Tensor, own: list[Tensor]) -> Tensor:
+def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float) -> Tensor:
+    """Attention of [T, heads, 64] each, within samples of `longest` tokens at most between `bounds` i4[B + 1].
+
+    On a GPU these are the kernels of PyTorch's nested tensors, called as it calls them: its `varlen_attn` has no
+    dropout, and a nested tensor's own operations cost more to launch. On a CPU samples take their turn.
+    """
+    if query.device.type == "cpu":
+        lengths = bounds.diff().tolist()
+        parts = (torch.split(tensor.transpose(0, 1), lengths, 1) for tensor in (query, key, value))
+        each = [attended(queries, keys, values, None, p) for queries, keys, values in zip(*parts, strict=True)]
+        return torch.cat(each, 1).transpose(0, 1)
+    mixed: Tensor
+    if query.dtype.itemsize == 2:
+        given = query, key, value, bounds, bounds, longest, longest, p, False, False
+        mixed = torch.ops.aten._flash_attention_forward(*given)[0]
+    else:
+        whole = query[None], key[None], value[None], None, bounds, bounds, longest, longest, p, 0, True
+        mixed = torch.ops.aten._efficient_attention_forward(*whole)[0][0]
+    return mixed
+
+
+def losses(
+    hidden: Tensor, starts: Tensor, positions: Tensor, labels: Tensor, following: Tensor, own: list[Tensor]
+) -> Tensor:
     """Masked tokens' mean + next sentence's mean, in the weights' own type.
 
-    hidden [B, S, H]; positions, labels [B, P] and following [B] as a shard has them: everything else is made here.
+    hidden [T, H], of samples that start at `starts` [B]; positions, labels [B, P] and following [B] as a shard has
+    them: everything else is made here.
     """
     pooler, pooler_bias, next_weight, next_bias, *vocabulary = own
-    kind, count, length = hidden.dtype, *hidden.shape[:2]
-    starts = torch.arange(0, count * length, length, device=hidden.device)
-    rows = torch.cat([starts, (starts[:, None] + positions).flatten()])
-    chosen = hidden.flatten(0, 1).index_select(0, rows)
+    kind, count = hidden.dtype, len(starts)
+    chosen = hidden.index_select(0, torch.cat([starts, (starts[:, None] + positions).flatten()]))
     labels, following = labels.flatten().long(), following.long()
     weights = (positions != 0).flatten().to(pooler.dtype)
     pooled = torch.tanh(linear(chosen[:count], pooler.to(kind), pooler_bias.to(kind)))
