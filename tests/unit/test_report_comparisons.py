@@ -75,6 +75,13 @@ def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
     assert "fp16 gains nothing here: 1.02 times" in loss
 
 
+def test_a_precision_that_only_seems_faster_is_not_told_apart(tmp_path: Path) -> None:
+    full = found(tmp_path, {"1n1g": [100.0, 60.0, 130.0, 90.0, 110.0]})
+    half = found(tmp_path, {"1n1g": [120.0, 70.0, 140.0, 80.0, 125.0]}, precision="fp16", batch_per_device=64)
+    (text,) = [finding.text for finding in sentences.further(cells.groups([full, half]))]
+    assert "fp16 and fp32 cannot be told apart on one device" in text and "ratio is 1.20, p = 0." in text
+
+
 def test_devices_within_the_noise_gain_nothing(tmp_path: Path) -> None:
     groups = cells.groups([found(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(102.0)})])
     floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}

@@ -103,6 +103,13 @@ def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
     assert "mfu" not in [column.key for column in grid.columns]
     assert any("MFU" in note and "a CPU's peak depends on its clock" in note for note in grid.notes)
     assert any("no price is known for AMD EPYC" in note for note in shown(found, "cost").condensed().notes)
+    value = observed(record(spec(), 100.0, device={**CPU, "name": "A processor that nobody sells"}))
+    value["telemetry"][0] |= {"devices": [], "reasons": {"devices": "the run is on the processor"}}
+    plain = cells.groups([summary.summarize([write_record(tmp_path / "plain", value)], asked=1)])
+    (cost,) = (grid for grid in sections.of(plain, plain, {})["grids"] if grid.name == "cost")
+    assert not cost.columns and any("energy" in note and "Reason" in note for note in cost.notes)
+    older = groups(tmp_path / "older", False, device_found=CPU)
+    assert "work" not in [grid.name for grid in sections.of(older, older, {})["grids"]]
 
 
 def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:

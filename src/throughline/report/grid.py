@@ -74,6 +74,11 @@ class Grid:
         """Whether there is anything to show."""
         return any(figure.value is not None for line in self.lines for figure in line.figures)
 
+    @property
+    def asked(self) -> bool:
+        """Whether the records are recent enough to say why a figure is not known."""
+        return any(line.row.cell is not None and line.row.cell.work is not None for line in self.lines)
+
     def condensed(self) -> Grid:
         """Without the minor columns, and without those that no measured row knows: these are named in the notes."""
         measured = [line for line in self.lines if line.figures]

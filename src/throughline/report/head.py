@@ -14,7 +14,9 @@ def figures(best: sentences.Best | None) -> list[dict[str, str]]:
     cell, world = best.cell, best.row.topology.world
     figures = [{"value": markup.reading(best.speed), "unit": "samples/s", "what": f"on {sentences.devices(best)}"}]
     if world > 1 and cell.speedup is not None:
-        figures.append({"value": f"{cell.speedup:.2f}", "unit": "×", "what": "speedup over one device"})
+        ends = cell.speedup_range
+        what = "speedup over one device" + (f", {ends[0]:.2f} to {ends[1]:.2f} by the ranges" if ends else "")
+        figures.append({"value": f"{cell.speedup:.2f}", "unit": "×", "what": what})
         figures.append({"value": markup.percent(cell.efficiency), "unit": "", "what": "efficiency"})
     width = statistics.spread([value for value in cell.values if value])
     figures.append(

@@ -19,7 +19,7 @@ def of(groups: Sequence[Group], everything: Sequence[Group], known: comparisons.
     here = {comparisons.device(group) for group in groups}
     return {
         "goals": judged(groups),
-        "grids": [grid.condensed() for grid in tables(groups) if grid.known],
+        "grids": [grid.condensed() for grid in tables(groups) if grid.known or grid.asked],
         "pairs": [comparisons.shown(pair) for pair in comparisons.pairs(groups, everything, known)],
         "floors": [floor.text for name, floor in known.items() if name in here],
     }

@@ -78,9 +78,11 @@ def _scaling(best: Best) -> str:
         return ", the fastest of all that was measured"
     if best.cell.speedup is None:
         return f"; its speedup is not known, because {ONE_DEVICE} has no valid repeat"
+    ends = best.cell.speedup_range
+    between = f" (speedup {ends[0]:.2f} to {ends[1]:.2f} by the ranges of the repeats)" if ends else ""
     return (
         f": {best.cell.speedup:.2f} times one device, {percent(best.cell.efficiency)} of what "
-        f"{best.row.topology.world} devices could ideally give"
+        f"{best.row.topology.world} devices could ideally give{between}"
     )
 
 
@@ -168,12 +170,19 @@ def _precision(groups: Sequence[Group], known: Floors) -> tuple[list[str], list[
                 half.speed, full.speed, precision, full.group.precision, device.fp16_native if device else None,
                 floor.share if floor else 0.0,
             )  # fmt: skip
+            pair = comparisons.Pair("", "", full.cell, half.cell, floor)
+            against = f"on one device (batch {half.group.batch} against {full.group.batch})"
             if text:
                 losses.append(f"{framework}: {text}.")
+            elif pair.verdict == "faster":
+                gains.append(
+                    f"{framework}: {precision} is {pair.ratio:.2f} times as fast as {full.group.precision} {against}; "
+                    f"{pair.why} of the rank test."
+                )
             else:
                 gains.append(
-                    f"{framework}: {precision} is {half.speed / full.speed:.2f} times as fast as "
-                    f"{full.group.precision} on one device (batch {half.group.batch} against {full.group.batch})."
+                    f"{framework}: {precision} and {full.group.precision} cannot be told apart {against}: the medians' "
+                    f"ratio is {pair.ratio:.2f}, {pair.why}."
                 )
     return losses, gains
 
