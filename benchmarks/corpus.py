@@ -198,8 +198,10 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
         drawn = []
         for seed in range(SEEDS):
             asked = instances.Parameters(length, predictions, copies=COPIES, seed=seed)
-            made = instances.examples(documents, asked, "training", 0)
-            drawn.append((len(made), float((made.a_length + made.b_length).mean()) + 3, float(made.random_next.mean())))
+            made = instances.examples(documents, asked, "training", 0).pairs
+            drawn.append(
+                (len(made), float(made.a_length.mean() + made.b_length.mean()) + 3, float(made.random_next.mean()))
+            )
         middle, spread = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1)
         cells = [f"{m:.6g} ± {d:.2g}" for m, d in zip(middle, spread, strict=True)]
         print(f"| {length}, {SEEDS} seeds | " + " | ".join(cells) + " | | | |")

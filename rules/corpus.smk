@@ -98,9 +98,11 @@ rule tokenize:
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
+    resources:
+        held_mb=CORPUS.memory_mb,  # no parameter: it changes nothing in the result
     shell:
         "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q}"
-        " --output {output:q} 2>&1 | tee {log:q}"
+        " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule gather:
@@ -113,11 +115,14 @@ rule gather:
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
+    resources:
+        held_mb=CORPUS.memory_mb,
     params:
         shards=CORPUS.shards.model_dump(),
     shell:
         "python workflow/scripts/corpus_gather.py --parts {input:q} --split {wildcards.split:q} --shard {wildcards.number:q}"
-        " --training {params.shards[training]} --test {params.shards[test]} --output {output:q} 2>&1 | tee {log:q}"
+        " --training {params.shards[training]} --test {params.shards[test]}"
+        " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
 
 
 if FINISHED is None:
@@ -134,6 +139,7 @@ if FINISHED is None:
         conda:
             "../envs/main.yaml"
         resources:
+            held_mb=CORPUS.memory_mb,
             runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
         params:
             parameters=parameters_of,
@@ -142,7 +148,7 @@ if FINISHED is None:
         shell:
             "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
             " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q}"
-            " {params.packing:q} --output {output:q} 2>&1 | tee {log:q}"
+            " {params.packing:q} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
 
 else:
 

@@ -65,3 +65,17 @@ def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Seque
         np.concatenate([[0], np.cumsum([len(document) for document in lengths])]).astype(np.int64),
         np.array(range(len(lengths)) if ids is None else ids, dtype=np.int64),
     )
+
+
+def taken(found: Documents, order: Sequence[int] | np.ndarray) -> Documents:
+    """The documents numbered `order`, in that order."""
+    sentences, tokens, counts = [np.zeros(0, np.int64)], [found.tokens[:0]], [0]
+    for number in order:
+        first, last = found.documents[number : number + 2]
+        sentences.append(np.diff(found.sentences[first : last + 1]))
+        tokens.append(found.tokens[found.sentences[first] : found.sentences[last]])
+        counts.append(last - first)
+    ends = np.concatenate([[0], np.cumsum(np.concatenate(sentences))]).astype(np.int64)
+    return Documents(
+        np.concatenate(tokens), ends, np.cumsum(counts).astype(np.int64), found.ids[np.asarray(order, int)]
+    )

@@ -131,6 +131,12 @@ class Corpus(Section):
         description="sequence length: predictions at most (BERT's second phase is 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
+    memory_mb: int = Field(
+        256,
+        ge=16,
+        description="what a job of the corpus holds of text, tokens and examples, in MB, beside about 100 that any "
+        "takes; more goes through temporary files, and no byte of the result changes",
+    )
     unpacked: bool = Field(
         False,
         description="write shards uncompressed (finished ones once more): four times the disk; training maps them into "

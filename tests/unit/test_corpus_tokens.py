@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_helpers import documents, same, tiny_vocabulary
+from corpus_helpers import documents, same, taken, tiny_vocabulary
 from throughline.corpus import tokens
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -66,7 +66,7 @@ def test_a_part_without_articles(tmp_path: Path) -> None:
 
 
 def in_hash_order(found: tokens.Documents) -> tokens.Documents:
-    return found.take(np.argsort(tokens.place(found.ids), kind="stable"))
+    return taken(found, np.argsort(tokens.place(found.ids), kind="stable"))
 
 
 @settings(max_examples=40, deadline=None)
@@ -92,7 +92,7 @@ def test_shards_do_not_depend_on_parts(
     paths = []
     for part in range(parts):
         paths.append(folder / f"part_{part}.hdf5")
-        mine = whole.take(np.flatnonzero(of_part == part))
+        mine = taken(whole, np.flatnonzero(of_part == part))
         tokens.write(paths[-1], in_hash_order(mine), words.sha256, len(words))
     tokens.write(folder / "one.hdf5", in_hash_order(whole), words.sha256, len(words))
     seen: dict[int, list[list[int]]] = {}

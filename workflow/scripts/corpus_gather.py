@@ -16,12 +16,14 @@ def main() -> None:
     parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
     parser.add_argument("--training", type=int, required=True, help="training shards in all")
     parser.add_argument("--test", type=int, required=True, help="test shards in all")
+    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus import tokens
 
     number = arguments.shard + (arguments.training if arguments.split == "test" else 0)
-    tokens.gather(arguments.parts, number, arguments.training + arguments.test, arguments.output)
+    every, memory_bytes = arguments.training + arguments.test, arguments.memory_mb << 20
+    tokens.gather(arguments.parts, number, every, arguments.output, memory_bytes=memory_bytes)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
     parser.add_argument("--parameters", required=True, help="JSON: sequence, predictions, probability ...")
     parser.add_argument("--unpacked", action="store_true", help="write it uncompressed")
+    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus import making
@@ -24,7 +25,8 @@ def main() -> None:
 
     parameters = Parameters.from_json(arguments.parameters)
     made = arguments.split, arguments.shard, arguments.output
-    making.make(arguments.tokens, arguments.vocabulary, parameters, *made, unpacked=arguments.unpacked)
+    how = {"unpacked": arguments.unpacked, "memory_bytes": arguments.memory_mb << 20}
+    making.make(arguments.tokens, arguments.vocabulary, parameters, *made, **how)
 
 
 if __name__ == "__main__":

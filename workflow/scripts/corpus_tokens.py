@@ -14,11 +14,13 @@ def main() -> None:
     parser.add_argument("--articles", type=Path, required=True, help="articles as JSON lines")
     parser.add_argument("--vocabulary", type=Path, required=True)
     parser.add_argument("--lines", action="store_true", help="every line of an article is a sentence already")
+    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus import tokens
 
-    tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output, lines=arguments.lines)
+    how = {"lines": arguments.lines, "memory_bytes": arguments.memory_mb << 20}
+    tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output, **how)
 
 
 if __name__ == "__main__":

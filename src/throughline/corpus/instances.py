@@ -23,8 +23,10 @@ row of the finished, shuffled example. So kernel.c gives the same shards as what
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,11 +34,15 @@ from numpy.typing import NDArray
 
 from throughline.corpus import kernel, randomness
 from throughline.corpus.masks import masked_of
+from throughline.corpus.rooms import Rooms
 from throughline.corpus.tokens import Documents
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
 Index = NDArray[np.int64]
+_SENTENCES = 1 << 16
+"""Sentences whose random numbers are held at a time."""
+_SORTED = 1 << 20
 Arrays = dict[str, NDArray[np.int32] | NDArray[np.int8]]
 
 
@@ -106,36 +112,92 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.a)
 
-    def take(self, rows: Index) -> Pairs:
-        """The examples numbered `rows`, in that order."""
-        return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+@dataclass(frozen=True)
+class Shuffled:
+    """All examples of a shard: `pairs` as they were made, in narrow types; `order`: which of them comes first, second
+    and so on."""
+
+    pairs: Pairs
+    order: NDArray[np.integer]
+
+    def __len__(self) -> int:
+        return len(self.order)
 
     def cut(self, begin: int, end: int) -> Pairs:
-        """The examples numbered from `begin` to before `end`."""
-        return Pairs(*(getattr(self, field.name)[begin:end] for field in fields(self)))
+        """The examples from `begin` to before `end` of the shard."""
+        rows, pairs = self.order[begin:end], self.pairs
+        places = (pairs.a, pairs.a_length, pairs.b, pairs.b_length)
+        a, a_length, b, b_length = (column[rows].astype(np.int64) for column in places)
+        return Pairs(a, a_length, b, b_length, pairs.random_next[rows])
 
 
-def examples(documents: Documents, parameters: Parameters, split: str, shard: int) -> Pairs:
+def examples(
+    documents: Documents, parameters: Parameters, split: str, shard: int, rooms: Rooms | None = None
+) -> Shuffled:
     """All copies' examples of a shard in their final, shuffled order, not yet masked."""
+    rooms = Rooms(Path(), sys.maxsize) if rooms is None else rooms
     names = (parameters.seed, split, shard, parameters.sequence)
-    copies = [
-        pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")) for copy in range(parameters.copies)
-    ]
-    every = Pairs(*(np.concatenate([getattr(copy, field.name) for copy in copies]) for field in fields(Pairs)))
-    keys = randomness.Stream(*names, "order").words(len(every))
-    return every.take(np.argsort(keys, kind="stable"))
+    most = parameters.copies * (len(documents.sentences) - 1)
+    place = np.uint32 if len(documents.tokens) < 1 << 32 else np.int64
+    columns = [rooms.empty(most, kind) for kind in (place, np.uint16, place, np.uint16, np.bool_)]
+    made = 0
+    for copy in range(parameters.copies):
+        for some in pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")):
+            for column, field in zip(columns, fields(Pairs), strict=True):
+                column[made : made + len(some)] = getattr(some, field.name)
+            made += len(some)
+        rooms.leave()
+    every = Pairs(*(column[:made] for column in columns))
+    return Shuffled(every, _order(randomness.Stream(*names, "order"), made, rooms))
 
 
-def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Pairs:
-    """One copy's examples in the documents' order."""
+def _order(stream: randomness.Stream, count: int, rooms: Rooms) -> NDArray[np.integer]:
+    """The numbers below `count` in the order of as many words of the stream, sorted some at a time."""
+    keys = rooms.empty(count, np.uint64)
+    order = rooms.empty(count, np.uint32 if count < 1 << 32 else np.int64)
+    for begin in range(0, count, _SORTED):
+        keys[begin : begin + _SORTED] = stream.words(min(_SORTED, count - begin))
+    begin, shares = 0, -(-count // _SORTED)
+    for share in range(shares):
+        low, high = ((number << 64) // shares for number in (share, share + 1))
+        mine = np.flatnonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high - 1)))
+        order[begin : begin + len(mine)] = mine[np.argsort(keys[mine], kind="stable")]
+        begin += len(mine)
+    rooms.leave()
+    return order
+
+
+def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Iterator[Pairs]:
+    """One copy's examples in the documents' order, those of some documents at a time."""
     of_document = stream.words(len(documents), 2)
-    of_sentence = stream.words(len(documents.sentences) - 1, 5)
     compiled = kernel.load()
-    if compiled is None:
-        return _pairs_by_numpy(documents, parameters, of_document, of_sentence)
+    first = 0
+    while first < len(documents):
+        begin = int(documents.documents[first])
+        last = max(int(np.searchsorted(documents.documents, begin + _SENTENCES, side="right")) - 1, first + 1)
+        of_sentence = stream.words(int(documents.documents[last]) - begin, 5)
+        some = first, last, of_document[first:last], of_sentence
+        yield (
+            _pairs_by_numpy(documents, parameters, *some)
+            if compiled is None
+            else _pairs_by_kernel(compiled, documents, parameters, *some)
+        )
+        first = last
+
+
+def _pairs_by_kernel(
+    compiled: Any,
+    documents: Documents,
+    parameters: Parameters,
+    first: int,
+    last: int,
+    of_document: randomness.Words,
+    of_sentence: randomness.Words,
+) -> Pairs:
     rooms = [np.empty(len(of_sentence), np.int64) for _ in range(4)]
     random_next = np.empty(len(of_sentence), np.uint8)
-    bounds = len(documents), documents.sentences, documents.documents
+    bounds = first, last, len(documents), documents.sentences, documents.documents
     aims = parameters.sequence - 3, parameters.short_sequences
     made = compiled.pairs(*bounds, *aims, of_document, of_sentence, *rooms, random_next)
     a, a_length, b, b_length = (room[:made] for room in rooms)
@@ -143,23 +205,29 @@ def pairs(documents: Documents, parameters: Parameters, stream: randomness.Strea
 
 
 def _pairs_by_numpy(
-    documents: Documents, parameters: Parameters, of_document: randomness.Words, of_sentence: randomness.Words
+    documents: Documents,
+    parameters: Parameters,
+    first_document: int,
+    last_document: int,
+    of_document: randomness.Words,
+    of_sentence: randomness.Words,
 ) -> Pairs:
-    """All documents advance together, a chunk each per step."""
+    """All these documents advance together, a chunk each per step."""
     limit = parameters.sequence - 3
     count = len(documents)
     begins, bounds = documents.sentences, documents.documents
     short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences
-    targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(count, limit - 1)), limit)
+    targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(len(short), limit - 1)), limit)
     made: list[tuple[Index, ...]] = []
-    lane = np.arange(count)  # documents that are not yet read to their end
-    at = bounds[:-1].copy()  # the sentence at which each document's next chunk begins
+    lane = np.arange(first_document, last_document)  # documents that are not yet read to their end
+    at = bounds[lane]  # the sentence at which each document's next chunk begins
+    sentence = int(bounds[first_document])
     while len(lane):
-        first, end, target = at[lane], bounds[lane + 1], targets[lane]
+        first, end, target = at[lane - first_document], bounds[lane + 1], targets[lane - first_document]
         last = np.minimum(np.searchsorted(begins, begins[first] + target), end)
         if count == 1:
             last = np.where(last - first == 1, np.minimum(last + 1, end), last)
-        words, size = of_sentence[first], last - first
+        words, size = of_sentence[first - sentence], last - first
         random = ((size == 1) | (words[:, 1] >> np.uint64(63) == 0)) & (count > 1)
         middle = first + 1 + np.where(size > 1, randomness.below(words[:, 0], np.maximum(size - 1, 1)), 0)
         a, a_length = begins[first], begins[middle] - begins[first]
@@ -174,8 +242,8 @@ def _pairs_by_numpy(
         kept = b_length > 0
         columns = (first, a, a_length, b, b_length, random.astype(np.int64))
         made.append(tuple(column[kept] for column in columns))
-        at[lane] = np.where(random, middle, last)
-        lane = lane[at[lane] < end]
+        at[lane - first_document] = np.where(random, middle, last)
+        lane = lane[at[lane - first_document] < end]
     first, a, a_length, b, b_length, is_random = (
         (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*made, strict=True))
         if made
@@ -183,7 +251,7 @@ def _pairs_by_numpy(
     )
     order = np.argsort(first, kind="stable")
     whole = Pairs(a[order], a_length[order], b[order], b_length[order], is_random[order].astype(bool))
-    return truncated(whole, limit, of_sentence[first[order], 4])
+    return truncated(whole, limit, of_sentence[first[order] - sentence, 4])
 
 
 def truncated(whole: Pairs, limit: int, words: randomness.Words) -> Pairs:
@@ -201,7 +269,7 @@ def truncated(whole: Pairs, limit: int, words: randomness.Words) -> Pairs:
 
 def blocks(
     documents: Documents,
-    order: Pairs,
+    order: Shuffled,
     parameters: Parameters,
     vocabulary: Vocabulary,
     split: str,

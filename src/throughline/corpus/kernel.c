@@ -329,17 +329,18 @@ i64 split(splitter splits, const u8 *text, const i64 *of_article, i64 articles, 
 
 static inline i64 at_least(i64 value, i64 least) { return value < least ? least : value; }
 
-/* One copy's pairs of `count` documents, in their order; sentence s begins at token begins[s], document d at sentence
-   bounds[d]. The words are rows of 2 for each document and of 5 for each sentence. Returns how many pairs there are (at
-   most one for each sentence). */
-i64 pairs(i64 count, const i64 *begins, const i64 *bounds, i64 limit, double short_sequences, const u64 *of_document,
+/* One copy's pairs of the documents from `head` to before `tail` of `count`, in their order; sentence s begins at token
+   begins[s], document d at sentence bounds[d]. The words are rows of 2 for each of these documents and of 5 for each of
+   their sentences. Returns how many pairs there are (at most one for each sentence). */
+i64 pairs(i64 head, i64 tail, i64 count, const i64 *begins, const i64 *bounds, i64 limit, double short_sequences, const u64 *of_document,
           const u64 *of_sentence, i64 *a, i64 *a_length, i64 *b, i64 *b_length, u8 *random_next) {
     i64 made = 0;
-    for (i64 d = 0; d < count; d++) {
+    for (i64 d = head; d < tail; d++) {
         i64 target = limit, end = bounds[d + 1];
-        if (uniform(of_document[2 * d]) < short_sequences) target = 2 + below(of_document[2 * d + 1], limit - 1);
+        const u64 *drawn = of_document + 2 * (d - head);
+        if (uniform(drawn[0]) < short_sequences) target = 2 + below(drawn[1], limit - 1);
         for (i64 first = bounds[d]; first < end;) {
-            const u64 *words = of_sentence + 5 * first;
+            const u64 *words = of_sentence + 5 * (first - bounds[head]);
             i64 last = first + 1;
             while (last < end && begins[last] < begins[first] + target) last++;
             if (count == 1 && last - first == 1 && last < end) last++;

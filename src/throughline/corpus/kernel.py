@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tokenizer_ids": (None, [_pointer, _i4, _i64, _i4]),
     "tokenizer_bytes": (_i64, [_pointer]),
     "split": (_i64, [_pointer, ctypes.c_char_p, _i8, _i64, _u1, _i64, _i8, _i8, _i64, _i8]),
-    "pairs": (_i64, [_i64, _i8, _i8, _i64, ctypes.c_double, _u8, _u8, _i8, _i8, _i8, _i8, _u1]),
+    "pairs": (_i64, [_i64, _i64, _i64, _i8, _i8, _i64, ctypes.c_double, _u8, _u8, _i8, _i8, _i8, _i8, _u1]),
     "filled": (
         None,
         [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from throughline.corpus import instances, shards, tokens, vocabulary
-from throughline.corpus.instances import Parameters
+from throughline.corpus.instances import Arrays, Parameters
+from throughline.corpus.rooms import Rooms
 from throughline.corpus.verification import recorded
 from throughline.files import UserError
 
@@ -20,19 +22,30 @@ def make(
     path: Path,
     *,
     unpacked: bool = False,
+    memory_bytes: int = tokens.MEMORY_BYTES,
 ) -> None:
-    """Write the shard number `shard` of `split` (training or test), all copies in it, shuffled."""
+    """Write the shard number `shard` of `split` (training or test), all copies in it, shuffled.
+
+    Tokens and examples beyond `memory_bytes` lie in mapped temporary files.
+    """
     words = vocabulary.read(vocabulary_file)
-    documents, facts = tokens.read(tokens_file)
+    rooms = Rooms(path.parent, memory_bytes)
+    documents, facts = tokens.read(tokens_file, rooms)
     if facts["vocabulary_sha256"] != words.sha256:
         raise UserError(
             f"{tokens_file} was made with another vocabulary than {vocabulary_file}",
             next_step=f"make it again: snakemake --force {tokens_file}",
         )
-    order = instances.examples(documents, parameters, split, shard)
+    order = instances.examples(documents, parameters, split, shard, rooms)
     rows = shards.ROWS_PER_CHUNK
-    blocks = instances.blocks(documents, order, parameters, words, split, shard, rows)
+    blocks = _leaving(rooms, instances.blocks(documents, order, parameters, words, split, shard, rows))
     described = json.dumps(recorded(parameters, words), sort_keys=True, separators=(",", ":"))
     kinds = shards.unmasked_types(len(words)) if parameters.dynamic else shards.TYPES
     extent = len(order), parameters.sequence, parameters.predictions
     shards.write(path, blocks, *extent, described, kinds=kinds, unpacked=unpacked)
+
+
+def _leaving(rooms: Rooms, blocks: Iterator[Arrays]) -> Iterator[Arrays]:
+    for block in blocks:
+        yield block
+        rooms.leave()

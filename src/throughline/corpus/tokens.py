@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,12 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus import shards
+from throughline.corpus.pile import Pile
 from throughline.corpus.progress import Progress
+from throughline.corpus.rooms import Rooms
 from throughline.files import UserError
 
 SCHEMA = 1
 _BLOCK = 1 << 16
 _BATCH_CHARACTERS = 1 << 21
+MEMORY_BYTES = 256 << 20
+"""What a job holds at a time, beside what any process takes; more goes through temporary files beside the result."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +52,6 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def take(self, order: NDArray[np.int64]) -> Documents:
-        """The documents numbered `order`, in that order."""
-        sentence_counts = np.diff(self.documents)[order]
-        sentences = _runs(self.documents[:-1][order], sentence_counts)
-        token_counts = np.diff(self.sentences)[sentences]
-        bounds = self.sentences[self.documents]  # where each document begins in `tokens`
-        pieces = [self.tokens[bounds[i] : bounds[i + 1]] for i in order.tolist()]
-        tokens = np.concatenate([self.tokens[:0], *pieces])
-        return Documents(tokens, _offsets(token_counts), _offsets(sentence_counts), self.ids[order])
 
 
 def concatenate(several: Sequence[Documents], kind: type[np.generic] | np.dtype[Any]) -> Documents:
@@ -82,65 +77,128 @@ def kind_for(vocabulary_size: int) -> type[np.generic]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
-def tokenize(articles: Path, vocabulary: Path, path: Path, *, lines: bool = False) -> None:
+def tokenize(
+    articles: Path, vocabulary: Path, path: Path, *, lines: bool = False, memory_bytes: int = MEMORY_BYTES
+) -> None:
     """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file.
 
-    `lines`: every line of a text is a sentence already.
+    `lines`: every line of a text is a sentence already. Three quarters of `memory_bytes` remember chunks of text.
     """
     from throughline.corpus import vocabulary as vocabularies
     from throughline.corpus.wordpiece import WordPiece
 
     words = vocabularies.read(vocabulary)
     kind = kind_for(len(words))
-    wordpiece = WordPiece(words)
-    batches = [_tokenized(batch, wordpiece, kind, lines) for batch in _batches(articles)]
-    documents = concatenate(batches, kind)
-    order = np.argsort(place(documents.ids), kind="stable")
-    write(path, documents.take(order), words.sha256, len(words))
+    wordpiece = WordPiece(words, remember_bytes=memory_bytes // 4 * 3)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Pile(path.parent, memory_bytes // 8) as pile:
+        pile.add(concatenate([], kind))
+        for batch in _batches(articles):
+            pile.add(_tokenized(batch, wordpiece, kind, lines))
+        order = np.argsort(place(pile.facts()[0]), kind="stable")
+        _write(path, pile, order, words.sha256, len(words))
 
 
-def gather(parts: Sequence[Path], shard: int, shards: int, path: Path) -> None:
+def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
     """Write the documents of shard number `shard` of `shards` (training and test together), sorted by page id.
 
     A page that several parts hold is taken once, from the first of them.
     """
     low = -(-(shard << 64) // shards)
     high = -(-((shard + 1) << 64) // shards)
-    found, facts = [], set()
-    for part in parts:
-        with _open(part) as stream:
-            facts.add((str(stream.attrs["vocabulary_sha256"]), int(stream.attrs["vocabulary_size"])))
-            places = place(stream["ids"][:])
-            found.append(_read_run(stream, *(_count_below(places, bound) for bound in (low, high))))
+    facts: set[tuple[str, int]] = set()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Pile(path.parent, memory_bytes // 4) as pile:
+        for part in parts:
+            with _open(part) as stream:
+                facts.add((str(stream.attrs["vocabulary_sha256"]), int(stream.attrs["vocabulary_size"])))
+                _same_vocabulary(facts, parts, path)
+                places = place(stream["ids"][:])
+                first, last = (_count_below(places, bound) for bound in (low, high))
+                for begin, end in _pieces(stream["documents"][first : last + 1]):
+                    pile.add(_read_run(stream, first + begin, first + end))
+        (sha256, size), *_ = facts
+        _, order = np.unique(pile.facts()[0], return_index=True)
+        _write(path, pile, order, sha256, size)
+
+
+def _pieces(bounds: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Documents in runs of so many sentences that they are read at a time; one run at least. `bounds`: where each
+    document begins, counted in sentences."""
+    first, count = 0, len(bounds) - 1
+    while True:
+        last = max(int(np.searchsorted(bounds, bounds[first] + _BLOCK, side="right")) - 1, first + 1)
+        yield first, min(last, count)
+        first = last
+        if first >= count:
+            return
+
+
+def _same_vocabulary(facts: set[tuple[str, int]], parts: Sequence[Path], path: Path) -> None:
     if len(facts) != 1:
         raise UserError(
             f"the token files of {path} were made with different vocabularies",
             why="the vocabulary was changed in between",
             next_step=f"make them again: snakemake --force {shlex.join(map(str, parts))}",
         )
-    (sha256, size), *_ = facts
-    documents = concatenate(found, kind_for(size))
-    _, first = np.unique(documents.ids, return_index=True)
-    write(path, documents.take(first), sha256, size)
 
 
 def write(path: Path, documents: Documents, vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write a tokens file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Pile(path.parent, MEMORY_BYTES) as pile:
+        pile.add(documents)
+        _write(path, pile, np.arange(len(documents)), vocabulary_sha256, vocabulary_size)
+
+
+def _write(path: Path, pile: Pile, order: NDArray[np.int64], vocabulary_sha256: str, vocabulary_size: int) -> None:
+    """Write the documents numbered `order` of a pile, in that order."""
+    ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
     with shards.new_file(path) as stream:
-        for name in ("tokens", "sentences", "documents", "ids"):
-            data = getattr(documents, name)
-            checked = {"chunks": (min(len(data), _BLOCK),), "fletcher32": True} if len(data) else {}
-            stream.create_dataset(name, data=data, track_times=False, **checked)
+        kind = np.dtype(kind_for(vocabulary_size))
+        _fill(stream, "tokens", kind, int(tokens.sum()), pile.tokens(order))
+        ends = _offsets_of(pile.lengths(order))
+        _fill(stream, "sentences", np.dtype(np.int64), int(sentences.sum()) + 1, ends)
+        _fill(stream, "documents", np.dtype(np.int64), len(ids) + 1, iter([_offsets(sentences)]))
+        _fill(stream, "ids", np.dtype(np.int64), len(ids), iter([ids]))
         stream.attrs["schema"] = SCHEMA
         stream.attrs["vocabulary_sha256"] = vocabulary_sha256
         stream.attrs["vocabulary_size"] = vocabulary_size
         stream.attrs["complete"] = True
 
 
-def read(path: Path) -> tuple[Documents, dict[str, Any]]:
-    """The documents of a tokens file and its attributes."""
+def _fill(stream: h5py.File, name: str, kind: np.dtype[Any], size: int, data: Iterator[NDArray[Any]]) -> None:
+    checked = {"chunks": (min(size, _BLOCK),), "fletcher32": True} if size else {}
+    dataset = stream.create_dataset(name, (size,), kind, track_times=False, **checked)
+    begin = 0
+    for part in data:
+        dataset[begin : begin + len(part)] = part
+        begin += len(part)
+
+
+def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[NDArray[np.int64]]:
+    """Offsets of lengths that come some at a time."""
+    yield np.zeros(1, np.int64)
+    before = 0
+    for lengths in several:
+        yield before + np.cumsum(lengths, dtype=np.int64)
+        before += int(lengths.sum(dtype=np.int64))
+
+
+def read(path: Path, rooms: Rooms | None = None) -> tuple[Documents, dict[str, Any]]:
+    """The documents of a tokens file and its attributes. `rooms`: where the documents are put."""
+    rooms = Rooms(path.parent, sys.maxsize) if rooms is None else rooms
     with _open(path) as stream:
-        return _read_run(stream, 0, len(stream["ids"])), dict(stream.attrs)
+        arrays = (_read_into(rooms, stream[name]) for name in ("tokens", "sentences", "documents", "ids"))
+        return Documents(*arrays), dict(stream.attrs)
+
+
+def _read_into(rooms: Rooms, dataset: h5py.Dataset) -> NDArray[Any]:
+    out = rooms.empty(len(dataset), dataset.dtype)
+    for begin in range(0, len(out), 16 * _BLOCK):
+        out[begin : begin + 16 * _BLOCK] = dataset[begin : begin + 16 * _BLOCK]
+        rooms.leave()
+    return out
 
 
 @contextmanager
@@ -207,9 +265,3 @@ def _tokenized(batch: list[tuple[int, str]], wordpiece: Any, kind: type[np.gener
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
-def _runs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers starts[0], starts[0]+1, ... (lengths[0] of them), starts[1], ... in one array."""
-    after = _offsets(lengths)
-    return np.repeat(starts - after[:-1], lengths) + np.arange(after[-1])
