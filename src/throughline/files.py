@@ -53,6 +53,10 @@ def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoR
 
                 print(traceback.format_exc(), file=sys.stderr)
             status = 1
+    if single:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # the system frees everything at once, Python one object after the other
     sys.exit(status)
 
 
