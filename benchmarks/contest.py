@@ -17,6 +17,7 @@ import json
 import os
 import resource
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 42
 BATCHES = 4
-RESERVED = ("CUDA out of memory", "out of memory", "can't allocate memory", "MemoryError")
+RESERVED = ("out of memory", "can't allocate memory", "MemoryError", "STATUS_ALLOC_FAILED")
 OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
 
 
@@ -75,9 +76,14 @@ class Failed(Exception):
 class Contestant:
     """One process. `ready` waits until it is built and warmed up; `steps` has it make some."""
 
-    def __init__(self, name: str, case: Case, turn: Path, *, label: str | None = None, warmup: int = 3) -> None:
-        """`turn` is a file that the contestants of one contest share: only one at a time is on the device."""
-        self.name, self.case, self.label = name, case, label or name
+    def __init__(
+        self, name: str, case: Case, turn: Path, *, label: str | None = None, warmup: int = 3, end: float = float("inf")
+    ) -> None:
+        """`turn` is a file that the contestants of one contest share: only one at a time is on the device.
+
+        No answer is waited for beyond `end` (time.monotonic).
+        """
+        self.name, self.case, self.label, self.end = name, case, label or name, end
         self.peak_memory_bytes: int | None = None
         variables = {"OMP_NUM_THREADS": str(case.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         # Trainer would spread over every GPU that it sees.
@@ -121,6 +127,7 @@ class Contestant:
 
     def _answer(self, limit_s: float) -> dict[str, Any]:
         assert self.process.stdout
+        limit_s = max(0.0, min(limit_s, self.end - time.monotonic()))
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             if not selector.select(limit_s):
@@ -151,7 +158,12 @@ def take_turns(contestants: list[Contestant], rounds: int, seconds: float, until
     for number in range(rounds):
         turn = number % len(contestants)
         order = contestants[turn:] + contestants[:turn]
-        found.append({one.label: one.steps(counts[one.label]) / counts[one.label] for one in order})
+        try:
+            found.append({one.label: one.steps(counts[one.label]) / counts[one.label] for one in order})
+        except Failed:
+            if time.monotonic() < until or not found:
+                raise
+            break  # time is over, and the rounds before count
         if time.monotonic() > until and len(found) > 1:
             break
     return found
@@ -184,6 +196,9 @@ Step = Callable[[], Any]
 
 def serve(name: str, case: Case, warmup: int, turn: Path) -> None:
     """Answer on the real standard output; whatever the libraries print goes to standard error."""
+    from throughline.training.processes import die_with_parent
+
+    die_with_parent(os.getppid(), signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import torch

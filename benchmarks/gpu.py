@@ -5,12 +5,14 @@
     python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
 
 In this order, each part with a limit of its own in seconds; both files are written anew after every row, so that what
-was measured stays, whatever happens later. A row that fails or runs out of memory says so, and the next one begins.
+was measured stays, whatever happens later. A row that fails or runs out of memory says so, and the next one begins; a
+process that dies takes one row with it.
 
 1. card      name, driver, versions; the fastest matrix product of each precision and the memory's bandwidth, measured
-2. checks    losses of the first steps in every precision, compiled and recorded, against fp32 on the same data
+2. checks    losses of the first steps in every precision, compiled, recorded, unpadded: against fp32 on the same data
 3. rows      the table: ours against Hugging Face's Trainer and a plain loop, in turn (contest.py), and what limits us
-4. real      HDF5 shards (made here, if none are given) against the same batches lying on the device, and full ones
+4. real      HDF5 shards (made here, if none are given) against the same batches lying on the device, full ones, and
+             the real tokens alone
 5. matrix    batch sizes to the end of memory x precisions x compiled x recomputed activations
 
 Needs Python 3.11, torch 2.11, transformers 5.17 (and accelerate for its Trainer), numpy and h5py, or newer; no network.
@@ -20,12 +22,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -35,14 +40,17 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from contest import Case, Contestant, Failed, is_out_of_memory, ratio, take_turns  # noqa: E402
-from gpu_parts import PARTS, cell  # noqa: E402
+from gpu_parts import PARTS, TOLERANCE, cell, first_line, named  # noqa: E402
 from gpu_table import markdown  # noqa: E402
 
 from throughline import gpus  # noqa: E402
 from throughline.training.models import bert  # noqa: E402
+from throughline.training.processes import die_with_parent  # noqa: E402
 
 ALL_S = 525
 """Seconds for everything; what does not fit is recorded as not measured."""
+GRACE_S = 10
+"""Seconds after which it ends wherever it is; what was measured is written by then."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Real:
+    """Samples of shards; where they are made here, `full` of them have every token, and the others any length."""
+
+    sequence: int
+    predictions: int
+    batch: int
+    full: float
+    rivals: tuple[str, ...]
+    shards: tuple[int, int] = (4, 8192)
+    limit_s: float = 70
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is done, full size on a GPU or tiny (`--dry`). `matrix`: precision, compiled, recomputed, batch sizes."""
 
@@ -68,20 +89,24 @@ class Plan:
     predictions: int
     check: tuple[str, int]
     check_steps: int
+    checks: list[tuple[str, bool, str]]
     matrix_model: str
     matrix: list[tuple[str, bool, bool, list[int]]]
     seconds: float
     rounds: int
     peak_sizes: list[int]
     copy_bytes: int
-    shards: tuple[int, int]
-    real_batch: int
     real_model: str
+    real: list[Real]
     card_s: float = 60
-    checks_s: float = 80
-    real_s: float = 70
+    checks_s: float = 90
 
 
+CHECKS = [
+    *((precision, False, "full") for precision in ("fp32", "tf32", "bf16", "fp16")),
+    *((precision, False, "packed") for precision in ("fp32", "bf16")),
+]
+COMPILED_CHECKS = [("bf16", True, "full"), ("bf16", True, "packed"), ("fp32", True, "full")]
 SIZES = [32, 64, 128, 256, 512, 1024]
 FEW = [32, 256]
 FULL = Plan(
@@ -92,25 +117,30 @@ FULL = Plan(
         Row("bert-base", 256, "tf32", ("trainer", "plain"), 2700, 3200, None),
         Row("bert-base", 256, "fp32", ("plain",), 600, 700, None),
     ],
-    sequence=128, predictions=20, check=("bert-base", 32), check_steps=8, matrix_model="bert-base",
+    sequence=128, predictions=20, check=("bert-base", 32), check_steps=8, checks=CHECKS + COMPILED_CHECKS,
+    matrix_model="bert-base",
     matrix=[
-        ("bf16", False, False, SIZES), ("bf16", True, False, SIZES), ("bf16", False, True, SIZES),
-        ("fp16", False, False, SIZES), ("tf32", False, False, SIZES), ("fp32", False, False, SIZES),
+        ("bf16", False, False, SIZES), ("fp16", False, False, SIZES), ("tf32", False, False, SIZES),
+        ("fp32", False, False, SIZES), ("bf16", False, True, SIZES), ("bf16", True, False, SIZES),
         ("tf32", True, False, FEW), ("fp32", True, False, FEW), ("fp16", True, False, FEW), ("bf16", True, True, FEW),
         ("tf32", False, True, FEW), ("fp32", False, True, FEW), ("fp16", False, True, FEW),
         ("tf32", True, True, FEW), ("fp32", True, True, FEW), ("fp16", True, True, FEW),
     ],
     seconds=0.5, rounds=5, peak_sizes=[4096, 8192, 12288],
-    copy_bytes=4 << 30, shards=(4, 8192), real_batch=256, real_model="bert-base",
+    copy_bytes=4 << 30, real_model="bert-base",
+    real=[
+        Real(128, 20, 256, full=0.8, rivals=("resident", "unpadded", "full length")),
+        Real(512, 80, 64, full=0.4, rivals=("unpadded", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
+    ],
 )  # fmt: skip
 DRY = Plan(
     rows=[Row("bert-tiny", 2, "bf16"), Row("bert-tiny", 2, "tf32", ())],
-    sequence=32, predictions=5, check=("bert-tiny", 2), check_steps=2, matrix_model="bert-tiny",
+    sequence=32, predictions=5, check=("bert-tiny", 2), check_steps=2, checks=CHECKS, matrix_model="bert-tiny",
     matrix=[
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
     ],
-    seconds=0.01, rounds=2, peak_sizes=[128], copy_bytes=1 << 22, shards=(2, 64),
-    real_batch=4, real_model="bert-tiny",
+    seconds=0.01, rounds=2, peak_sizes=[128], copy_bytes=1 << 22, real_model="bert-tiny",
+    real=[Real(32, 5, 4, full=0.8, rivals=("resident", "unpadded", "full length"), shards=(2, 64))],
 )  # fmt: skip
 
 
@@ -121,7 +151,7 @@ class Results:
         self.folder, self.start = folder, time.monotonic()
         self.value: dict[str, Any] = {
             "schema": 1, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": device, "dry": dry,
-            "python": platform.python_version(), "seconds": None, "card": {}, "checks": [], "rows": [], "real": None,
+            "python": platform.python_version(), "seconds": None, "card": {}, "checks": [], "rows": [], "real": [],
             "matrix": [], "failures": [],
         }  # fmt: skip
 
@@ -152,12 +182,14 @@ def main() -> int:
     given = parser.parse_args()
     plan = DRY if given.dry else FULL
     if given.child:
+        die_with_parent(os.getppid(), signal.SIGKILL)
         part, arguments = given.child
         for line in PARTS[part](plan, given.device, json.loads(arguments)):
             print(json.dumps(line), flush=True)
         return 0
     given.output.mkdir(parents=True, exist_ok=True)
     results = Results(given.output, given.device, given.dry)
+    Alarm(given.seconds + GRACE_S, lambda: os._exit(2))
     with tempfile.TemporaryDirectory(prefix="throughline-gpu-") as folder:
         run = Run(plan, given, results, Path(folder))
         for part in (run.card, run.checks, run.rows, run.real, run.matrix):
@@ -168,15 +200,18 @@ def main() -> int:
             results.save()
     print((given.output / "gpu.md").read_text())
     checks = results.value["checks"]
-    return 0 if checks and all(check["passed"] for check in checks) else 1
+    return 0 if checks and all(check["passed"] is not False for check in checks) else 1
 
 
 class Run:
     """The parts, from the outside: processes, limits, and what they said. Holds no device of its own."""
 
+    script = Path(__file__)
+
     def __init__(self, plan: Plan, given: argparse.Namespace, results: Results, folder: Path) -> None:
         self.plan, self.given, self.results, self.folder = plan, given, results, folder
         self.value = results.value
+        self.fault: str | None = None
 
     def left(self, wanted: float) -> float:
         return min(wanted, float(self.given.seconds) - self.results.elapsed())
@@ -186,7 +221,8 @@ class Run:
         if limit_s < 1:
             self.results.failed(part, "out of time")
             return
-        command = [sys.executable, __file__, "--device", self.given.device, "--child", part, json.dumps(arguments)]
+        command = [sys.executable, str(self.script), "--device", self.given.device]
+        command += ["--child", part, json.dumps(arguments)]
         errors = self.folder / f"{part}.err"
         with errors.open("w") as stream, subprocess.Popen(
             command + (["--dry"] if self.given.dry else []), stdout=subprocess.PIPE, stderr=stream, text=True
@@ -196,14 +232,36 @@ class Run:
             try:
                 for line in process.stdout:
                     yield json.loads(line)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
             finally:
                 killer.cancel()
                 process.kill()
         if killer.rang:
             self.results.failed(part, f"stopped after {limit_s:.0f} s")
-        elif process.returncode > 0:
-            last = [line for line in errors.read_text().splitlines() if line.strip()][-1:]
-            self.results.failed(part, last[0] if last else f"exit status {process.returncode}")
+        elif process.returncode != 0:
+            last = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()][-1:]
+            self.fault = last[0][:300] if last else f"exit status {process.returncode}"
+            self.results.failed(part, self.fault)
+
+    def pieces(self, part: str, work: list[Any], limit_s: float, **arguments: Any) -> Iterator[tuple[Any, Any, str]]:
+        """(piece of work, its line or None, why there is none), for every piece.
+
+        A process that dies has died on the piece after its last line; the next process goes on behind that one.
+        """
+        end = time.monotonic() + limit_s
+        left = [list(one) for one in work]
+        while left and end - time.monotonic() > 1:
+            limit, self.fault = end - time.monotonic(), None
+            for line in self.child(part, limit, work=left, seconds=limit - 8, **arguments):
+                left.remove(line["work"])
+                yield line["work"], line, ""
+            if self.fault is None:
+                break
+            if left:
+                yield left.pop(0), None, self.fault
+        for one in left:
+            yield one, None, "out of time"
 
     def card(self) -> None:
         for line in self.child("card", self.left(self.plan.card_s)):
@@ -213,9 +271,17 @@ class Run:
             self.value["card"]["driver"] = driver
 
     def checks(self) -> None:
-        for line in self.child("checks", self.left(self.plan.checks_s)):
-            print(f"check {line['what']}: {'passed' if line['passed'] else 'FAILED'}", flush=True)
-            self.value["checks"].append(line)
+        for (precision, compiled, text), line, why in self.pieces(
+            "checks", self.plan.checks, self.left(self.plan.checks_s)
+        ):
+            lost = {
+                "what": named(precision, compiled, text), "loss": [], "largest_difference": None, "reason": why,
+                "tolerance": TOLERANCE[precision], "passed": None if why == "out of time" else False,
+            }  # fmt: skip
+            one = line or lost
+            verdict = {True: "passed", False: "FAILED", None: "not measured"}[one["passed"]]
+            print(f"check {one['what']}: {verdict}", flush=True)
+            self.value["checks"].append(one)
             self.results.save()
 
     def case(self, row: Row) -> Case:
@@ -229,7 +295,10 @@ class Run:
             limit = self.left(row.limit_s)
             name = f"{row.model}, batch {row.batch}, {row.precision}"
             print(f"{name} ...", flush=True)
-            found = self._row(row, limit) if limit > 15 else {"status": "not measured", "reason": "out of time"}
+            try:
+                found = self._row(row, limit) if limit > 15 else {"status": "not measured", "reason": "out of time"}
+            except Exception as error:
+                found = {"status": "failed", "reason": first_line(error)}
             self.value["rows"].append({"name": name, **vars(row), **found})
             self.results.save()
 
@@ -252,7 +321,7 @@ class Run:
     def _contest(self, asked: dict[str, tuple[str, Case]], limit_s: float, profile: bool = False) -> dict[str, Any]:
         """Who got ready takes part; without `ours` there is no row."""
         end, turn = time.monotonic() + limit_s, self.folder / "turn"
-        every = [Contestant(name, case, turn, label=label) for label, (name, case) in asked.items()]
+        every = [Contestant(name, case, turn, label=label, end=end) for label, (name, case) in asked.items()]
         refused: dict[str, str] = {}
         losses: dict[str, float | None] = {}
         try:
@@ -275,7 +344,12 @@ class Run:
                     refused[error.label] = str(error)
                     there = [one for one in there if one.label != error.label]
             seconds = {one.label: median(each[one.label] for each in rounds) for one in there}
-            kernels = there[0].profile() if profile and self.given.device == "cuda" else None
+            kernels = None
+            if profile and self.given.device == "cuda":
+                try:
+                    kernels = there[0].profile()
+                except Failed as error:  # the row is measured by now
+                    self.results.failed("profile", f"{asked['ours'][1].model}: {error}")
         except Failed as error:
             return {"status": "failed", "reason": str(error), "refused": refused}
         finally:
@@ -289,36 +363,58 @@ class Run:
         }  # fmt: skip
 
     def real(self) -> None:
-        plan, vocabulary = self.plan, bert.VOCABULARY
-        manifest = self.given.shards
-        if manifest is None:
-            manifest = make_shards(self.folder, plan.shards, plan.sequence, plan.predictions, vocabulary)
+        for real in self.plan.real:
+            name = f"{self.plan.real_model}, batch {real.batch}, bf16, {real.sequence} tokens"
+            print(f"real text: {name} ...", flush=True)
+            limit = self.left(real.limit_s)
+            missed = {"status": "not measured", "reason": "out of time"}
+            try:
+                found = self._real(real, limit) if limit > 15 else missed
+            except Exception as error:
+                found = {"status": "failed", "reason": first_line(error)}
+            self.value["real"].append({"name": name, "batch": real.batch, "sequence": real.sequence, **found})
+            self.results.save()
+
+    def _real(self, real: Real, limit_s: float) -> dict[str, Any]:
+        vocabulary, manifest = bert.VOCABULARY, self.given.shards
+        start = time.monotonic()
+        content = json.loads(manifest.read_text()) if manifest else {}
+        predictions = real.predictions
+        if manifest and content["sequence"] == real.sequence:
+            vocabulary, predictions = content["vocabulary"]["size"], content["predictions"]
         else:
-            vocabulary = json.loads(manifest.read_text())["vocabulary"]["size"]
-        synthetic = replace(self.case(Row(plan.real_model, plan.real_batch, "bf16")), vocabulary=vocabulary)
-        case = replace(synthetic, manifest=str(manifest))
-        resident = replace(case, options={**case.options, "data": "resident"})
-        limit = self.left(plan.real_s)
-        asked = {"ours": ("ours", case), "resident": ("ours", resident), "full length": ("ours", synthetic)}
-        found = self._contest(asked, limit) if limit > 15 else {"status": "not measured", "reason": "out of time"}
+            manifest = make_shards(self.folder, real, vocabulary)
+        row = Row(self.plan.real_model, real.batch, "bf16")
+        full = replace(
+            self.case(row), sequence=real.sequence, predictions=predictions, vocabulary=vocabulary
+        )  # fmt: skip
+        case = replace(full, manifest=str(manifest))
+
+        def with_(**options: Any) -> tuple[str, Case]:
+            return "ours", replace(case, options={**case.options, **options})
+
+        gpu = self.given.device == "cuda"
+        kinds = {
+            "resident": with_(data="resident"), "full length": ("ours", full),
+            "unpadded": with_(unpadded=True, compile=gpu),
+            "unpadded, not compiled": with_(unpadded=True, compile=False),
+        }  # fmt: skip
+        asked = {"ours": ("ours", case), **{label: kinds[label] for label in real.rivals}}
+        found = self._contest(asked, limit_s - (time.monotonic() - start))
         share = real_token_share(manifest)
         if found["status"] == "ok":
-            speed = plan.real_batch / found["seconds"]["ours"]
-            found |= {"samples_per_s": speed, "real_tokens_per_s": speed * plan.sequence * share}
-        self.value["real"] = {"real_token_share": share, "given": self.given.shards is not None, **found}
+            speeds = {label: real.batch / seconds for label, seconds in found["seconds"].items()}
+            tokens = {label: speed * real.sequence * share for label, speed in speeds.items() if label != "full length"}
+            found |= {"samples_per_s": speeds, "real_tokens_per_s": tokens}
+        return {"real_token_share": share, "given": manifest == self.given.shards, **found}
 
     def matrix(self) -> None:
-        cells: list[Any] = [list(one) for one in self.plan.matrix]
-        done = []
+        work = [(*combination, batch) for *combination, batches in self.plan.matrix for batch in batches]
         limit = self.left(1e9)
-        for line in self.child("matrix", limit, cells=cells, seconds=limit - 8) if limit > 20 else ():
-            self.value["matrix"].append(line)
-            done.append([line[key] for key in ("precision", "compile", "checkpointing")] + [line["batch"]])
+        for (*combination, batch), line, why in self.pieces("matrix", work, limit if limit > 20 else 0):
+            status = "not measured" if why == "out of time" else "failed"
+            self.value["matrix"].append(line or cell(combination, batch, status, reason=why))
             self.results.save()
-        for *combination, batches in cells:
-            for batch in batches:
-                if [*combination, batch] not in done:
-                    self.value["matrix"].append(cell(combination, batch, "not measured", reason="out of time"))
 
 
 class Alarm:
@@ -368,22 +464,24 @@ def shares(card: dict[str, Any], precision: str, flops: float, step_bytes: float
     }
 
 
-def make_shards(folder: Path, size: tuple[int, int], sequence: int, predictions: int, vocabulary: int) -> Path:
-    """Shards in NVIDIA's layout: nine of ten samples full, the others of any length; a manifest beside them."""
+def make_shards(folder: Path, real: Real, vocabulary: int) -> Path:
+    """Shards in NVIDIA's layout, in a folder of their own; a manifest beside them."""
     import h5py
     import numpy as np
 
-    count, rows = size
+    (count, rows), sequence, predictions = real.shards, real.sequence, real.predictions
+    folder = folder / f"seq{sequence}"
+    folder.mkdir()
     draw = np.random.Generator(np.random.Philox(key=7))
     entries = []
     for number in range(count):
-        lengths = np.where(draw.random(rows) < 0.9, sequence, draw.integers(sequence // 4, sequence + 1, rows))
-        real = np.arange(sequence) < lengths[:, None]
+        lengths = np.where(draw.random(rows) < real.full, sequence, draw.integers(sequence // 4, sequence + 1, rows))
+        tokens = np.arange(sequence) < lengths[:, None]
         chosen = np.sort(draw.random((rows, sequence // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
         arrays = {
-            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence)) * real).astype("i4"),
-            "input_mask": real.astype("i1"),
-            "segment_ids": ((np.arange(sequence) >= lengths[:, None] // 2) & real).astype("i1"),
+            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence)) * tokens).astype("i4"),
+            "input_mask": tokens.astype("i1"),
+            "segment_ids": ((np.arange(sequence) >= lengths[:, None] // 2) & tokens).astype("i1"),
             "masked_lm_positions": chosen.astype("i4"),
             "masked_lm_ids": draw.integers(1000, vocabulary, chosen.shape).astype("i4"),
             "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,9 @@ TOLERANCE = {"fp32": 1e-3, "tf32": 2e-3, "bf16": 1e-2, "fp16": 1e-2}
 
 
 def cell(combination: list[Any], batch: int, status: str, **more: Any) -> dict[str, Any]:
-    named = dict(zip(("precision", "compile", "checkpointing"), combination, strict=True))
+    switches = dict(zip(("precision", "compile", "checkpointing"), combination, strict=True))
     empty = {"samples_per_s": None, "peak_memory_bytes": None, "reason": None}
-    return {**named, "batch": batch, "status": status, **empty, **more}
+    return {"work": [*combination, batch], **switches, "batch": batch, "status": status, **empty, **more}
 
 
 def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -43,12 +44,16 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
         kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
         rates = []
-        for size in plan.peak_sizes:
-            one, two = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
-            rates.append(2 * size**3 / fastest(lambda a=one, b=two: a @ b, device))  # type: ignore[misc]
-            del one, two
-        peaks[precision] = None if precision == "tf32" and not gpu else max(rates)
-        yield {"matmul_flops_per_s": dict(peaks)}
+        why = "tf32 exists on GPUs only" if precision == "tf32" and not gpu else None
+        for size in plan.peak_sizes if why is None else ():
+            try:
+                one, two = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+                rates.append(2 * size**3 / fastest(lambda a=one, b=two: a @ b, device))  # type: ignore[misc]
+            except Exception as error:
+                why = first_line(error)
+            one = two = None
+        peaks[precision] = max(rates, default=None)
+        yield {"matmul_flops_per_s": dict(peaks), **({f"no_{precision}": why} if why else {})}
     source = torch.empty(plan.copy_bytes // 4, device=device)
     target = torch.empty_like(source)
     source.normal_()
@@ -82,40 +87,69 @@ def framework(case: Case) -> Any:
     return made
 
 
-def checks(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The first steps' losses without dropout, from the same weights on the same batches."""
-    from throughline.training.frameworks import Unsupported
+def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
+    """The first steps' losses without dropout, from the same weights on the same batches; whether they were recorded.
+
+    text: `full` samples, or real ones of several lengths with their padding computed (`padded`) or left out (`packed`).
+    """
+    import numpy as np
 
     model, batch = plan.check
-    true: list[float] = []
-    asked = [("fp32", False), ("tf32", False), ("bf16", False), ("fp16", False)]
-    if device == "cuda":
-        asked += [("fp32", True), ("bf16", True)]
-    for precision, compiled in asked:
-        options = {"dropout": 0.0, "compile": compiled}
-        case = Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options)
-        what = precision + (", compiled" if compiled else "")
+    options = {"dropout": 0.0, "compile": compiled, "unpadded": text == "packed"}
+    one = framework(Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options))
+    batches = []
+    for seed in range(BATCHES):
+        arrays = bert.synthetic(batch, plan.sequence, plan.predictions, seed)
+        if text != "full":
+            draw = np.random.Generator(np.random.Philox(key=seed))
+            lengths = draw.integers(plan.sequence // 4, plan.sequence + 1, (batch, 1))
+            arrays["mask"] = (np.arange(plan.sequence) < lengths).astype("i1")
+            arrays["positions"][arrays["positions"] >= lengths] = 0
+        batches.append(one.deliver(one.data(bert.unpadded(arrays) if text == "packed" else arrays)))
+    losses = [one.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
+    one.sync()
+    return one.losses(losses), one.replayed is not None
+
+
+def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Losses of every way to compute, against those of fp32 in eager mode on the same data."""
+    from throughline.training.frameworks import Unsupported
+
+    true: dict[bool, list[float]] = {}
+    for precision, compiled, text in given["work"]:
         tolerance = TOLERANCE[precision]
-        found: dict[str, Any] = {"what": what, "loss": [], "largest_difference": None, "tolerance": tolerance}
+        found: dict[str, Any] = {"work": [precision, compiled, text], "what": named(precision, compiled, text)}
+        found |= {"loss": [], "largest_difference": None, "tolerance": tolerance}
         try:
-            one = framework(case)
-            sizes = batch, plan.sequence, plan.predictions
-            batches = [one.deliver(one.data(bert.synthetic(*sizes, seed))) for seed in range(BATCHES)]
-            losses = [one.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
-            one.sync()
-            found["loss"] = one.losses(losses)
-            found["recorded"] = one.replayed is not None
-            true = true or found["loss"]
-            differences = [abs(loss / right - 1) for loss, right in zip(found["loss"], true, strict=True)]
+            full = text == "full"
+            if full not in true:
+                true[full], _ = trained(plan, device, "fp32", False, "full" if full else "padded")
+            found["loss"], found["recorded"] = trained(plan, device, precision, compiled, text)
+            differences = [abs(loss / right - 1) for loss, right in zip(found["loss"], true[full], strict=True)]
             found["largest_difference"] = max(differences)
             passed, reason = all(each <= tolerance for each in differences), None
         except Unsupported as error:
             passed, reason = True, f"unsupported: {error}"
         except Exception as error:
-            passed, reason = False, f"{type(error).__name__}: {error}".splitlines()[0]
+            if is_fatal(error):
+                raise
+            passed, reason = False, first_line(error)
         yield {**found, "passed": passed, "reason": reason}
-        one = batches = None
         gc.collect()
+
+
+def named(precision: str, compiled: bool, text: str) -> str:
+    kinds = {"full": "", "padded": ", padded", "packed": ", without padding"}
+    return precision + kinds[text] + (", compiled" if compiled else "")
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether the device answers nothing in this process any more."""
+    return "CUDA error" in str(error) and not is_out_of_memory(str(error))
+
+
+def first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
 def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -126,13 +160,13 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
 
     end = time.monotonic() + given["seconds"]
     torch._dynamo.config.recompile_limit = 64
-    for *combination, batches in given["cells"]:
+    for combination, group in itertools.groupby(given["work"], lambda one: one[:3]):
         precision, compiled, checkpointing = combination
         options = {"compile": compiled, "checkpointing": checkpointing}
         case = Case(plan.matrix_model, 1, precision, device, plan.sequence, plan.predictions, options=options)
         one: Any = None
         full = False
-        for batch in batches:
+        for *_, batch in group:
             if time.monotonic() > end:
                 return
             if full:
@@ -144,9 +178,10 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
             except Unsupported as error:
                 yield cell(combination, batch, "unsupported", reason=str(error))
             except Exception as error:
+                if is_fatal(error):
+                    raise
                 full = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or is_out_of_memory(str(error))
-                reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-                yield cell(combination, batch, "out of memory" if full else "failed", reason=reason)
+                yield cell(combination, batch, "out of memory" if full else "failed", reason=first_line(error))
                 one = None
         one = None
         gc.collect()

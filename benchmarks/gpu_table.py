@@ -65,22 +65,24 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _real(real: dict[str, Any] | None) -> list[str]:
-    lines = ["", "## Shards against data on the device", ""]
-    if real is None or real["status"] != "ok":
-        return [*lines, "not measured" + (f": {real['reason']}" if real else "")]
-    lines += [
-        f"{real['samples_per_s']:,.0f} samples/s, {real['real_tokens_per_s']:,.0f} real tokens/s "
-        f"({real['real_token_share']:.1%} of the positions)."
-    ]
-    others = {"resident": "the same batches on the device", "full length": "full-length ones without a mask"}
-    lines += [
-        f"A step takes {spread(invert(real['ratios'][key]))} times that of {words}."
-        if key in real["ratios"]
-        else f"Not compared with {words}: {real['refused'][key]}."
-        for key, words in others.items()
-    ]
-    return lines
+def _real(rows: list[dict[str, Any]]) -> list[str]:
+    lines = ["", "## Shards against data on the device, padding computed and left out", ""]
+    head = ["row", "real tokens", "samples/s", "real tokens/s", "unpadded: real tokens/s", "a step takes so many times"]
+    lines += [line(*head), "|---|--:|--:|--:|--:|---|"]
+    words = {
+        "resident": "that of the same batches on the device", "full length": "that of full samples without a mask",
+        "unpadded": "that of the real tokens alone", "unpadded, not compiled": "that of the real tokens, not compiled",
+    }  # fmt: skip
+    for row in rows:
+        if row["status"] != "ok":
+            lines += [line(row["name"], row["status"], "", "", "", row["reason"])]
+            continue
+        others = [f"{spread(invert(one))} {words[label]}" for label, one in row["ratios"].items()]
+        others += [f"not compared with {words[label]}: {why}" for label, why in row["refused"].items()]
+        tokens = [number(row["real_tokens_per_s"].get(label), ",.0f") for label in ("ours", "unpadded")]
+        speed = f"{row['samples_per_s']['ours']:,.0f}"
+        lines += [line(row["name"], f"{row['real_token_share']:.1%}", speed, *tokens, "; ".join(others))]
+    return lines if rows else [*lines, "not measured"]
 
 
 def _matrix(cells: list[dict[str, Any]]) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -26,8 +29,10 @@ def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
     value = json.loads((tmp_path / "gpu.json").read_text())
     assert value["failures"] == []
 
-    assert {one["what"] for one in value["checks"]} >= {"fp32", "bf16", "fp16"}
     checked = {one["what"]: one for one in value["checks"]}
+    assert set(checked) == {"fp32", "tf32", "bf16", "fp16", "fp32, without padding", "bf16, without padding"}
+    assert all(one["passed"] for one in checked.values())
+    assert 0 < checked["fp32, without padding"]["largest_difference"] < 1e-5
     assert len(checked["bf16"]["loss"]) == 2 and 0 < checked["bf16"]["largest_difference"] < 1e-2
     assert "unsupported" in checked["tf32"]["reason"]
 
@@ -40,9 +45,10 @@ def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
     assert row["matmul_share"] > 0 and row["bandwidth_share"] > 0 and row["mfu"] is None
     assert refused["status"] == "failed" and "tf32 exists on GPUs only" in refused["reason"]
 
-    real = value["real"]
+    (real,) = value["real"]
     assert real["status"] == "ok" and 0.8 < real["real_token_share"] < 1
-    assert set(real["ratios"]) == {"resident", "full length"}
+    assert set(real["ratios"]) == {"resident", "full length", "unpadded"}
+    assert set(real["real_tokens_per_s"]) == {"ours", "resident", "unpadded"}
 
     cells = {(one["precision"], one["checkpointing"], one["batch"]): one for one in value["matrix"]}
     assert cells["bf16", False, 4]["status"] == cells["fp32", True, 2]["status"] == "ok"
@@ -60,7 +66,39 @@ def test_when_time_is_over_the_rest_is_not_measured(tmp_path: Path) -> None:
     value = json.loads((tmp_path / "gpu.json").read_text())
     assert done.returncode == 1, "nothing was checked"
     assert {row["status"] for row in value["rows"]} == {cell["status"] for cell in value["matrix"]} == {"not measured"}
+    assert {one["status"] for one in value["real"]} == {"not measured"}
     assert "not measured" in (tmp_path / "gpu.md").read_text()
+
+
+DYING = """
+import json, os, sys
+for one in json.loads(sys.argv[-1])["work"]:
+    if one[0] == "dies":
+        sys.exit("no more of this")
+    if one[0] == "aborts":
+        os.abort()
+    if one[0] == "hangs":
+        import time; time.sleep(60)
+    print(json.dumps({"work": one}), flush=True)
+"""
+
+
+def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    gpu = importlib.import_module("gpu")
+    given = argparse.Namespace(device="cpu", dry=False, seconds=60)
+    run = gpu.Run(gpu.DRY, given, gpu.Results(tmp_path, "cpu", True), tmp_path)
+    run.script = tmp_path / "dying.py"
+    run.script.write_text(DYING)
+    work = [("first",), ("dies",), ("second",), ("aborts",), ("third",), ("hangs",), ("never",)]
+    found = [(piece[0], line is not None, why) for piece, line, why in run.pieces("checks", work, 4)]
+    assert found == [
+        ("first", True, ""), ("dies", False, "no more of this"), ("second", True, ""),
+        ("aborts", False, f"exit status {-signal.SIGABRT}"), ("third", True, ""),
+        ("hangs", False, "out of time"), ("never", False, "out of time"),
+    ]  # fmt: skip
+    reasons = [one["reason"] for one in run.value["failures"]]
+    assert len(reasons) == 3 and reasons[-1].startswith("stopped after")
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(3, 1, 3), (7, 1, 7), (11, 2, 10), (15, 4, 12)])
