@@ -32,7 +32,7 @@ def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
     checked = {one["what"]: one for one in value["checks"]}
     assert set(checked) == {"fp32", "tf32", "bf16", "fp16", "fp32, without padding", "bf16, without padding"}
     assert all(one["passed"] for one in checked.values())
-    assert 0 < checked["fp32, without padding"]["largest_difference"] < 1e-5
+    assert checked["fp32, without padding"]["largest_difference"] < 1e-5
     assert len(checked["bf16"]["loss"]) == 2 and 0 < checked["bf16"]["largest_difference"] < 1e-2
     assert "unsupported" in checked["tf32"]["reason"]
 
