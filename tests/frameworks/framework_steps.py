@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,20 +37,47 @@ def batch(model: Any, seed: int) -> dict[str, Any]:
     return made
 
 
-def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:
-    model, count = models.of(spec["model"]), spec["options"]["accumulate"]
+def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> Any:
     one = framework(spec, 0, 0, 1, "cpu")
     one.join()
     one.device()
     one.model(1000)
     one.load(weights)
     one.optimizer()
+    return one
+
+
+def steps(one: Any, spec: dict[str, Any], which: range) -> list[float]:
+    """The losses of steps that are the same for everybody."""
+    model, count = models.of(spec["model"]), spec["options"]["accumulate"]
     losses = []
-    for step in range(STEPS):
+    for step in which:
         batches = [batch(model, 10 + step * count + turn) for turn in range(count)]
         losses.append(one.step([one.deliver(one.data(arrays)) for arrays in batches]))
     one.sync()
-    return one.losses(losses), one.settings()
+    found: list[float] = one.losses(losses)
+    return found
+
+
+def looked(one: Any, spec: dict[str, Any]) -> list[dict[str, float]]:
+    """What two held-out batches of different sizes say."""
+    whole = batch(models.of(spec["model"]), 5)
+    part = {name: array[:3] for name, array in whole.items()}
+    return [one.evaluate(one.deliver(one.data(arrays))) for arrays in (whole, part)]
+
+
+def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
+    """An uninterrupted training, and one that begins anew at a checkpoint of it."""
+    one, middle = built(framework, spec, weights), STEPS // 2
+    before = looked(one, spec)
+    losses = steps(one, spec, range(middle))
+    one.save(checkpoint)
+    losses += steps(one, spec, range(middle, STEPS))
+    other = built(framework, spec, weights)
+    other.restore(checkpoint)
+    resumed = steps(other, spec, range(middle, STEPS))
+    found = {"losses": losses, "resumed": resumed, "before": before, "after": looked(one, spec)}
+    return {**found, "after_resuming": looked(other, spec), "settings": one.settings()}
 
 
 def refused(framework: Any, spec: dict[str, Any]) -> list[str]:
@@ -70,10 +98,9 @@ def main() -> None:
         every = json.load(file)
     with np.load(weights) as file:
         arrays = {key: file[key] for key in file.files}
-    trained = [train(framework, spec, arrays) for spec in every]
+    trained = [train(framework, spec, arrays, Path(output).with_suffix(".checkpoint")) for spec in every]
     result = {
-        "losses": [losses for losses, _ in trained],
-        "settings": [settings for _, settings in trained],
+        **{name: [one[name] for one in trained] for name in trained[0]},
         "refused": refused(framework, every[0]),
     }
     with open(output, "w") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import training_fixtures
 from framework_lab import NAMES, ROOT, Lab, needs, python
+from throughline import records
 from throughline.training import equivalence, frameworks, launchers, models
 from throughline.training.data import Manifest
 from throughline.training.frameworks import horovod_ranks
@@ -84,6 +86,24 @@ def test_what_a_framework_cannot_do_is_a_result_with_its_reason(lab: Lab, framew
     assert record.reason is not None and ("bf16" in record.reason or "fp32" in record.reason)
 
 
+def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> None:
+    held_out = json.loads(lab.manifest.read_text())
+    held_out["shards"][-1]["split"] = "test"
+    manifest, output = lab.manifest.with_name("held_out.json"), lab.folder / "check/curve.json"
+    manifest.write_text(json.dumps(held_out))
+    settings = json.dumps({"steps": 4, "evaluate_every": 2, "samples": 8})
+    command = [
+        *(sys.executable, "workflow/scripts/convergence.py", "--settings", settings, "--manifest", str(manifest)),
+        *("--spec", training_fixtures.spec(framework="fake", steps={"warmup": 0}).canonical),
+        *("--output", str(output), "--log", str(output.with_suffix(".log"))),
+    ]
+    variables = os.environ | {"PYTHONPATH": str(lab.folder / "src"), "THROUGHLINE_LOCKS": str(lab.folder)}
+    done = subprocess.run(command, cwd=lab.folder, env=variables, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = records.read_curve(output)
+    assert found.status == "unsupported" and found.reason and "safe to load" in found.reason
+
+
 def test_too_much_memory_is_a_result_of_mxnet_as_well(lab: Lab) -> None:
     record = lab.run("mxnet-horovod", batch_per_device=2048, options={"memory_limit_mb": 1024})
     assert record.status == "oom"
@@ -140,6 +160,20 @@ def test_optimizers_clipping_and_accumulation_are_the_same_in_torch_and_mxnet(
     ours, theirs = (losses[name]["losses"][index] for name in ("torch", "mxnet-horovod"))
     assert max(ours) > min(ours)
     np.testing.assert_allclose(theirs, ours, rtol=2e-5)
+
+
+@pytest.mark.parametrize("index", range(len(OPTIONS)), ids=lambda index: OPTIONS[index]["optimizer"]["name"])
+def test_held_out_text_says_the_same_in_torch_and_mxnet_and_after_a_checkpoint(
+    losses: dict[str, Any], index: int
+) -> None:
+    for name, found in losses.items():
+        middle = len(found["losses"][index]) // 2
+        np.testing.assert_allclose(found["resumed"][index], found["losses"][index][middle:], rtol=1e-6, err_msg=name)
+    for look in ("before", "after", "after_resuming"):
+        for ours, theirs in zip(*(losses[name][look][index] for name in ("torch", "mxnet-horovod")), strict=True):
+            assert theirs == pytest.approx(ours, rel=2e-5)
+    whole, part = losses["torch"]["after"][index]
+    assert (whole["samples"], part["samples"]) == (4, 3) and whole["masked"] > part["masked"] > 0
 
 
 def test_settings_are_stated_alike(losses: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ FRAMEWORK_LIBRARIES = {
     "torch_horovod": {"torch", "horovod"},
     "mxnet_horovod": {"mxnet", "horovod", "gluonnlp"},
     "mxnet_optimizers": {"mxnet"},
+    "mxnet_convergence": {"mxnet"},
     "torch_optimizers": {"torch"},
     "torch_convergence": {"torch"},
     "bert_torch_evaluation": {"torch"},

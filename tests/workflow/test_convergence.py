@@ -63,11 +63,12 @@ def ends(words: list[str], locks: Path) -> str:
     return said
 
 
-def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manifest: Path) -> None:
+@pytest.mark.parametrize("framework", ["torch", "mxnet-horovod"])
+def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manifest: Path, framework: str) -> None:
     whole, cut = tmp_path / "whole/curve.json", tmp_path / "cut/curve.json"
-    ends(command("torch", "1n2g", manifest, whole), tmp_path)
+    ends(command(framework, "1n2g", manifest, whole), tmp_path)
 
-    words, folder = command("torch", "1n2g", manifest, cut), cut.with_suffix(".checkpoints")
+    words, folder = command(framework, "1n2g", manifest, cut), cut.with_suffix(".checkpoints")
     process = start(words, tmp_path, start_new_session=True)
     until(lambda: len(checkpoints(folder)) >= 2)
     os.killpg(process.pid, signal.SIGKILL)
@@ -99,10 +100,3 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)], tmp_path)
     assert convergence.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
-
-
-def test_a_framework_without_safe_checkpoints_says_so(tmp_path: Path, manifest: Path) -> None:
-    output = tmp_path / "curve.json"
-    ends(command("mxnet-horovod", "1n1g", manifest, output), tmp_path)
-    found = records.read_curve(output)
-    assert found.status == "unsupported" and found.reason and "safe to load" in found.reason

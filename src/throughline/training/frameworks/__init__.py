@@ -139,7 +139,7 @@ TABLE = {
     ),
     "mxnet-horovod": Entry(
         "mxnet_horovod", "MXNetHorovod", "horovod", MXNET_GPUS,
-        frozenset({"devices", "nodes", "amp", "accumulation", "clipping"}),
+        frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
     ),
 }  # fmt: skip
 """A framework's name in config.yaml -> all that the rest has to know of it."""

@@ -15,6 +15,7 @@ from mxnet.contrib import amp
 from throughline.training import models
 from throughline.training.environment import nvidia_driver, process_memory
 from throughline.training.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod_ranks, matmul_rate
+from throughline.training.frameworks.mxnet_convergence import Checked
 from throughline.training.frameworks.mxnet_optimizers import CLIP, THRESHOLD, build, described
 
 REFUSALS = ("bad_alloc", "out of memory", "Failed to allocate", "Cannot allocate memory")
@@ -23,7 +24,7 @@ NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it res
 Batch = list[Any]
 
 
-class MXNetHorovod:
+class MXNetHorovod(Checked):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind

@@ -85,6 +85,34 @@ def batch(arrays: dict[str, np.ndarray | None]) -> list[np.ndarray | None]:
     ]
 
 
+def sums(  # type: ignore[no-untyped-def]
+    network: BertForPretraining, tokens, segments, positions, labels, weights, following, lengths=None
+) -> dict[str, float]:
+    """Losses and right answers over a delivered batch (what `batch` returns), summed over masked tokens (mlm) and
+    samples (nsp), without dropout.
+
+    Through GluonNLP's own forward and not through the compiled graph, whose shapes are those of training.
+    """
+    import numpy as np
+
+    network.bert.hybridize(False)  # the graph that trains is the whole network's, and stays
+    _, _, order, scores = network.bert(tokens, segments, lengths, positions)
+    scores = scores.reshape((-3, 0))
+    masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
+
+    def losses(of: Any, right: Any) -> Any:
+        return -mx.nd.pick(mx.nd.log_softmax(of.astype("float32")), right).asnumpy().astype(np.float64)
+
+    return {
+        "mlm_loss": float((losses(scores, labels) * masked).sum()),
+        "mlm_right": float(((scores.argmax(axis=1).asnumpy() == true) * masked).sum()),
+        "masked": float(masked.sum()),
+        "nsp_loss": float(losses(order, following).sum()),
+        "nsp_right": float((order.argmax(axis=1).asnumpy() == next_true).sum()),
+        "samples": float(len(next_true)),
+    }
+
+
 def settings(network: BertForPretraining) -> dict[str, Any]:
     """What the network is, as built, in the words of `frameworks.SETTINGS`."""
     encoder, decoder = network.bert.encoder, network.bert.decoder
