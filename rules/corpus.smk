@@ -181,12 +181,13 @@ rule verify:
     conda:
         "../envs/main.yaml"
     resources:
+        held_mb=CORPUS.memory_mb,
         runtime=5,
     params:
         against=verify_options,
     shell:
         "python workflow/scripts/corpus_verify.py --shard {input.shard:q} --vocabulary {input.vocabulary:q}"
-        " {params.against:q} --output {output:q} 2>&1 | tee {log:q}"
+        " {params.against:q} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule manifest:

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import same, tiny_vocabulary
-from throughline.corpus import instances, kernel, making, tokens
+from throughline import files
+from throughline.corpus import instances, kernel, making, tokens, verification
 from throughline.corpus.instances import Parameters
 from throughline.corpus.rooms import Rooms
+
+PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)
 
 
 @settings(max_examples=25, deadline=None)
@@ -31,13 +34,13 @@ def test_any_memory_gives_the_same_bytes(
     compiled: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("memory")
-    tiny_vocabulary(folder)
+    words = tiny_vocabulary(folder)
     chance = np.random.default_rng(len(articles))
     for part in range(2):
         with (folder / f"{part}.jsonl").open("w") as stream:
             for number, sentences in enumerate(articles[part::2]):
-                words = [" ".join(f"word{i}" for i in chance.integers(0, 20, size)) for size in sentences]
-                stream.write(json.dumps({"id": str(7 * number % 11 + 20 * part), "text": "\n".join(words)}) + "\n")
+                lines = [" ".join(f"word{i}" for i in chance.integers(0, 20, size)) for size in sentences]
+                stream.write(json.dumps({"id": str(7 * number % 11 + 20 * part), "text": "\n".join(lines)}) + "\n")
 
     def made(name: str, **bound: int) -> Path:
         there = folder / name
@@ -45,10 +48,9 @@ def test_any_memory_gives_the_same_bytes(
         for part, path in enumerate(parts):
             tokens.tokenize(folder / f"{part}.jsonl", folder / "tiny.txt", path, lines=True, **bound)
         tokens.gather(parts, 0, 1, there / "tokens.hdf5", **bound)
-        shard = there / "training_0000.hdf5"
-        making.make(
-            there / "tokens.hdf5", folder / "tiny.txt", Parameters(16, 3, copies=2), "training", 0, shard, **bound
-        )
+        shard, gathered = there / "training_0000.hdf5", there / "tokens.hdf5"
+        making.make(gathered, folder / "tiny.txt", PARAMETERS, "training", 0, shard, **bound)
+        files.write_json(there / "verified.json", verification.verify(shard, words, PARAMETERS, gathered, **bound))
         return there
 
     whole = made("whole")

@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--parameters", help="JSON: what the shard has to be; none for an unknown maker's shard")
     parser.add_argument("--size", type=int, nargs=2, help="all that is known of it: sequence length and predictions")
     parser.add_argument("--tokens", type=Path, help="the tokens it was made from, to look the pairs up")
+    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus import verification, vocabulary
@@ -25,7 +26,8 @@ def main() -> None:
     parameters = Parameters.from_json(arguments.parameters) if arguments.parameters else None
     words = vocabulary.read(arguments.vocabulary)
     size = tuple(arguments.size) if arguments.size else None
-    result = verification.verify(arguments.shard, words, parameters, arguments.tokens, size)
+    memory_bytes = arguments.memory_mb << 20
+    result = verification.verify(arguments.shard, words, parameters, arguments.tokens, size, memory_bytes)
     files.write_json(arguments.output, result)
 
 

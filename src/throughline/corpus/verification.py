@@ -23,6 +23,7 @@ from throughline import files
 from throughline.corpus import kernel, shards, tokens
 from throughline.corpus.instances import Parameters
 from throughline.corpus.masks import Masking, masked_of, ranges
+from throughline.corpus.rooms import Rooms
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
@@ -43,11 +44,12 @@ def verify(
     parameters: Parameters | None = None,
     tokens_file: Path | None = None,
     size: tuple[int, int] | None = None,
+    memory_bytes: int = tokens.MEMORY_BYTES,
 ) -> dict[str, Any]:
     """The shard's rows, digests and statistics; UserError naming the first fault found.
 
     `parameters`: what the shard was asked to be; absent, it is judged as a shard of an unknown maker, of which no more
-    may be known than its sequence length and predictions (`size`).
+    may be known than its sequence length and predictions (`size`). Tokens beyond `memory_bytes` lie in a mapped file.
     """
     with shards.open_shard(path) as stream:
         rows, sequence, predictions = shards.extent(stream)
@@ -72,7 +74,9 @@ def verify(
         content, (ids, *others) = shards.Content(), shard
         content.begin(ids, shard[ids].shape)
         if rows:
-            text = Text(tokens.read(tokens_file)[0]) if tokens_file is not None else None
+            text = None
+            if tokens_file is not None:
+                text = Text(tokens.read(tokens_file, Rooms(path.parent, memory_bytes))[0])
             promised = parameters if ours else None
             counts: Counter[str] = Counter()
             for first in range(0, rows, shards.ROWS_READ):
