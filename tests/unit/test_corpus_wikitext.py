@@ -18,6 +18,8 @@ from throughline.files import UserError
 
 MARKUP = {
     "'''Bold''', ''italic'' and '''''both'''''": "Bold, italic and both",
+    "the ''Iliad'''s end\nl'''amour'' et\n'''b'''s ''a '''b''' c''": "the Iliad's end\nl'amour et\nbs a b c",
+    "''''four'''' and '''''both'' bold''' and it's": "'four' and both bold and it's",
     "The [[dog]]s of [[Paris|the city]], [[:Category:Dogs|all]] of them": "The dogs of the city, all of them",
     "[[Star Trek: Voyager|Voyager]] and [[Star Trek: Voyager]]": "Voyager and Star Trek: Voyager",
     "A [http://example.org/?a=b site] and [https://example.org]more": "A site and more",
@@ -132,7 +134,7 @@ NESTED = st.recursive(
     WORDS,
     lambda inner: st.builds(
         lambda form, parts: form % "|".join(parts),
-        st.sampled_from(["{{t|%s}}", "{{{p|%s}}}", "{|\n| %s\n|}", "[[a|%s]]", "<ref>%s</ref>", "<!-- %s -->"]),
+        st.sampled_from(["{{t|%s}}", "{{{p|%s}}}", "\n{|\n| %s\n|}", "[[a|%s]]", "<ref>%s</ref>", "<!-- %s -->"]),
         st.lists(inner, min_size=1, max_size=3),
     ),
     max_leaves=12,

@@ -103,10 +103,9 @@ def parse(page: bytes, site: Site, where: str) -> Page:
 
 def unescaped(text: bytes) -> str:
     """A page's text as its authors wrote it: MediaWiki escapes four characters in a dump."""
-    plain = text.decode()
-    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
-        plain = plain.replace(entity, character)
-    return plain
+    for entity, character in ((b"&lt;", b"<"), (b"&gt;", b">"), (b"&quot;", b'"'), (b"&amp;", b"&")):
+        text = text.replace(entity, character)
+    return text.decode()
 
 
 def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:

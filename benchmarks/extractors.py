@@ -1,0 +1,142 @@
+"""What makes plain text of wikitext, beside each other: CPU-seconds, what is kept, what is left of the markup.
+
+    python benchmarks/extractors.py                        the sample
+    python benchmarks/extractors.py DUMP --rounds 7        another dump (.xml or .xml.bz2), seven rounds in turn
+    python benchmarks/extractors.py --differences 30       and so many sentences that only one of the two has
+
+Both extractors of the workflow are measured through its own command line, from the dump to articles: CPU-seconds are
+those of the process and all it started, its start included. Other libraries are measured where they are installed
+(mwparserfromhell, wikitextparser, gensim): their function alone, on texts that are unpacked already, and so is ours.
+
+A list item counts as kept if its longest stretch of plain words (three or more, links' texts included) is in the text.
+Sentences are compared article by article, without quotation marks, which wikiextractor writes for italics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from corpus import script
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from throughline.corpus import dumps, pages, sentences, wikitext  # noqa: E402
+
+NAMES = ("wikiextractor", "throughline")
+OTHERS: dict[str, tuple[str, Callable[..., Callable[[str], str]]]] = {
+    "mwparserfromhell": ("mwparserfromhell", lambda module: lambda text: str(module.parse(text).strip_code())),
+    "wikitextparser": ("wikitextparser", lambda module: lambda text: str(module.parse(text).plain_text())),
+    "gensim, `filter_wiki`": ("gensim.corpora.wikicorpus", lambda module: module.filter_wiki),
+}
+LEFT = {
+    "`()`, `(,`, `;)`": r"\(\s*[,;:]*\s*\)|\(\s*[,;]|[,;]\s*\)",
+    "`formula_1`, `codice_1`": r"(?:formula|codice)_\d",
+    "`{{`, `[[`, `''`, tags": r"\{\{|\}\}|\[\[|\]\]|''|</?(?:ref|br|su[bp]|small|span|div|li|ol|ul|math|code|center)\b",
+    "lines that begin with `*`, `#`, `:`, `|`": r"^[*#:|]",
+}
+Texts = dict[str, str]
+
+
+def probes(wiki: Texts) -> dict[str, list[str]]:
+    """The longest stretch of plain words of each list item, by article."""
+    found: dict[str, list[str]] = {}
+    for number, text in wiki.items():
+        for item in re.findall(r"^[*#]+(.*)", text, re.MULTILINE):
+            item = re.sub(r"<ref[^<>]*/>|<ref.*?(?:</ref>|$)|\[\[[^\[\]|]*\||https?://\S+|<!--.*?-->", "\0", item)
+            while item != (item := re.sub(r"\{\{[^{}]*\}\}", "\0", item)):
+                pass
+            stretch = max(re.split(r"[^\w ,.()-]+", re.sub(r"\[\[([^\[\]|:]*)\]\]", r"\1", item)), key=len).strip(
+                " ,.()-"
+            )
+            if len(stretch.split()) >= 3:
+                found.setdefault(number, []).append(" ".join(stretch.split()))
+    return found
+
+
+def kept(items: dict[str, list[str]], texts: Texts) -> str:
+    flat = {number: " ".join(text.replace('"', "").split()) for number, text in texts.items()}
+    here = sum(stretch in flat[number] for number, stretches in items.items() for stretch in stretches)
+    return f"{here / sum(map(len, items.values())):.1%}"
+
+
+def found_sentences(texts: Texts) -> list[tuple[str, str]]:
+    clean = ((number, " ".join(s.replace('"', "").split())) for number, t in texts.items() for s in sentences.split(t))
+    return [(number, sentence) for number, sentence in clean if sentence]
+
+
+def row(name: str, cost: str, items: dict[str, list[str]], texts: Texts) -> None:
+    text = "\n".join(texts.values())
+    left = [len(re.findall(pattern, text, re.MULTILINE)) for pattern in LEFT.values()]
+    cells = [name, cost, f"{len(text) / 1e6:.2f}", kept(items, texts), *map(str, left)]
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dump", nargs="?", type=Path, help="a dump; the sample without it")
+    parser.add_argument("--rounds", type=int, default=5, help="times each is measured, in turn")
+    parser.add_argument("--differences", type=int, default=0, help="sentences to show that only one of the two has")
+    arguments = parser.parse_args()
+    cut = dumps.cut([arguments.dump or dumps.find_sample()], 1)
+    site = pages.Site.of(cut.header)
+    read = list(dumps.pages(cut, 0))
+    parsed = [page for page in (pages.parse(page, site, "a page") for page in read) if page.kind == "article"]
+    megabytes = sum(map(len, read)) / 1e6
+    wiki = {str(page.id): pages.unescaped(page.text) for page in parsed}
+    items = probes(wiki)
+    print(f"{megabytes:.2f} MB of XML, {len(wiki)} articles, {sum(map(len, items.values()))} list items\n")
+
+    spent: dict[str, list[float]] = {name: [] for name in NAMES}
+    texts: dict[str, Texts] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        dumps.write(folder / "parts.json", cut)
+        for _ in range(arguments.rounds):
+            for extractor in NAMES:
+                out = folder / f"{extractor}.jsonl"
+                asked = {"cut": folder / "parts.json", "part": 0, "output": out, "counts": folder / "counts.json"}
+                spent[extractor].append(script("extract", extractor=extractor, **asked)[0])
+                lines = map(json.loads, out.open(encoding="utf-8"))
+                texts[extractor] = {article["id"]: article["text"] for article in lines}
+
+    heads = ["extractor", "CPU-s per MB of XML", "M characters", "list items kept", *LEFT]
+    print(f"| {' | '.join(heads)} |\n|---|--:|--:|--:|{'--:|' * len(LEFT)}")
+    for extractor in NAMES:
+        row(extractor, f"{median(spent[extractor]) / megabytes:.3f}", items, texts[extractor])
+    alone: list[tuple[str, Callable[[str], str]]] = [("throughline", wikitext.plain_text)]
+    for other, (module, made) in OTHERS.items():
+        try:
+            alone.append((other, made(importlib.import_module(module))))
+        except ImportError:
+            print(f"{module} is not installed", file=sys.stderr)
+    for other, convert in alone:
+        before = time.process_time()
+        converted = {number: convert(text) for number, text in wiki.items()}
+        row(f"{other}, alone", f"{(time.process_time() - before) / megabytes:.3f}", items, converted)
+
+    ratios = [theirs / ours for theirs, ours in zip(*spent.values(), strict=True)]
+    print(f"\nwikiextractor / throughline: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    theirs, ours = (found_sentences(texts[extractor]) for extractor in NAMES)
+    lost, new = (
+        [one for one in mine if one not in other] for mine, other in ((theirs, set(ours)), (ours, set(theirs)))
+    )
+    print(f"of {len(theirs)} sentences of wikiextractor, throughline has {1 - len(lost) / len(theirs):.1%}")
+    print(f"of {len(ours)} sentences of throughline, wikiextractor has {1 - len(new) / len(ours):.1%}")
+    for extractor, only in zip(NAMES, (lost, new), strict=True):
+        for number, sentence in random.Random(1).sample(only, min(arguments.differences, len(only))):
+            print(f"{extractor} alone, page {number}: {sentence}")
+
+
+if __name__ == "__main__":
+    main()
