@@ -169,6 +169,16 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
     assert record["utilization"] == {"cpu": 0.5, "gpu": None}
 
 
+def test_time_that_the_host_took_is_told_of() -> None:
+    stolen = told()
+    for sample in stolen["samples"]:
+        sample["machine"]["steal_s"] = 0.2 * sample["at"]  # of 4 cores
+    sampled = [observed.Node(node, one, (2.5, 7.5), None) for node, one in enumerate((told(), stolen))]
+    telemetry = [telemetry_window.condensed(one.told, one.node, one.window) for one in sampled]
+    (warning,) = observed.warnings(sampled, telemetry, order())
+    assert warning.startswith("node 1: its host took 5.0% of the processors' time within the window (steal)")
+
+
 def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
     card = {"name": "H100", **dict.fromkeys(preflight.LIMITS), "power_limit_w": 700.0}
     first, alike, capped = (told(cards=[card, {**card, "power_limit_w": limit}]) for limit in (700.0, 700.0, 400.0))
