@@ -43,12 +43,9 @@ benchmarks:
   limit:
     {model: bert-tiny, sequence: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
      options: {data: synthetic, memory_limit_mb: 700}}
-  alone:
-    {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {fp32: [4]},
-     convergence: {steps: 4, evaluate_every: 2, samples: 8}}
   both:
     {model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {fp32: [4]},
-     convergence: {steps: 60, evaluate_every: 10, samples: 8}}
+     convergence: {steps: 120, evaluate_every: 10, samples: 8}}
 """
 
 

@@ -10,38 +10,35 @@ from throughline import records
 from throughline.report import convergence
 
 LARGEST = "results/limit/max_batch_fp32.json"
-ALONE, BOTH = (
-    f"results/{name}/convergence_bz4_fp32_torch_{shape}" for name, shape in (("alone", "1n1g"), ("both", "2n1g"))
-)
+CHECK = "results/both/convergence_bz4_fp32_torch_2n1g"
 
 
 def checkpoints(project: Project) -> int:
-    state = project.path / BOTH / "curve.checkpoints" / "state.json"
+    state = project.path / CHECK / "curve.checkpoints" / "state.json"
     return len(json.loads(state.read_text())["checkpoints"]) if state.exists() else 0
 
 
 def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: tuple[Project, str]) -> None:
-    """All three at once; the second call takes the cancelled one up where its last checkpoint stands."""
+    """Both at once; the second call takes the cancelled one up where its last checkpoint stands."""
     project, _ = finished
-    process = project.start(LARGEST, f"{ALONE}.json", f"{BOTH}.json")
+    process = project.start(LARGEST, f"{CHECK}.json")
     until(lambda: checkpoints(project) > 0, 150)
     listed = project.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %D %k").splitlines()
     (job,) = [line.split()[0] for line in listed if "rule_convergence_" in line and line.split()[1] == "2"]
     project.cluster.ask("scancel", job)
     process.communicate(timeout=400)
-    assert process.returncode == 1 and not (project.path / BOTH / "curve.json").exists()
-    assert "stopped from outside" in (project.path / BOTH / "curve.log").read_text()
+    assert process.returncode == 1 and not (project.path / CHECK / "curve.json").exists()
+    assert "stopped from outside" in (project.path / CHECK / "curve.log").read_text()
     assert checkpoints(project) > 0
 
-    output = project.run(LARGEST, f"{ALONE}.json", f"{BOTH}.json")
+    output = project.run(LARGEST, f"{CHECK}.json")
     assert output.count("has been submitted with SLURM jobid") == 1  # what had ended is not made again
-    curve = records.read_curve(project.path / BOTH / "curve.json")
-    assert (curve.status, len(curve.loss)) == ("ok", 60)
+    curve = records.read_curve(project.path / CHECK / "curve.json")
+    assert (curve.status, len(curve.loss)) == ("ok", 120)
     assert curve.resumed_after_step and curve.resumed_after_step % 10 == 0
-    assert sorted(path.name for path in (project.path / BOTH).iterdir()) == ["curve.json", "curve.log"]
-    for place in (ALONE, BOTH):
-        verdict = convergence.read(Path(project.path, f"{place}.json")).verdict
-        assert verdict.verdict == "not judged" and verdict.last and verdict.last.mlm_accuracy is not None
+    assert sorted(path.name for path in (project.path / CHECK).iterdir()) == ["curve.json", "curve.log"]
+    verdict = convergence.read(Path(project.path, f"{CHECK}.json")).verdict
+    assert verdict.verdict == "not judged" and verdict.last and verdict.last.mlm_accuracy is not None
 
     found = records.read_max_batch(project.path / LARGEST).frameworks["torch"]
     assert found.status == "ok" and found.largest_batch_per_device and found.smallest_out_of_memory
