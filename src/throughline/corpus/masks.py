@@ -102,8 +102,7 @@ class Masking:
         before = ids.reshape(-1)[at]
         what = drawn.astype(np.uint32)
         what[unused] = _KEEP
-        after = before.copy()
-        np.putmask(after, what < _KEEP, self.mask)
+        after = before + (np.int32(self.mask) - before) * (what < _KEEP)
         other = np.flatnonzero(what >= _REPLACE)
         span = np.uint64((1 << 32) - _REPLACE)
         share = (what.reshape(-1)[other] - np.uint32(_REPLACE)).astype(np.uint64)
