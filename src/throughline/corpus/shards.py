@@ -151,7 +151,8 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int, comp
                     values |= planes[:, k].astype(values.dtype) << values.dtype.type(8 * k)
         else:
             values = np.frombuffer(data, np.uint8)
-        rows = values.view(kind).reshape(across, height, width).transpose(1, 0, 2).reshape(height, across * width)
+        runs = values.view(f"V{width * kind.itemsize}").reshape(across, height)  # a row's part in one piece
+        rows = np.ascontiguousarray(runs.T).view(kind)
         top, bottom = max(first, row), min(last, row + height)
         flat[top - first : bottom - first] = rows[top - row : bottom - row, : flat.shape[1]]
     return out

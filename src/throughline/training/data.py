@@ -207,7 +207,10 @@ class Loader:
 
     def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any]) -> None:
         self.stall_s = 0.0
-        self._queue: queue.Queue[Any] = queue.Queue(AHEAD)
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each batch that may be prepared
+        for _ in range(AHEAD):
+            self._room.put(None)
         self._source, self._prepare = source, prepare
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._fill, name="loader", daemon=True)
@@ -216,11 +219,12 @@ class Loader:
     def next(self) -> Any:
         """The next item; an error of the thread is raised here."""
         try:
-            item = self._queue.get_nowait()
+            item = self._items.get_nowait()
         except queue.Empty:
             start = time.monotonic()
-            item = self._queue.get()
+            item = self._items.get()
             self.stall_s += time.monotonic() - start
+        self._room.put(None)
         if isinstance(item, BaseException):
             raise item
         return item
@@ -228,17 +232,16 @@ class Loader:
     def close(self) -> None:
         """Stop the thread, and wait for it."""
         self._stopped.set()
-        while self._thread.is_alive():
-            try:
-                self._queue.get_nowait()
-            except queue.Empty:
-                self._thread.join(0.01)
+        self._room.put(None)
+        self._thread.join()
 
     def _fill(self) -> None:
         try:
             for item in self._source:
-                self._queue.put(self._prepare(item))
+                prepared = self._prepare(item)
+                self._room.get()
                 if self._stopped.is_set():
                     return
+                self._items.put(prepared)
         except BaseException as error:  # handed to the training thread
-            self._queue.put(error)
+            self._items.put(error)
