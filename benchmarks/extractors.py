@@ -2,6 +2,7 @@
 
     python benchmarks/extractors.py                        the sample
     python benchmarks/extractors.py DUMP --rounds 7        another dump (.xml or .xml.bz2), seven rounds in turn
+    python benchmarks/extractors.py --times 4              its pages four times, unpacked: without bz2
     python benchmarks/extractors.py --differences 30       and so many sentences that only one of the two has
 
 Both extractors of the workflow are measured through its own command line, from the dump to articles: CPU-seconds are
@@ -26,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from corpus import script
+from corpus import repeated, script
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
@@ -85,22 +86,20 @@ def row(name: str, cost: str, items: dict[str, list[str]], texts: Texts) -> None
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dump", nargs="?", type=Path, help="a dump; the sample without it")
+    parser.add_argument("--times", type=int, default=1, help="its pages so many times, unpacked")
     parser.add_argument("--rounds", type=int, default=5, help="times each is measured, in turn")
     parser.add_argument("--differences", type=int, default=0, help="sentences to show that only one of the two has")
     arguments = parser.parse_args()
-    cut = dumps.cut([arguments.dump or dumps.find_sample()], 1)
-    site = pages.Site.of(cut.header)
-    read = list(dumps.pages(cut, 0))
-    parsed = [page for page in (pages.parse(page, site, "a page") for page in read) if page.kind == "article"]
-    megabytes = sum(map(len, read)) / 1e6
-    wiki = {str(page.id): pages.unescaped(page.text) for page in parsed}
-    items = probes(wiki)
-    print(f"{megabytes:.2f} MB of XML, {len(wiki)} articles, {sum(map(len, items.values()))} list items\n")
-
     spent: dict[str, list[float]] = {name: [] for name in NAMES}
     texts: dict[str, Texts] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        dump = arguments.dump or dumps.find_sample()
+        if arguments.times > 1:
+            repeated(dump, arguments.times, folder / "dump.xml")
+            dump = folder / "dump.xml"
+        cut = dumps.cut([dump], 1)
+        read = list(dumps.pages(cut, 0))
         dumps.write(folder / "parts.json", cut)
         for _ in range(arguments.rounds):
             for extractor in NAMES:
@@ -109,6 +108,12 @@ def main() -> None:
                 spent[extractor].append(script("extract", extractor=extractor, **asked)[0])
                 lines = map(json.loads, out.open(encoding="utf-8"))
                 texts[extractor] = {article["id"]: article["text"] for article in lines}
+    site = pages.Site.of(cut.header)
+    parsed = [page for page in (pages.parse(page, site, "a page") for page in read) if page.kind == "article"]
+    megabytes = sum(map(len, read)) / 1e6
+    wiki = {str(page.id): pages.unescaped(page.text) for page in parsed}
+    items = probes(wiki)
+    print(f"{megabytes:.2f} MB of XML, {len(wiki)} articles, {sum(map(len, items.values()))} list items\n")
 
     heads = ["extractor", "CPU-s per MB of XML", "M characters", "list items kept", *LEFT]
     print(f"| {' | '.join(heads)} |\n|---|--:|--:|--:|{'--:|' * len(LEFT)}")

@@ -160,9 +160,11 @@ def test_a_long_repetition_takes_time_in_proportion(piece: str) -> None:
         assert len(plain_text(markup)) <= len(markup)
 
 
-def extracted(cut: dumps.Cut, folder: Path, extractor: str) -> tuple[list[dict[str, str]], dict[str, int]]:
+def extracted(
+    cut: dumps.Cut, folder: Path, extractor: str, part: int = 0
+) -> tuple[list[dict[str, str]], dict[str, int]]:
     output, counts = folder / f"{extractor}.jsonl", folder / f"{extractor}.json"
-    extraction.extract(cut, 0, output, counts, extractor=extractor)
+    extraction.extract(cut, part, output, counts, extractor=extractor)
     return [json.loads(line) for line in output.open(encoding="utf-8")], json.loads(counts.read_text())
 
 
@@ -183,6 +185,15 @@ def test_the_same_articles_in_the_same_form(both: tuple[list[dict[str, str]], li
     without_text = [[{key: one[key] for key in ("id", "revid", "url", "title")} for one in found] for found in both]
     assert len(without_text[1]) == 106 and without_text[0] == without_text[1]
     assert list(both[0][0]) == list(both[1][0])
+
+
+def test_the_number_of_parts_changes_nothing(
+    both: tuple[list[dict[str, str]], list[dict[str, str]]], tmp_path: Path
+) -> None:
+    cut = dumps.cut([dumps.find_sample()], 3)
+    parts = [extracted(cut, tmp_path, "throughline", part)[0] for part in range(3)]
+    assert [len(part) > 0 for part in parts] == [True] * 3
+    assert [one["text"] for part in parts for one in part] == [one["text"] for one in both[1]]
 
 
 def test_nothing_of_the_markup_is_left_on_real_pages(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:

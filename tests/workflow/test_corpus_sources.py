@@ -74,6 +74,20 @@ def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clo
     assert "corpus: {contact: you@your.org}" in failed.stdout and "Traceback" not in failed.stdout
 
 
+def test_another_extractor_makes_the_text_again_and_is_told(clone: Callable[[str], Clone]) -> None:
+    fresh = clone(SMALL)
+    part = "data/little/articles/part_0000.jsonl"
+    fresh.made(part)
+    theirs = (fresh.path / part).read_bytes()
+    (fresh.path / "small.yaml").write_text(SMALL.replace("name: little", "name: little\n  extractor: throughline"))
+    assert job_counts(fresh.made(part).stdout) == {"extract": 1}
+    assert (fresh.path / part).read_bytes() != theirs
+    assert "Nothing to be done" in fresh.made(part).stdout
+    fresh.made("data/little/seq32/manifest.json")
+    manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
+    assert manifest["parameters"]["extractor"] == "throughline"
+
+
 def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], published: Path) -> None:
     with Server() as server:
         server.files["/vocab.txt"] = published.read_bytes()
