@@ -48,10 +48,11 @@ _MEDIA = re.compile(r"\.(?:jpe?g|png|gif|svg|tiff?|og[gva]|djvu|webp|webm|mid|wa
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z-]+)?$")
 _NESTED_LINKS = 5
 _ADDRESS = re.compile(r"\[(?:(?:https?|ftps?|mailto|news|irc):|//)[^\s\[\]<>\"]*+[^\S\n]*+([^\[\]\n]*+)\]")
-_TAG = re.compile(rf"</?+(?:(br)|({_BLOCK})|{_INLINE}|{_DROPPED})(?:\s[^<>]*+|/)?+>", re.IGNORECASE)
+_TAG = re.compile(rf"</?+(?:(br)|({_BLOCK})|{_INLINE}|{_DROPPED})(?:\s[^<>]*+|/\s*+)?+>", re.IGNORECASE)
 _QUOTES = re.compile(r"('{3,})")
-_SWITCH = re.compile(r"__[A-Z]{3,}__")
-_REST = re.compile(rf"\{{\{{+|\}}\}}+|\[\[+|\]\]+|''+|<!--|-->|{_SWITCH.pattern}|{_TAG.pattern}", re.IGNORECASE)
+_SWITCH = re.compile(r"__([^\W\d_]{2,40}+)__")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z][A-Za-z\d]{1,30});")
+_REST = re.compile(rf"\{{\{{+|\}}\}}+|\[\[+|\]\]+|''+|<!--|-->|{_TAG.pattern}", re.IGNORECASE)
 _BLANKS = re.compile(r"  +")
 _GONE_IN_A_ROW = re.compile(rf"{GONE}(?:[ ,;:]*+{GONE})++")
 _WORD = re.compile(r"\w")
@@ -67,13 +68,12 @@ def plain_text(markup: str, dropped: Collection[str] = ()) -> str:
     if "<" in text:
         text = _ELEMENT.sub(_element, text)
     text = _without_links(_without_templates(text), {"file", "image", "media", "category", *dropped})
-    text = _SWITCH.sub("", "\n".join(_unstyled(line) if "''" in line else line for line in text.split("\n")))
+    text = "\n".join(_unstyled(line) if "''" in line else line for line in text.split("\n"))
     if "<" in text:
         text = _TAG.sub(_tag, text)
     text = _closed_up(text.replace("&nbsp;", " ").replace("\xa0", " ").replace("\t", " "))
-    text = _BLANKS.sub(" ", _REST.sub(" ", text))
-    text = "\n".join(_lines(text))
-    return html.unescape(text).replace("\xa0", " ") if "&" in text else text
+    text = _BLANKS.sub(" ", _REST.sub(" ", _SWITCH.sub(_switch, text)))
+    return _ENTITY.sub(_character, "\n".join(_lines(text)))
 
 
 def _element(match: re.Match[str]) -> str:
@@ -84,6 +84,14 @@ def _element(match: re.Match[str]) -> str:
 
 def _tag(match: re.Match[str]) -> str:
     return " " if match[1] else "\n" if match[2] else ""
+
+
+def _switch(match: re.Match[str]) -> str:
+    return " " if match[1] == match[1].upper() else match[0]  # __NOTOC__ and its like in any language, not __init__
+
+
+def _character(match: re.Match[str]) -> str:
+    return html.unescape(match[0]).replace("\xa0", " ")
 
 
 def _without_templates(text: str) -> str:
