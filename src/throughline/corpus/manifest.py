@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
-from throughline.corpus.masks import ranges
 from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
@@ -68,7 +67,7 @@ def merge(
                 "cls": vocabulary.cls,
                 "sep": vocabulary.sep,
                 "mask": vocabulary.mask,
-                **({"words": ranges(vocabulary.words)} if parameters.get("dynamic") else {}),
+                **({"words": _ranges(vocabulary)} if parameters.get("dynamic") else {}),
             },
             "parameters": parameters,
             "parameters_digest": _digest(parameters),
@@ -77,6 +76,12 @@ def merge(
             "shards": shards,
         },
     )
+
+
+def _ranges(vocabulary: Vocabulary) -> list[list[int]]:
+    from throughline.corpus import masks  # with numpy, which no other manifest needs
+
+    return masks.ranges(vocabulary.words)
 
 
 def _digest(value: Any) -> str:
