@@ -76,7 +76,7 @@ def test_reading_a_value_is_noticed() -> None:
 
 
 def test_without_padding_a_cpu_compiles_nothing() -> None:
-    with pytest.raises(Unsupported, match="samples attend one by one"):
+    with pytest.raises(Unsupported, match="samples attend by their lengths"):
         framework(options={"compile": True, "unpadded": True})
 
 

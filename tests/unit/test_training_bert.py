@@ -200,16 +200,17 @@ def test_packed_samples_neither_see_nor_hold_padding() -> None:
     padded, packed = bert.batch(given), bert.unpadded(bert.batch(given))
     ids, lengths = packed["input_ids"], packed["lengths"]
     assert ids is not None and lengths is not None and packed["mask"] is None
-    assert ids.shape == (42,) and lengths.tolist() == [16, 10, 16]
-    assert ids[16:26].tolist() == given["input_ids"][1, :10].tolist()
+    assert ids.shape == (42,) and lengths.tolist() == [16, 16, 10], "the longest first"
+    assert ids[32:].tolist() == given["input_ids"][1, :10].tolist()
+    assert packed["labels"] is not None and packed["labels"].tolist() == given["masked_lm_ids"][[0, 2, 1]].tolist()
     full = bert.synthetic(2, 16, 4, 1)
     assert bert.unpadded(full) is full, "nothing to leave out"
     model = network().eval()
-    bounds = torch.tensor([0, 16, 26, 42], dtype=torch.int32)
+    bounds = torch.tensor([0, 16, 32, 42], dtype=torch.int32)
     apart = tensors(packed)
     together, _ = model.encode(apart["input_ids"], apart["segments"], bounds=bounds)
     alone, _ = model.encode(*(torch.from_numpy(padded[name][1:2, :10]) for name in ("input_ids", "segments")))
-    torch.testing.assert_close(together[16:26], alone[0])
+    torch.testing.assert_close(together[32:], alone[0])
 
 
 @pytest.mark.parametrize("fault", ["between", "everything"])

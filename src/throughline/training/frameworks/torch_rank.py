@@ -64,7 +64,7 @@ class TorchRank(Checked):
                 raise Unsupported("tf32 exists on GPUs only")
             if self.options["unpadded"] and self.options["compile"]:
                 raise Unsupported(
-                    "on a CPU samples attend one by one, in shapes that a compiler would see anew each step"
+                    "on a CPU samples attend by their lengths, in shapes that a compiler would see anew each step"
                 )
             torch.set_num_threads(self.spec["threads"])
             keep_freed_memory()

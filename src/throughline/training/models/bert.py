@@ -113,7 +113,8 @@ def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
 def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | None]:
     """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
 
-    One without a mask has no padding, and stays as it is. ValueError where padding is not at a sample's end.
+    The longest come first, so that samples of one length stand together. A batch without a mask has no padding, and
+    stays as it is. ValueError where padding is not at a sample's end.
     """
     import numpy as np
 
@@ -123,8 +124,12 @@ def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | Non
     real = mask != 0
     if not real[:, 0].all() or (real[:, 1:] > real[:, :-1]).any():
         raise ValueError("padding stands before a real token: such samples cannot be packed")
-    packed = {"input_ids": ids[real], "segments": segments[real], "lengths": real.sum(1, dtype=np.int32)}
-    return {**arrays, **packed, "mask": None}
+    lengths = real.sum(1, dtype=np.int32)
+    order = np.argsort(-lengths, kind="stable")
+    real = real[order]
+    packed = {"input_ids": ids[order][real], "segments": segments[order][real], "lengths": lengths[order]}
+    rest = {name: array[order] for name, array in arrays.items() if array is not None and name not in packed}
+    return {**rest, **packed, "mask": None}
 
 
 def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Ours is a few functions of tensors, so that a compiler sees each of them whole a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -286,13 +287,16 @@ def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, lo
     """Attention of [T, heads, 64] each, within samples of `longest` tokens at most between `bounds` i4[B + 1].
 
     On a GPU these are the kernels of PyTorch's nested tensors, called as it calls them: its `varlen_attn` has no
-    dropout, and a nested tensor's own operations cost more to launch. On a CPU samples take their turn.
+    dropout, and a nested tensor's own operations cost more to launch. On a CPU neighbours of one length share a turn.
     """
     if query.device.type == "cpu":
-        lengths = bounds.diff().tolist()
-        parts = (torch.split(tensor.transpose(0, 1), lengths, 1) for tensor in (query, key, value))
-        each = [attended(queries, keys, values, None, p) for queries, keys, values in zip(*parts, strict=True)]
-        return torch.cat(each, 1).transpose(0, 1)
+        sizes = [(len(list(same)), length) for length, same in groupby(bounds.diff().tolist())]
+        parts = (torch.split(tensor, [count * length for count, length in sizes]) for tensor in (query, key, value))
+        each = []
+        for size, *given in zip(sizes, *parts, strict=True):
+            queries, keys, values = (tensor.view(*size, *tensor.shape[1:]).transpose(1, 2) for tensor in given)
+            each.append(attended(queries, keys, values, None, p).transpose(1, 2).flatten(0, 1))
+        return torch.cat(each)
     mixed: Tensor
     if query.dtype.itemsize == 2:
         given = query, key, value, bounds, bounds, longest, longest, p, False, False
