@@ -6,7 +6,7 @@
 Model, weights, batches, precision, optimizer and threads are the same; each contestant is a process of its own, and
 they make their steps in turn in one run (contest.py). A figure is how many times as long a step of the other takes as
 one of ours: the median over the rounds, and between which of them it lies (contest.ratio). `ours again` is the same
-once more: the machine's noise.
+once more: the machine's noise. On a machine that has other work, `--threads 1 --cpu-seconds` tells more.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--predictions", type=int, default=20)
+    parser.add_argument("--cpu-seconds", action="store_true", help="instead of seconds by the clock on the wall")
     parser.add_argument("--json", type=Path, help="also write every round there")
     given = parser.parse_args()
     every = []
@@ -44,7 +45,7 @@ def main() -> int:
     for row in given.rows:
         model, batch, precision = row.split(":")
         case = Case(model, int(batch), precision, "cpu", given.sequence, given.predictions, given.threads)
-        rounds, losses = contest(case, given.rounds, given.seconds)
+        rounds, losses = contest(case, given.rounds, given.seconds, "cpu_seconds" if given.cpu_seconds else "seconds")
         ours = median(one["ours"] for one in rounds)
         found = {label: ratio(rounds, label, "ours") for label in ("trainer", "plain", "ours again")}
         cells = [f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in found.values()]
@@ -55,12 +56,14 @@ def main() -> int:
     return 0
 
 
-def contest(case: Case, rounds: int, seconds: float) -> tuple[list[dict[str, float]], dict[str, float]]:
+def contest(case: Case, rounds: int, seconds: float, clock: str) -> tuple[list[dict[str, float]], dict[str, float]]:
     """Seconds of a step per round and contestant, and their losses, which have to agree: else they do other work."""
     with tempfile.TemporaryDirectory() as folder:
         turn = Path(folder, "turn")
         labels = {"ours": "ours", "trainer": "trainer", "plain": "plain", "ours again": "ours"}
         every = [Contestant(name, case, turn, label=label) for label, name in labels.items()]
+        for one in every:
+            one.clock = clock
         try:
             losses = {one.label: float(one.ready()["loss"]) for one in every}
             for label, loss in losses.items():
