@@ -43,7 +43,9 @@ def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
 def batch(one: TorchDDP, seed: int, masked: bool = False) -> Any:
     arrays = bert.synthetic(4, 32, 5, seed)
     if masked or one.options["unpadded"]:
-        arrays["mask"] = (torch.arange(32) < torch.tensor([32, 20, 32, 30])[:, None]).to(torch.int8).numpy()
+        lengths = torch.tensor([32, 20, 32, 30])[:, None].numpy()
+        arrays["mask"] = (torch.arange(32).numpy() < lengths).astype("int8")
+        arrays["positions"][arrays["positions"] >= lengths] = 0
     return one.data(bert.unpadded(arrays) if one.options["unpadded"] else arrays)
 
 

@@ -213,11 +213,18 @@ def test_packed_samples_neither_see_nor_hold_padding() -> None:
     torch.testing.assert_close(together[32:], alone[0])
 
 
-@pytest.mark.parametrize("fault", ["between", "everything"])
-def test_samples_that_cannot_be_packed_are_refused(fault: str) -> None:
+@pytest.mark.parametrize(
+    ("real", "fault"),
+    [
+        (np.arange(16) != 5, "padding stands before a real token"),
+        (np.zeros(16), "padding stands before a real token"),
+        (np.arange(16) < 2, "a prediction stands on padding"),
+    ],
+)
+def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str) -> None:
     given = rows()
-    given["input_mask"][1] = 0 if fault == "everything" else np.arange(16) != 5
-    with pytest.raises(ValueError, match="padding stands before a real token"):
+    given["input_mask"][1] = real
+    with pytest.raises(ValueError, match=fault):
         bert.unpadded(bert.batch(given))
 
 

@@ -114,17 +114,19 @@ def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | Non
     """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
 
     The longest come first, so that samples of one length stand together. A batch without a mask has no padding, and
-    stays as it is. ValueError where padding is not at a sample's end.
+    stays as it is. ValueError where padding is not at a sample's end, or a prediction is on it.
     """
     import numpy as np
 
-    ids, segments, mask = arrays["input_ids"], arrays["segments"], arrays["mask"]
-    if ids is None or segments is None or mask is None:
+    ids, segments, mask, positions = (arrays[name] for name in ("input_ids", "segments", "mask", "positions"))
+    if ids is None or segments is None or mask is None or positions is None:
         return arrays
     real = mask != 0
     if not real[:, 0].all() or (real[:, 1:] > real[:, :-1]).any():
         raise ValueError("padding stands before a real token: such samples cannot be packed")
     lengths = real.sum(1, dtype=np.int32)
+    if (positions >= lengths[:, None]).any():
+        raise ValueError("a prediction stands on padding: such samples cannot be packed")
     order = np.argsort(-lengths, kind="stable")
     real = real[order]
     packed = {"input_ids": ids[order][real], "segments": segments[order][real], "lengths": lengths[order]}
