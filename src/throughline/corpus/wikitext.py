@@ -50,9 +50,10 @@ _NESTED_LINKS = 5
 _ADDRESS = re.compile(r"\[(?:(?:https?|ftps?|mailto|news|irc):|//)[^\s\[\]<>\"]*+[^\S\n]*+([^\[\]\n]*+)\]")
 _TAG = re.compile(rf"</?+(?:(br)|({_BLOCK})|{_INLINE}|{_DROPPED})(?:\s[^<>]*+|/\s*+)?+>", re.IGNORECASE)
 _QUOTES = re.compile(r"('{3,})")
-_SWITCH = re.compile(r"__([^\W\d_]{2,40}+)__")
+_SWITCH = re.compile(r"__(?![^\W\d_]{0,40}[a-z])[^\W\d_]{2,40}+__")  # __NOTOC__ in any language, not __init__
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z][A-Za-z\d]{1,30});")
-_REST = re.compile(rf"\{{\{{+|\}}\}}+|\[\[+|\]\]+|''+|<!--|-->|{_TAG.pattern}", re.IGNORECASE)
+_MARKS = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+|''+|<!--|-->")
+_BROKEN_TAG = re.compile(rf"</?+(?:{_BLOCK}|br|{_INLINE}|{_DROPPED})(?=[\s/<>])[^>]{{0,200}}+>", re.IGNORECASE)
 _BLANKS = re.compile(r"  +")
 _GONE_IN_A_ROW = re.compile(rf"{GONE}(?:[ ,;:]*+{GONE})++")
 _WORD = re.compile(r"\w")
@@ -72,7 +73,10 @@ def plain_text(markup: str, dropped: Collection[str] = ()) -> str:
     if "<" in text:
         text = _TAG.sub(_tag, text)
     text = _closed_up(text.replace("&nbsp;", " ").replace("\xa0", " ").replace("\t", " "))
-    text = _BLANKS.sub(" ", _REST.sub(" ", _SWITCH.sub(_switch, text)))
+    text = _SWITCH.sub(" ", _MARKS.sub(" ", text))
+    if "<" in text:
+        text = _BROKEN_TAG.sub(" ", text)
+    text = _BLANKS.sub(" ", text)
     return _ENTITY.sub(_character, "\n".join(_lines(text)))
 
 
@@ -84,10 +88,6 @@ def _element(match: re.Match[str]) -> str:
 
 def _tag(match: re.Match[str]) -> str:
     return " " if match[1] else "\n" if match[2] else ""
-
-
-def _switch(match: re.Match[str]) -> str:
-    return " " if match[1] == match[1].upper() else match[0]  # __NOTOC__ and its like in any language, not __init__
 
 
 def _character(match: re.Match[str]) -> str:
