@@ -32,10 +32,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.5, help="of a turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cpu-seconds", action="store_true", help="instead of seconds by the clock on the wall")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     given = parser.parse_args()
     print(
-        "| row | tokens | real | unpadded, samples/s | padded / unpadded | padded / again |\n|---|--:|--:|--:|--:|--:|"
+        "| row | tokens | real | unpadded, ms a step | padded / unpadded | padded / again |\n|---|--:|--:|--:|--:|--:|"
     )
     for manifest in given.manifests:
         content, share = json.loads(manifest.read_text()), real_token_share(manifest)
@@ -53,16 +54,17 @@ def main() -> int:
                 every.append(Contestant("ours", packed, turn, label="unpadded"))
                 try:
                     for one in every:
+                        one.clock = "cpu_seconds" if given.cpu_seconds else "seconds"
                         one.ready()
                     rounds = take_turns(every, given.rounds, given.seconds)
                 finally:
                     for one in every:
                         one.close()
-            speed = int(batch) / median(one["unpadded"] for one in rounds)
+            step = 1000 * median(one["unpadded"] for one in rounds)
             found = [ratio(rounds, "padded", label) for label in ("unpadded", "again")]
             cells = [f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in found]
             name = f"{model}, batch {batch}, {precision}"
-            print(f"| {name} | {length} | {share:.1%} | {speed:.1f} | {' | '.join(cells)} |", flush=True)
+            print(f"| {name} | {length} | {share:.1%} | {step:.0f} | {' | '.join(cells)} |", flush=True)
     return 0
 
 
