@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import json
 import os
 import random
@@ -24,6 +25,9 @@ SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
 def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object, status: int = 0) -> None:
     """Run a command line in this process (a start of Python each would take most of the time)."""
     monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+    monkeypatch.setattr(os, "_exit", sys.exit)  # nor may this process be left, or stay without what they do without
+    monkeypatch.setattr(gc, "disable", lambda: None)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     with pytest.raises(SystemExit) as left:
         runpy.run_path(str(SCRIPTS / script), run_name="__main__")
     assert left.value.code == status
