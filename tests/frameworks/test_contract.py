@@ -30,7 +30,7 @@ def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
     assert (record.status, record.reason) == ("ok", None)
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4)
     assert all(loss is not None and 4 < loss < 15 for loss in record.loss)
-    assert record.window_s is not None and sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2)
+    assert record.window_s is not None and sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2, abs=0.05)
     assert record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
     assert [rank.rank for rank in record.ranks] == [0, 1]
     assert all(rank.cpu_seconds is not None and rank.peak_memory_bytes is not None for rank in record.ranks)
