@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from hypothesis import strategies as st
 
 from throughline.corpus import vocabulary
+from throughline.corpus.instances import Parameters
 from throughline.corpus.tokens import Documents
 from throughline.corpus.vocabulary import SPECIALS, Vocabulary
 
@@ -53,6 +55,19 @@ def tiny_vocabulary(folder: Path, words: int = 40) -> Vocabulary:
     entries = ["[PAD]", "[unused0]", *SPECIALS[1:], "[unused1]", *(f"word{i}" for i in range(words))]
     path.write_text("".join(f"{entry}\n" for entry in entries))
     return vocabulary.read(path)
+
+
+def any_parameters(**chosen: st.SearchStrategy[int]) -> st.SearchStrategy[Parameters]:
+    """Parameters of every kind for small documents; those `chosen` are drawn from their own strategies."""
+    return st.builds(
+        Parameters,
+        sequence=st.integers(8, 40),
+        predictions=st.integers(1, 5),
+        probability=st.floats(0.01, 0.9),
+        short_sequences=st.sampled_from([0.0, 0.1, 1.0]),
+        seed=st.integers(0, 2**63),
+        **chosen,
+    )
 
 
 def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Sequence[int] | None = None) -> Documents:

@@ -21,7 +21,7 @@ class Cards:
     """A copy of the sources in which every machine may have GPUs, and `fake` sees two."""
 
     def __init__(self, folder: Path) -> None:
-        self.lab, self.library = Lab(folder), nvml_double.build(folder / "nvml")
+        self.lab, self.nvml = Lab(folder), nvml_double.build(folder / "nvml")
         shutil.copytree(ROOT / "resources", folder / "resources")
         training = folder / "src/throughline/training"
         for path, there, instead in (
@@ -35,7 +35,7 @@ class Cards:
     def run(self, repeat: int, *options: str, status: int = 0, **answers: float) -> tuple[str, Path]:
         """What the launcher said, and where the record belongs."""
         changes: dict[str, Any] = {"device": "cuda", "repeat": repeat, "steps": {"timed": 60}}
-        variables = nvml_double.variables(self.library, **answers) | {"FAKE_STEPS_MS": "40"}
+        variables = nvml_double.variables(self.nvml, **answers) | {"FAKE_STEPS_MS": "40"}
         done, record = self.lab.launch("fake", *options, variables=variables, **changes)
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -122,7 +121,6 @@ def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: 
     assert "left out" in packed.work.convention["tokens"] and "included" in padded.work.convention["tokens"]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
 def test_compiled(tmp_path: Path, manifest: Path) -> None:
     record = measure(tmp_path, manifest, options={"compile": True}, steps={"warmup": 2, "timed": 2})
     assert record.status == "ok"

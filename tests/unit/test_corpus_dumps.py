@@ -131,7 +131,7 @@ def _without_last_stream() -> bytes:
 
 def _damaged_header() -> bytes:
     at = MULTISTREAM.index(b"BZh91AY&SY", len(MULTISTREAM) // 2)
-    return MULTISTREAM[:at] + b"XXX" + MULTISTREAM[at + 3 :]
+    return MULTISTREAM[:at] + b"not" + MULTISTREAM[at + 3 :]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_helpers import documents, tiny_vocabulary
+from corpus_helpers import any_parameters, documents, tiny_vocabulary
 from throughline.corpus import instances, randomness, verification
 from throughline.corpus.instances import Parameters
 from throughline.corpus.tokens import Documents
@@ -18,15 +18,7 @@ from throughline.corpus.vocabulary import Vocabulary
 from throughline.files import UserError
 
 LENGTHS = st.lists(st.lists(st.one_of(st.integers(1, 12), st.integers(1, 200)), min_size=1, max_size=8), max_size=7)
-PARAMETERS = st.builds(
-    Parameters,
-    sequence=st.integers(8, 40),
-    predictions=st.integers(1, 5),
-    probability=st.floats(0.01, 0.9),
-    short_sequences=st.sampled_from([0.0, 0.1, 1.0]),
-    copies=st.integers(1, 3),
-    seed=st.integers(0, 2**63),
-)
+PARAMETERS = any_parameters(copies=st.integers(1, 3))
 
 
 @pytest.fixture(scope="module")
