@@ -18,11 +18,13 @@ os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.exe
 
 from snakemake.exceptions import WorkflowError
 
-from throughline import plan, runs
-from throughline.config import load
+from throughline import frameworks, sources, workloads
+from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.files import UserError
-from throughline.report import cells
-from throughline.training import convergence_check, equivalence, frameworks, installation, lock, max_batch, models
+from throughline.launch import installation, lock
+from throughline.report.analysis import cells
+from throughline.study import plan, runs
+from throughline.study.config import load
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -32,7 +34,7 @@ try:
         workflow.config_settings.configfiles or ["config.yaml"],
         workflow.config_settings.config,
         frameworks=frameworks.TABLE,
-        models=models.MODELS,
+        models=workloads.models(),
     )
     SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
 except UserError as error:

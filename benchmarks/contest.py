@@ -197,7 +197,7 @@ Step = Callable[[], Any]
 
 def serve(name: str, case: Case, warmup: int, turn: Path) -> None:
     """Answer on the real standard output; whatever the libraries print goes to standard error."""
-    from throughline.training.processes import die_with_parent
+    from throughline.processes import die_with_parent
 
     die_with_parent(os.getppid(), signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -294,9 +294,9 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     """The framework `torch`, called as the worker calls it."""
     import itertools
 
-    from throughline.training.data import Loader, Manifest, batches
-    from throughline.training.frameworks.torch_ddp import TorchDDP
-    from throughline.training.models import bert
+    from throughline.frameworks.torch_ddp import TorchDDP
+    from throughline.rank.data import Loader, Manifest, batches
+    from throughline.workloads import bert
 
     framework = TorchDDP(case.spec(), 0, 0, 1, case.device)
     for stage in (framework.join, framework.device, lambda: framework.model(case.vocabulary)):
@@ -328,10 +328,10 @@ def _loss(framework: Any, batch: Any) -> float:
     """Without dropout, and without compiling for it."""
     import torch
 
-    from throughline.training.models import bert_torch
+    from throughline.workloads.bert import in_torch
 
     network = framework.bare.eval()
-    parts, network.parts = network.parts, (bert_torch.embedded, bert_torch.layer, bert_torch.losses)
+    parts, network.parts = network.parts, (in_torch.embedded, in_torch.layer, in_torch.losses)
     with torch.no_grad():
         loss = float(network(**framework.deliver(batch)))
     network.parts = parts
@@ -411,7 +411,7 @@ CONTESTANTS: dict[str, Callable[[Case, dict[str, Any], int, Iterator[int]], None
 
 
 def synthetic(case: Case) -> list[dict[str, Any]]:
-    from throughline.training.models import bert
+    from throughline.workloads import bert
 
     return [bert.synthetic(case.batch, case.sequence, case.predictions, seed) for seed in range(BATCHES)]
 
@@ -440,10 +440,10 @@ def theirs(case: Case) -> Any:
     import torch
     from transformers import BertForPreTraining
 
-    from throughline.training.models import bert_torch
+    from throughline.workloads.bert import in_torch
 
     torch.manual_seed(SEED)
-    source = bert_torch.build(case.spec(), case.vocabulary)
+    source = in_torch.build(case.spec(), case.vocabulary)
     config = source.bert.config
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = case.spec()["options"]["dropout"]
     network = BertForPreTraining(config)

@@ -37,7 +37,9 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
 
-from throughline.corpus import dumps, instances, sentences, shards, tokens, verification, vocabulary  # noqa: E402
+from throughline.corpus.shards import instances, layout, verification  # noqa: E402
+from throughline.corpus.source import dumps  # noqa: E402
+from throughline.corpus.text import sentences, tokens, vocabulary  # noqa: E402
 
 LENGTHS = {128: 20, 512: 80}
 COPIES = 5
@@ -192,7 +194,7 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
     for length, predictions in LENGTHS.items():
         found = {}
         for who, path in (("theirs", theirs / f"{length}.hdf5"), ("ours", ours / f"{length}" / "training_0000.hdf5")):
-            arrays = shards.read(path)
+            arrays = layout.read(path)
             found[who] = {"rows": float(len(arrays["input_ids"])), **verification.measure(arrays, read)}
             print(f"| {length}, {who} | " + " | ".join(f"{found[who][name]:.6g}" for name in names) + " |")
         drawn = []
@@ -264,7 +266,7 @@ def same_ids(text: Path, words: Path, nvidia: Path) -> None:
             (Path(folder) / name).write_text(content)
         sys.path[:0] = [str(nvidia), folder]
         from tokenization import BertTokenizer  # type: ignore[import-not-found]
-    from throughline.corpus.wordpiece import WordPiece
+    from throughline.corpus.text.wordpiece import WordPiece
 
     theirs = BertTokenizer(str(words))
     lines = [line for line in text.read_text().split("\n") if line]

@@ -32,7 +32,8 @@ from corpus import repeated, script
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.corpus import dumps, pages, sentences, wikitext  # noqa: E402
+from throughline.corpus.source import dumps, pages  # noqa: E402
+from throughline.corpus.text import sentences, wikitext  # noqa: E402
 
 NAMES = ("wikiextractor", "throughline")
 OTHERS: dict[str, tuple[str, Callable[..., Callable[[str], str]]]] = {

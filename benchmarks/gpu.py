@@ -44,8 +44,8 @@ from gpu_parts import PARTS, TOLERANCE, cell, first_line, named  # noqa: E402
 from gpu_table import markdown  # noqa: E402
 
 from throughline import gpus  # noqa: E402
-from throughline.training.models import bert  # noqa: E402
-from throughline.training.processes import die_with_parent  # noqa: E402
+from throughline.processes import die_with_parent  # noqa: E402
+from throughline.workloads import bert  # noqa: E402
 
 ALL_S = 525
 """Seconds for everything; what does not fit is recorded as not measured."""
@@ -436,7 +436,7 @@ class Alarm:
 
 
 def nvidia_driver() -> str | None:
-    from throughline.training.environment import nvidia_driver as driver
+    from throughline.observe.environment import nvidia_driver as driver
 
     return driver()
 
@@ -501,7 +501,7 @@ def make_shards(folder: Path, real: Real, vocabulary: int) -> Path:
 
 def real_token_share(manifest: Path) -> float:
     """Share of the first training shard's positions that are no padding."""
-    from throughline.training.data import Manifest
+    from throughline.rank.data import Manifest
 
     shards = Manifest(manifest)
     return float(shards.read(shards.shards[0], 0)["input_mask"].mean())

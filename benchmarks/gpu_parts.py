@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from contest import BATCHES, Case, is_out_of_memory, peak
 
-from throughline.training.models import bert
+from throughline.workloads import bert
 
 if TYPE_CHECKING:
     from gpu import Plan
@@ -79,7 +79,7 @@ def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
 
 
 def framework(case: Case) -> Any:
-    from throughline.training.frameworks.torch_ddp import TorchDDP
+    from throughline.frameworks.torch_ddp import TorchDDP
 
     made = TorchDDP(case.spec(), 0, 0, 1, case.device)
     for stage in (made.join, made.device, lambda: made.model(case.vocabulary), made.optimizer):
@@ -113,7 +113,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
 
 def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Losses of every way to compute, against those of fp32 in eager mode on the same data."""
-    from throughline.training.frameworks import Unsupported
+    from throughline.frameworks import Unsupported
 
     true: dict[bool, list[float]] = {}
     for precision, compiled, text in given["work"]:
@@ -156,7 +156,7 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
     """One network for each combination; its batch sizes in turn, until memory is out."""
     import torch
 
-    from throughline.training.frameworks import Unsupported
+    from throughline.frameworks import Unsupported
 
     end = time.monotonic() + given["seconds"]
     torch._dynamo.config.recompile_limit = 64

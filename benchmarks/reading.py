@@ -2,7 +2,7 @@
 
     python benchmarks/reading.py SHARDS...          shards of one length, of whichever maker: ours, NVIDIA's
 
-`loop` is what a training run does (throughline.training.data: read ahead, shuffle, batches through the loader's queue);
+`loop` is what a training run does (throughline.rank.data: read ahead, shuffle, batches through the loader's queue);
 `whole` is the same shards read by h5py alone, which shuffles nothing and makes no batches. The shards are read from the
 page cache, as compressed files and as unpacked, memory-mapped copies of them. CPU-seconds are those of all threads.
 Of shards without masks (corpus.masking.dynamic), `loop` draws them.
@@ -26,8 +26,8 @@ import h5py
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.corpus import shards  # noqa: E402
-from throughline.training.data import Loader, Manifest, batches  # noqa: E402
+from throughline.corpus.shards import layout  # noqa: E402
+from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
 
 BATCH = 64
 SHARDS = 16
@@ -38,12 +38,12 @@ def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
     listed: list[dict[str, Any]] = []
     for number, path in enumerate(paths):
         name = f"training_{number:04d}.hdf5"
-        (shards.unpack if unpack else shutil.copy)(path, folder / name)
-        listed.append({"file": name, "split": "training", "rows": shards.size(path)[0]})
+        (layout.unpack if unpack else shutil.copy)(path, folder / name)
+        listed.append({"file": name, "split": "training", "rows": layout.size(path)[0]})
     listed *= -(-SHARDS // len(listed))  # a reader is always a shard ahead: as in a corpus of many shards
     content: dict[str, Any] = {"shards": listed, "vocabulary": {"size": 30522, "mask": 103, "words": [[999, 30522]]}}
-    with shards.open_shard(paths[0]) as stream:
-        if shards.is_unmasked(stream):
+    with layout.open_shard(paths[0]) as stream:
+        if layout.is_unmasked(stream):
             content["parameters"] = json.loads(stream.attrs["parameters"])
     (folder / "manifest.json").write_text(json.dumps(content))
     return folder / "manifest.json"
@@ -70,7 +70,7 @@ def whole(manifest: Path) -> Callable[[], int]:
         count = 0
         for shard in Manifest(manifest).shards:
             with h5py.File(manifest.parent / shard["file"]) as file:
-                count += max(len(file[name][:]) for name in shards.types(file))
+                count += max(len(file[name][:]) for name in layout.types(file))
         return count
 
     return read
@@ -97,8 +97,8 @@ def main() -> None:
                 count = read()
                 found[name].append(count / (time.process_time() - begun))
         size = [sum(path.stat().st_size for path in folder.glob("*.hdf5")) for folder in (packed, unpacked)]
-    size = [total / sum(shards.size(path)[0] for path in arguments.shards) for total in size]
-    print(f"{rows} sequences of {shards.size(arguments.shards[0])[1]} tokens, {arguments.rounds} rounds in turn")
+    size = [total / sum(layout.size(path)[0] for path in arguments.shards) for total in size]
+    print(f"{rows} sequences of {layout.size(arguments.shards[0])[1]} tokens, {arguments.rounds} rounds in turn")
     print(f"bytes per sequence: {size[0]:.0f}, unpacked {size[1]:.0f}\n")
     print("| | sequences per CPU-second | least | most |\n|---|--:|--:|--:|")
     for name, speeds in found.items():

@@ -21,8 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.runs import PROTOCOL, RunSpec  # noqa: E402
-from throughline.training import launch  # noqa: E402
+from throughline.launch import launch  # noqa: E402
+from throughline.study.runs import PROTOCOL, RunSpec  # noqa: E402
 
 KINDS = {"with": True, "without": False, "again": True}
 

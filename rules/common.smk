@@ -1,7 +1,7 @@
 # Input functions of all rules: from wildcards to files, asking whether the configuration has such a thing.
 
-from throughline.config import ShardFolder
-from throughline.corpus import adopted
+from throughline.study.config import ShardFolder
+from throughline.corpus.shards import adopted
 
 CORPUS = CONFIG.corpus
 PARTS = [f"{part:04d}" for part in range(CORPUS.parts)]
@@ -244,14 +244,9 @@ def against_of(wildcards):
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
 
 
-def modules(*names):
-    """Files of the library, as inputs."""
-    return [f"src/throughline/{name}" + ("" if Path(name).suffix else ".py") for name in names]
-
-
-def whole(room):
-    """Every file of one room of the library, by the names that `modules` takes."""
-    return [f"{room}/{path.name}" for path in sorted((ROOT / "src/throughline" / room).iterdir()) if path.is_file()]
+def code_of(script):
+    """The files of ours that a command of workflow/scripts runs, as inputs."""
+    return [str(path.relative_to(ROOT)) for path in sources.closure(ROOT / f"workflow/scripts/{script}.py")]
 
 
 def records_of(wildcards):

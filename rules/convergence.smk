@@ -42,7 +42,7 @@ rule convergence_verdict:
     input:
         curve=f"{CHECK}/curve.json",
         against=against_of,
-        code=modules("report/convergence", "report/plots", "training/convergence_check"),
+        code=code_of("convergence_verdict"),
     output:
         verdict=f"{CHECK}.json",
         svg=f"{CHECK}.svg",

@@ -35,7 +35,7 @@ rule equivalence:
 rule equivalence_plot:
     input:
         equivalence="results/{benchmark}/equivalence.json",
-        code=modules("report/equivalence", "report/plots"),
+        code=code_of("equivalence_plot"),
     output:
         svg="results/{benchmark}/equivalence.svg",
         png="results/{benchmark}/equivalence.png",

@@ -12,7 +12,7 @@ rule report:
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=COMPARED),
         largest=list(LARGEST),
         convergence=list(CHECKS),
-        code=modules("records", "statistics", "training/frameworks/__init__", *whole("report")),
+        code=code_of("report"),
     output:
         report="results/report.html",
     log:

@@ -10,15 +10,7 @@ rule summary:
         records=records_of,
         equivalence=equivalence_of,
         prices="resources/gpus.csv",
-        code=modules(
-            "records",
-            "statistics",
-            "gpus",
-            *(
-                f"report/{name}"
-                for name in ("summary", "advice", "pooling", "hardware", "windows", "clocks", "cost", "goals")
-            ),
-        ),
+        code=code_of("summarize"),
     output:
         summary=CELL,
     log:
@@ -36,12 +28,7 @@ rule tables:
     input:
         summaries=summaries_of,
         extras=extras_of,
-        code=modules(
-            "records",
-            "statistics",
-            *(f"report/{name}" for name in ("tables", "split", "cells", "markup", "sections", "grid", "comparisons")),
-            *(f"report/{name}" for name in ("memory", "use", "work", "costs", "goals")),
-        ),
+        code=code_of("tables"),
     output:
         tables=directory("results/{benchmark}/tables"),
     log:
@@ -57,7 +44,7 @@ rule plots:
     input:
         summaries=summaries_of,
         extras=extras_of,
-        code=modules("records", "report/plots", "report/split", "report/cells", "report/markup"),
+        code=code_of("plots"),
     output:
         plots=directory("results/{benchmark}/plots"),
     log:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from throughline.corpus import vocabulary
-from throughline.corpus.instances import Parameters
-from throughline.corpus.tokens import Documents
-from throughline.corpus.vocabulary import SPECIALS, Vocabulary
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import vocabulary
+from throughline.corpus.text.tokens import Documents
+from throughline.corpus.text.vocabulary import SPECIALS, Vocabulary
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">
   <siteinfo>

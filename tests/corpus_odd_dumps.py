@@ -17,7 +17,8 @@ from pathlib import Path
 
 from corpus_helpers import streams
 from throughline import files
-from throughline.corpus import dumps, extraction
+from throughline.corpus.source import dumps
+from throughline.corpus.text import extraction
 from throughline.files import UserError
 
 FIRST, PAGES, ARTICLES = 24, 80, 28

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline import records
-from throughline.training import frameworks, installation
+from throughline import frameworks, records
+from throughline.launch import installation
 
 ROOT = Path(__file__).parents[1]
 REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"

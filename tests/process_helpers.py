@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.training import processes
+from throughline import processes
 
 
 def workers_below(launcher: int) -> list[int]:
@@ -19,7 +19,7 @@ def workers_below(launcher: int) -> list[int]:
     return [
         pid
         for pid in processes.descendants(launcher)
-        if b"throughline.training.worker" in processes.command_line(pid).split(b"\0")[2:4]
+        if b"throughline.rank.worker" in processes.command_line(pid).split(b"\0")[2:4]
     ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from throughline.training import work
+from throughline.observe import work
 
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
 # 2n8g has six, its first run is missing.
@@ -220,7 +220,7 @@ def write_study(root: Path) -> dict[str, list[Path]]:
 
 def write_summaries(root: Path, study: dict[str, list[Path]], asked: int = 7, **options: Any) -> list[Path]:
     """Summarize every group of `study` into its place; returns the summaries' paths."""
-    from throughline.report import summary
+    from throughline.report.analysis import summary
 
     places = []
     for name, records in study.items():

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from throughline import files
-from throughline.runs import PROTOCOL, RunSpec
+from throughline.study.runs import PROTOCOL, RunSpec
 
 VOCABULARY = 1000
 

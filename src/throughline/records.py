@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from throughline.config import Optimizer, Options, Precision, Steps
 from throughline.files import UserError, read_json
-from throughline.runs import RunSpec, Topology
+from throughline.study.config import Optimizer, Options, Precision, Steps
+from throughline.study.runs import RunSpec, Topology
 
 SCHEMA = 1
 """Schema number of records and summaries; raised when a key changes its meaning or goes."""

@@ -20,7 +20,9 @@ import pytest
 from corpus_helpers import documents, same, tiny_vocabulary
 from dump_server import Server, slow
 from throughline import files
-from throughline.corpus import dumps, shards, tokens
+from throughline.corpus.shards import layout
+from throughline.corpus.source import dumps
+from throughline.corpus.text import tokens
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow" / "scripts"
@@ -97,7 +99,7 @@ def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def values(path: Path) -> str:
-    return shards.content_digest(shards.read(path))
+    return layout.content_digest(layout.read(path))
 
 
 def killed_while_writing(source: Path, folder: Path) -> Path:
@@ -151,7 +153,7 @@ def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, 
     path = tmp_path / "data/training_0000.hdf5"
     path.parent.mkdir()
     path.write_bytes(whole)
-    content = shards.content_digest(shards.read(path))
+    content = layout.content_digest(layout.read(path))
     with h5py.File(path) as stream:
         chunk = stream["masked_lm_ids"].id.get_chunk_info(3)
     places = [chunk.byte_offset + chunk.size // 2, *np.random.default_rng(5).integers(len(whole), size=20).tolist()]
@@ -159,7 +161,7 @@ def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, 
     for place in places:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
         try:
-            assert shards.content_digest(shards.read(path)) == content, place
+            assert layout.content_digest(layout.read(path)) == content, place
         except files.UserError as error:
             caught += 1
             assert "snakemake --force" in str(error)

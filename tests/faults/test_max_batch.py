@@ -9,7 +9,7 @@ import pytest
 
 import training_fixtures
 from throughline import records
-from throughline.training import max_batch
+from throughline.checks import max_batch
 
 
 def test_out_of_memory_bounds_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,7 @@ from test_training_faults import Launched
 
 import training_fixtures
 from process_helpers import until
-from throughline import records
-from throughline.training import processes
+from throughline import processes, records
 
 SPIN = "while True: pass"
 
@@ -118,7 +117,7 @@ def test_a_sampler_that_is_killed_costs_its_figures_and_nothing_else(tmp_path: P
 
     def samplers() -> list[int]:
         below = processes.descendants(run.process.pid)
-        return [pid for pid in below if b"throughline.training.telemetry" in processes.command_line(pid).split(b"\0")]
+        return [pid for pid in below if b"throughline.observe.telemetry" in processes.command_line(pid).split(b"\0")]
 
     until(lambda: samplers() and run.workers())
     os.kill(samplers()[0], signal.SIGKILL)

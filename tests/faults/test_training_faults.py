@@ -20,8 +20,8 @@ import pytest
 
 import training_fixtures
 from process_helpers import alive, needs, until, variable, workers_below
-from throughline import files, records
-from throughline.training import heartbeat, processes
+from throughline import files, processes, records
+from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"

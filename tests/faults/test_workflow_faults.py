@@ -21,9 +21,9 @@ import pytest
 from clones import Clone, copy, job_counts
 from process_helpers import alive, needs, until, workers_below, works
 from report_fixture import HOSTILE, record
-from throughline import config, runs
+from throughline import processes
 from throughline.records import read_run, read_summary
-from throughline.training import processes
+from throughline.study import config, runs
 
 SYNTHETIC = """
 corpus: {{name: little, parts: 1, shards: {{training: 1, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from throughline.training.environment import process_memory
-from throughline.training.frameworks import SETTINGS, Spec, Unsupported
+from throughline.frameworks import SETTINGS, Spec, Unsupported
+from throughline.observe.environment import process_memory
 
 
 class Fake:

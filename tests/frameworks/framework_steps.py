@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from throughline.training import frameworks, models
+from throughline import frameworks, workloads
 
 STEPS = 6
 ASKED: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> Any:
 
 def steps(one: Any, spec: dict[str, Any], which: range) -> list[float]:
     """The losses of steps that are the same for everybody."""
-    model, count = models.of(spec["model"]), spec["options"]["accumulate"]
+    model, count = workloads.of(spec["model"]), spec["options"]["accumulate"]
     losses = []
     for step in which:
         batches = [batch(model, 10 + step * count + turn) for turn in range(count)]
@@ -61,7 +61,7 @@ def steps(one: Any, spec: dict[str, Any], which: range) -> list[float]:
 
 def looked(one: Any, spec: dict[str, Any]) -> list[dict[str, float]]:
     """What two held-out batches of different sizes say."""
-    whole = batch(models.of(spec["model"]), 5)
+    whole = batch(workloads.of(spec["model"]), 5)
     part = {name: array[:3] for name, array in whole.items()}
     return [one.evaluate(one.deliver(one.data(arrays))) for arrays in (whole, part)]
 

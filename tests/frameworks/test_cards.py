@@ -11,7 +11,7 @@ import pytest
 import nvml_double
 from framework_lab import ROOT, Lab
 from throughline import records
-from throughline.report import summary
+from throughline.report.analysis import summary
 
 SEEN = """print('{"count": 2, "name": "Double", "fp16": true}')"""
 """What `fake` says when it is asked for its GPUs."""

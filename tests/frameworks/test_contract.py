@@ -15,10 +15,11 @@ import pytest
 
 import training_fixtures
 from framework_lab import NAMES, ROOT, Lab, needs, python
-from throughline import records
-from throughline.training import equivalence, frameworks, launchers, models
-from throughline.training.data import Manifest
-from throughline.training.frameworks import horovod_ranks
+from throughline import frameworks, records, workloads
+from throughline.checks import equivalence
+from throughline.frameworks import horovod_ranks
+from throughline.launch import launchers
+from throughline.rank.data import Manifest
 
 HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name, entry in frameworks.TABLE.items() if entry.starter == "horovod"]
@@ -191,7 +192,7 @@ def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
 
 
 def test_weights_of_another_network_are_refused() -> None:
-    form = models.of("bert-tiny", "torch")
+    form = workloads.form("bert-tiny", "torch")
     spec = json.loads(training_fixtures.spec().model_dump_json())
     weights = form.weights(form.build(spec, 1000))
     with pytest.raises(ValueError, match="weights of another network"):

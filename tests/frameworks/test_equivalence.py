@@ -10,10 +10,10 @@ import pytest
 
 import training_fixtures
 from framework_lab import Lab, python
-from throughline import records
-from throughline.runs import RunSpec
-from throughline.training import equivalence, frameworks
-from throughline.training.data import Manifest
+from throughline import frameworks, records
+from throughline.checks import equivalence
+from throughline.rank.data import Manifest
+from throughline.study.runs import RunSpec
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +65,9 @@ def test_small_differences_in_the_mathematics_are_noticed(lab: Lab, tmp_path: Pa
 
 def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path: Path) -> None:
     import report_fixture
-    from throughline.report import cells, tables
-    from throughline.report.summary import summarize
+    from throughline.report.analysis import cells
+    from throughline.report.analysis.summary import summarize
+    from throughline.report.render import tables
 
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
     losses = {"loss": [1.0, 2.0], "difference": [0.0, 3e-3], "largest_difference": 3e-3, "at_step": 2}
@@ -88,7 +89,7 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
 
 
 def test_settings_that_differ_between_frameworks_are_warned_about() -> None:
-    from throughline.report import advice
+    from throughline.report.analysis import advice
 
     settings = {"torch": {"gelu": "erf", "clip": "none"}, "other": {"gelu": "tanh", "clip": "none"}, "oom": None}
     notes = advice.about_frameworks(settings, {})

@@ -10,8 +10,10 @@ import pytest
 
 import training_fixtures
 from framework_lab import python
-from throughline.training import equivalence, frameworks, launch
-from throughline.training.data import Manifest
+from throughline import frameworks
+from throughline.checks import equivalence
+from throughline.launch import launch
+from throughline.rank.data import Manifest
 
 
 @pytest.mark.parametrize("framework", frameworks.TABLE)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from framework_lab import NAMES, ROOT
-from throughline import features_reference
+from throughline import frameworks
 from throughline.files import UserError
-from throughline.training import frameworks, installation
+from throughline.frameworks import reference
+from throughline.launch import installation
 
 EMPTY = "#: python {version}\n#: check json\n"
 OWN = [name for name in frameworks.TABLE if installation.ready(name)]
@@ -57,7 +58,7 @@ def test_both_horovods_train_on_the_same_torch() -> None:
 
 
 def test_the_feature_matrix_is_up_to_date() -> None:
-    assert features_reference.PAGE.read_text(encoding="utf-8") == features_reference.reference()
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.reference()
 
 
 def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:

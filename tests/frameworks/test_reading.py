@@ -13,10 +13,10 @@ import pytest
 
 from corpus_helpers import documents, tiny_vocabulary
 from framework_lab import python
-from throughline import files
-from throughline.corpus import making, manifest, tokens, verification
-from throughline.corpus.instances import Parameters
-from throughline.training import frameworks
+from throughline import files, frameworks
+from throughline.corpus.shards import making, manifest, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
 CODE = """
@@ -34,7 +34,7 @@ for rank in range(2):
 
 def read(manifest: Path, interpreter: str) -> list[str]:
     """Digests of what two ranks read."""
-    environment = os.environ | {"PYTHONPATH": str(Path(making.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(making.__file__).parents[3])}
     run = subprocess.run([interpreter, "-c", CODE, manifest], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     return run.stdout.split()

@@ -14,7 +14,7 @@ import pytest
 
 import training_fixtures
 from throughline import records
-from throughline.training import launch, launchers
+from throughline.launch import launch, launchers
 
 HELPER = Path(__file__).with_name("torch_gradients.py")
 ROOT = Path(__file__).parents[2]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline.training.models import bert
+from throughline.workloads import bert
 
 torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from throughline.training.frameworks import Unsupported  # noqa: E402
-from throughline.training.frameworks.torch_ddp import TorchDDP  # noqa: E402
-from throughline.training.frameworks.torch_graph import Replayed  # noqa: E402
+from throughline.frameworks import Unsupported  # noqa: E402
+from throughline.frameworks.torch_ddp import TorchDDP  # noqa: E402
+from throughline.frameworks.torch_graph import Replayed  # noqa: E402
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -10,8 +10,9 @@ import pytest
 from framework_lab import Lab
 from throughline.files import UserError
 from throughline.records import Cell
-from throughline.report import cells as report_cells
-from throughline.report import comparisons, sentences, summary
+from throughline.report.analysis import cells as report_cells
+from throughline.report.analysis import comparisons, summary
+from throughline.report.render import sentences
 
 WARMUP, TIMED = 2, 60
 RAMP = ",".join(str(40 + step) for step in range(WARMUP + TIMED))

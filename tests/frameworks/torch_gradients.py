@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import training_fixtures
-from throughline.training.frameworks.torch_ddp import TorchDDP
-from throughline.training.models import bert
+from throughline.frameworks.torch_ddp import TorchDDP
+from throughline.workloads import bert
 
 
 def batch(rank: int) -> dict[str, Any]:

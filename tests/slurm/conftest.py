@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.training import heartbeat
+from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]
 AT_WORK = ("warm-up", "training")
@@ -158,7 +158,7 @@ class Project:
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"throughline.training.worker" not in words[2:4]:  # further back it is torchrun
+                if b"throughline.rank.worker" not in words[2:4]:  # further back it is torchrun
                     continue
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)

@@ -11,7 +11,7 @@ import pytest
 
 from slurm.conftest import Project
 from throughline import records
-from throughline.training import installation
+from throughline.launch import installation
 
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from throughline import config, config_reference
-from throughline.config import ConfigError, load
+from throughline.study import config, config_reference
+from throughline.study.config import ConfigError, load
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.corpus import dumps
+from throughline.corpus.source import dumps
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow" / "scripts"

@@ -16,9 +16,9 @@ import dump_server
 from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
 from throughline import files
-from throughline.corpus import fetch, published
-from throughline.corpus.fetch import Client, Digest
-from throughline.corpus.published import Published
+from throughline.corpus.source import fetch, published
+from throughline.corpus.source.fetch import Client, Digest
+from throughline.corpus.source.published import Published
 from throughline.files import UserError
 
 NAME = "simplewiki-20261101"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import CLOSING, HEADER, page, streams
-from throughline.corpus import dumps
 from throughline.corpus.progress import Progress
+from throughline.corpus.source import dumps
 from throughline.files import UserError
 
 PAGES = [page(i, f"text {i} " * (1 + 37 * i % 90), namespace=i % 3 // 2) for i in range(1, 60)]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from corpus_helpers import CLOSING, HEADER, page, streams
-from throughline.corpus import dumps, extraction
+from throughline.corpus.source import dumps
+from throughline.corpus.text import extraction
 from throughline.files import UserError
 
 SAMPLE = dumps.find_sample()
@@ -154,11 +155,11 @@ def test_the_program_dies_with_us(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys\nfrom throughline.corpus import extraction\n"
+            "import sys\nfrom throughline.corpus.text import extraction\n"
             "list(extraction._run([sys.executable, '-c', sys.argv[1]], iter([]), 600))",
             program,
         ],
-        env={**os.environ, "PYTHONPATH": str(Path(extraction.__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(extraction.__file__).parents[3])},
     )
     _wait(lambda: note.exists() and len(note.read_text().split()) == 2)
     asker.send_signal(signal.SIGKILL)

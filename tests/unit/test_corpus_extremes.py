@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from throughline.corpus import making, shards, tokens, verification, vocabulary
-from throughline.corpus.instances import Parameters
-from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus.shards import layout, making, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text.vocabulary import Vocabulary
 
 PARAMETERS = Parameters(32, 5, copies=2)
 SPECIAL = ["[SEP]", "[MASK]", "[CLS]", "[PAD]", "[UNK]", "[unused5]", "##ing"]
@@ -54,7 +55,7 @@ def shard_of(folder: Path, words: Vocabulary, texts: list[str]) -> tuple[dict[st
     path = folder / "training_0000.hdf5"
     making.make(folder / "tokens.hdf5", folder / "vocabulary.txt", PARAMETERS, "training", 0, path)
     verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
-    return shards.read(path), tokens.read(folder / "tokens.hdf5")[0]
+    return layout.read(path), tokens.read(folder / "tokens.hdf5")[0]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

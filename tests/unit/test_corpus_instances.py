@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
-from throughline.corpus import instances, randomness, verification
-from throughline.corpus.instances import Parameters
-from throughline.corpus.tokens import Documents
-from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus import randomness
+from throughline.corpus.shards import instances, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text.tokens import Documents
+from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 
 LENGTHS = st.lists(st.lists(st.one_of(st.integers(1, 12), st.integers(1, 200)), min_size=1, max_size=8), max_size=7)

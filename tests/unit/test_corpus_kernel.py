@@ -20,10 +20,12 @@ from test_corpus_instances import LENGTHS, PARAMETERS
 from test_corpus_wordpiece import TRICKY
 
 from corpus_helpers import documents, same, tiny_vocabulary
-from throughline.corpus import instances, kernel, sentences, shards, tokens, verification, vocabulary
-from throughline.corpus.instances import Parameters
-from throughline.corpus.vocabulary import Vocabulary
-from throughline.corpus.wordpiece import WordPiece
+from throughline.corpus import kernel
+from throughline.corpus.shards import instances, layout, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import sentences, tokens, vocabulary
+from throughline.corpus.text.vocabulary import Vocabulary
+from throughline.corpus.text.wordpiece import WordPiece
 from throughline.files import UserError
 
 T = TypeVar("T")
@@ -102,7 +104,7 @@ def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Param
     compiled, plain = made(), plainly(made)
     assert len(compiled) == len(plain)
     for ours, expected in zip(compiled, plain, strict=True):
-        assert list(ours) == list(shards.TYPES) and expected.keys() == ours.keys()
+        assert list(ours) == list(layout.TYPES) and expected.keys() == ours.keys()
         for name, array in ours.items():
             assert array.dtype == expected[name].dtype and np.array_equal(array, expected[name]), name
 
@@ -114,7 +116,7 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
     def made() -> bytes:
         order = instances.examples(found, parameters, "training", 0)
         (block,) = instances.blocks(found, order, parameters, words, "training", 0, 50)
-        return b"".join(block[name].tobytes() for name in shards.TYPES)
+        return b"".join(block[name].tobytes() for name in layout.TYPES)
 
     assert made() == plainly(made)
 
@@ -181,12 +183,12 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
 @pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
 def test_planes(kind: str) -> None:
     data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
-    assert shards._planes(data).tobytes() == plainly(lambda: shards._planes(data)).tobytes()
+    assert layout._planes(data).tobytes() == plainly(lambda: layout._planes(data)).tobytes()
 
 
 def test_elements() -> None:
     data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
-    planes, out = shards._planes(data), np.empty_like(data)
+    planes, out = layout._planes(data), np.empty_like(data)
     kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
     assert np.array_equal(out, data)
 
@@ -221,7 +223,7 @@ def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, b
         environment["THROUGHLINE_KERNEL"] = "off"
     (tmp_path / "vocabulary.txt").write_text("".join(f"{entry}\n" for entry in words.entries))
     code = (
-        "from pathlib import Path; from throughline.corpus import tokens, kernel;"
+        "from pathlib import Path; from throughline.corpus import kernel; from throughline.corpus.text import tokens;"
         "tokens.tokenize(*map(Path, ('articles.jsonl', 'vocabulary.txt', 'there.hdf5'))); print(kernel.load())"
     )
     run = subprocess.run(

@@ -16,12 +16,14 @@ from test_corpus_instances import LENGTHS, all_rows
 
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
 from throughline import files
-from throughline.corpus import kernel, making, manifest, masks, shards, tokens, verification
-from throughline.corpus.instances import Parameters
-from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus import kernel
+from throughline.corpus.shards import layout, making, manifest, masks, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens
+from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
-from throughline.training import data
-from throughline.training.data import Manifest
+from throughline.rank import data
+from throughline.rank.data import Manifest
 
 DYNAMIC = Parameters(32, 5, copies=1, dynamic=True)
 PARAMETERS = any_parameters(copies=st.just(1), dynamic=st.just(True))
@@ -76,7 +78,7 @@ def test_any_documents_keep_every_promise(
     path, masking = Path("shard"), verification.masking_of(parameters, words)
     verification.check_lengths(path, plain)
     arrays = masking.masked(plain, masking.stream("training_0000", epoch))
-    assert {name: array.dtype for name, array in arrays.items()} == shards.TYPES
+    assert {name: array.dtype for name, array in arrays.items()} == layout.TYPES
     originals = verification.check_layout(path, arrays, words)
     assert np.array_equal(originals, plain["input_ids"])
     verification.check_promises(path, arrays, originals, words, parameters)
@@ -227,10 +229,10 @@ def test_what_is_held_out_is_masked_once_and_for_all(corpus: Manifest) -> None:
 
 def test_files_and_manifest_say_how_masks_are_drawn(corpus: Manifest, folder: Path, words: Vocabulary) -> None:
     path = corpus.file(corpus.shards[0])
-    with shards.open_shard(path) as stream:
-        assert set(stream) == set(shards.UNMASKED) and stream["input_ids"].dtype == np.uint16
+    with layout.open_shard(path) as stream:
+        assert set(stream) == set(layout.UNMASKED) and stream["input_ids"].dtype == np.uint16
         assert json.loads(stream.attrs["parameters"])["dynamic"] is True
-    assert shards.size(path)[1:] == (32, 5)
+    assert layout.size(path)[1:] == (32, 5)
     assert corpus.content["vocabulary"]["words"] == [[7, 3007]]
     listed = [folder / f"{Path(shard['file']).stem}.json" for shard in corpus.content["shards"]]
     other = replace(DYNAMIC, probability=0.3).described()
@@ -245,7 +247,7 @@ def test_unpacked_and_packed_shards_read_the_same(corpus: Manifest, folder: Path
     (tmp_path / "manifest.json").write_text(json.dumps(corpus.content))
     one, other = corpus.read(corpus.shards[0], 3), Manifest(tmp_path / "manifest.json").read(corpus.shards[0], 3)
     assert told_apart(one) == told_apart(other)
-    assert shards.content_digest(shards.read(tmp_path / "training_0000.hdf5")) == corpus.shards[0]["content_digest"]
+    assert layout.content_digest(layout.read(tmp_path / "training_0000.hdf5")) == corpus.shards[0]["content_digest"]
 
 
 def test_the_text_is_stored_once(corpus: Manifest, folder: Path, tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ def test_the_text_is_stored_once(corpus: Manifest, folder: Path, tmp_path: Path)
         making.make(*made, tmp_path / "packed.hdf5")
         making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
         sizes.append([(tmp_path / f"{name}.hdf5").stat().st_size for name in ("packed", "unpacked")])
-    assert shards.size(tmp_path / "packed.hdf5")[0] > 4.5 * shards.size(path)[0]
+    assert layout.size(tmp_path / "packed.hdf5")[0] > 4.5 * layout.size(path)[0]
     assert sizes[1][0] > 4 * sizes[0][0] and sizes[1][1] > 5 * sizes[0][1]
 
 
@@ -284,11 +286,11 @@ def change(name: str, row: int, column: int | None, value: int) -> Any:
 def test_every_fault_is_found(
     corpus: Manifest, folder: Path, words: Vocabulary, tmp_path: Path, fault: Any, message: str
 ) -> None:
-    arrays = shards.read(corpus.file(corpus.shards[0]))
+    arrays = layout.read(corpus.file(corpus.shards[0]))
     fault(arrays)
     path, rows = tmp_path / "training_0000.hdf5", len(arrays["input_ids"])
     described = json.dumps(verification.recorded(DYNAMIC, words))
-    shards.write(path, [arrays], rows, 32, 5, described, kinds=shards.unmasked_types(len(words)))
+    layout.write(path, [arrays], rows, 32, 5, described, kinds=layout.unmasked_types(len(words)))
     with pytest.raises(UserError, match=message):
         verification.verify(path, words, DYNAMIC, folder / "tokens_0.hdf5")
 
@@ -304,7 +306,7 @@ def test_one_kind_is_not_taken_for_the_other(corpus: Manifest, folder: Path, wor
     making.make(*made, finished)
     with pytest.raises(UserError, match="other parameters"):
         verification.verify(finished, words, DYNAMIC)
-    with shards.open_shard(finished) as stream:
+    with layout.open_shard(finished) as stream:
         assert "dynamic" not in json.loads(stream.attrs["parameters"])
     with pytest.raises(ValueError, match="no array a_lengths"):
         data.read_shard(finished, data.UNMASKED)

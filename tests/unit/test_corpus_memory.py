@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from corpus_helpers import same, tiny_vocabulary
 from throughline import files
-from throughline.corpus import instances, kernel, making, tokens, verification
-from throughline.corpus.instances import Parameters
+from throughline.corpus import kernel
 from throughline.corpus.rooms import Rooms
+from throughline.corpus.shards import instances, making, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from throughline.corpus import pages
-from throughline.corpus.pages import Site
+from throughline.corpus.source import pages
+from throughline.corpus.source.pages import Site
 from throughline.files import UserError
 
 OLD = Site.of(

@@ -11,9 +11,10 @@ import pytest
 from test_corpus_shards import arrays_of, blocks_of
 
 from corpus_helpers import documents, tiny_vocabulary
-from throughline.corpus import making, shards, tokens
-from throughline.corpus.instances import Parameters
-from throughline.training import data
+from throughline.corpus.shards import layout, making
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens
+from throughline.rank import data
 
 PACKINGS: dict[str, dict[str, Any]] = {
     "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},
@@ -50,10 +51,10 @@ def test_some_rows(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) ->
     arrays = arrays_of(500, 48, 7)
     with h5py.File(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how])) as stream:
         for first, last in ((0, 500), (0, 64), (63, 65), (100, 333), (499, 600)):
-            found = shards.read_rows(stream, first, last)
+            found = layout.read_rows(stream, first, last)
             assert all(np.array_equal(found[name], array[first:last]) for name, array in arrays.items())
-        monkeypatch.setattr(shards, "ROWS_READ", 70)
-        assert shards.content_digest(stream) == shards.content_digest(arrays)
+        monkeypatch.setattr(layout, "ROWS_READ", 70)
+        assert layout.content_digest(stream) == layout.content_digest(arrays)
 
 
 @pytest.mark.parametrize("kind", [">i4", "i2", "<i8", "u1"])
@@ -101,28 +102,28 @@ def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
     made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, copies=9), "training", 0
     making.make(*made, tmp_path / "packed.hdf5")
     making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
-    shards.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
-    expected = shards.read(tmp_path / "packed.hdf5")
+    layout.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
+    expected = layout.read(tmp_path / "packed.hdf5")
     assert len(expected["input_ids"]) > 1000
     for name in ("unpacked", "copied"):
         path = tmp_path / f"{name}.hdf5"
         read = data.read_shard(path)
         assert all(np.array_equal(read[array], expected[array]) for array in expected)
         assert isinstance(read["input_ids"].base, np.memmap)
-        with shards.open_shard(path) as stream:
-            assert shards.is_ours(stream)
+        with layout.open_shard(path) as stream:
+            assert layout.is_ours(stream)
     assert path.stat().st_size > 2 * (tmp_path / "packed.hdf5").stat().st_size
 
 
 def test_a_copy_of_another_makers_shard_is_not_ours(tmp_path: Path) -> None:
     arrays = arrays_of(100)
-    shards.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
-    with shards.open_shard(tmp_path / "copy.hdf5") as stream:
-        assert not shards.is_ours(stream)
-    assert shards.content_digest(shards.read(tmp_path / "copy.hdf5")) == shards.content_digest(arrays)
+    layout.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
+    with layout.open_shard(tmp_path / "copy.hdf5") as stream:
+        assert not layout.is_ours(stream)
+    assert layout.content_digest(layout.read(tmp_path / "copy.hdf5")) == layout.content_digest(arrays)
 
 
 def test_an_interrupted_writing_of_an_unpacked_shard_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2048 rows were given"):
-        shards.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
+        layout.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
     assert list(tmp_path.iterdir()) == []

@@ -34,8 +34,14 @@ def test_arguments_are_read_before_anything_large_is_loaded(name: str) -> None:
 
 
 def test_cutting_extracting_and_the_manifest_do_without_arrays() -> None:
-    found = loaded("-c", "from throughline.corpus import dumps, extraction, manifest, vocabulary")
-    assert "throughline.corpus.manifest" in found and not found & {"numpy", "h5py", "pydantic", "http.client", "ssl"}
+    found = loaded(
+        "-c",
+        "from throughline.corpus.source import dumps\n"
+        "from throughline.corpus.text import extraction, vocabulary\n"
+        "from throughline.corpus.shards import manifest",
+    )
+    large = {"numpy", "h5py", "pydantic", "http.client", "ssl"}
+    assert "throughline.corpus.shards.manifest" in found and not found & large
 
 
 def test_algebra_has_one_thread() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import documents, same, taken, tiny_vocabulary
-from throughline.corpus import tokens
-from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus.text import tokens
+from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 
 

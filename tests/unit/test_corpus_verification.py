@@ -12,10 +12,11 @@ import pytest
 
 from corpus_helpers import documents, tiny_vocabulary
 from throughline import files
-from throughline.corpus import instances, making, manifest, shards, tokens, verification
-from throughline.corpus.instances import Parameters
-from throughline.corpus.tokens import Documents
-from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus.shards import instances, layout, making, manifest, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens
+from throughline.corpus.text.tokens import Documents
+from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 
 PARAMETERS = Parameters(32, 5)
@@ -54,7 +55,7 @@ def test_a_large_shard_is_not_held_in_memory(
 ) -> None:
     whole = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     monkeypatch.setattr(verification, "_ROWS", 50)
-    monkeypatch.setattr(shards, "ROWS_READ", 130)
+    monkeypatch.setattr(layout, "ROWS_READ", 130)
     monkeypatch.setattr(verification, "_LOOK_UP_BYTES", 2 * 4000 * 100)
     parts = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     assert 60 < parts["statistics"].pop("pairs_looked_up") < whole["statistics"].pop("pairs_looked_up")
@@ -186,12 +187,12 @@ def wrong_pairs(label: int) -> Callable[[Arrays], None]:
 def test_every_fault_is_found(
     good: Path, words: Vocabulary, folder: Path, tmp_path: Path, change: Callable[[Arrays], None], message: str
 ) -> None:
-    arrays = shards.read(good)
+    arrays = layout.read(good)
     change(arrays)
     path = tmp_path / "training_0000.hdf5"
     described = json.dumps(verification.recorded(PARAMETERS, words))
     blocks = [{k: v[i : i + 2048] for k, v in arrays.items()} for i in range(0, len(arrays["input_ids"]), 2048)]
-    shards.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
+    layout.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
     with pytest.raises(UserError, match=message):
         verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
 

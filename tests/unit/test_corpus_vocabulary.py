@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.corpus import vocabulary
+from throughline.corpus.text import vocabulary
 from throughline.files import UserError
 
 

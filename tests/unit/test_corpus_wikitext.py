@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from corpus_helpers import CLOSING, HEADER, page
 from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
-from throughline.corpus import dumps, extraction, pages, sentences
-from throughline.corpus.wikitext import plain_text
+from throughline.corpus.source import dumps, pages
+from throughline.corpus.text import extraction, sentences
+from throughline.corpus.text.wikitext import plain_text
 from throughline.files import UserError
 
 MARKUP = {

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.implementations import BertWordPieceTokenizer
 
-from throughline.corpus import sentences, vocabulary
-from throughline.corpus.vocabulary import SPECIALS
-from throughline.corpus.wordpiece import WordPiece
+from throughline.corpus.text import sentences, vocabulary
+from throughline.corpus.text.vocabulary import SPECIALS
+from throughline.corpus.text.wordpiece import WordPiece
 
 TRICKY = [
     "Hello, World!  two  spaces ",

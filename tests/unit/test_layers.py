@@ -1,4 +1,4 @@
-"""Who may know whom: no room imports one above it, and the workers import nothing that old environments lack."""
+"""Who may know whom: no room imports one above it, and a rank imports nothing that old environments lack."""
 
 from __future__ import annotations
 
@@ -8,83 +8,78 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "throughline"
-# From the ground up; a room may import its own floor and those below.
-FLOORS = [
-    {"files"},
-    {"config", "config_errors"},
-    {"runs"},
-    {"records", "statistics", "gpus", "config_reference"},
-    {"corpus", "training", "report", "plan", "features_reference"},
+from throughline import sources
+
+SOURCES = sources.ROOT
+ORDER = [
+    {"files", "statistics", "gpus", "processes", "sources", "clock", "messages"},
+    {"workloads"},
+    {"study"},
+    {"records", "corpus"},
+    {"frameworks", "forms"},
+    {"rank", "observe"},
+    {"launch"},
+    {"checks", "report"},
 ]
-FRAMEWORK_LIBRARIES = {
-    "torch_ddp": {"torch"},
-    "torch_rank": {"torch"},
-    "torch_graph": {"torch"},
-    "torch_horovod": {"torch", "horovod"},
-    "mxnet_horovod": {"mxnet", "horovod", "gluonnlp"},
-    "mxnet_optimizers": {"mxnet"},
-    "mxnet_convergence": {"mxnet"},
-    "torch_optimizers": {"torch"},
-    "torch_convergence": {"torch"},
-    "bert_torch_evaluation": {"torch"},
-    "bert_torch": {"torch", "transformers"},
-    "bert_mxnet": {"mxnet", "gluonnlp"},
+"""From the ground up; a room may know its own floor and those below. `forms` are the workloads' files for a library."""
+LIBRARIES = {
+    "torch": {"torch", "transformers", "horovod"},
+    "mxnet": {"mxnet", "gluonnlp", "horovod"},
+    "horovod": {"horovod"},
 }
-WORKER_SIDE = [
-    *("training/worker.py", "training/convergence.py", "training/data.py", "corpus/shards.py"),
-    *("corpus/masks.py", "corpus/randomness.py"),
-    *("training/frameworks", "training/models"),
+"""What a file may import whose name holds a library's."""
+IN_A_RANK = [
+    *("rank", "frameworks", "workloads"),
+    *("corpus/shards/layout.py", "corpus/shards/masks.py", "corpus/randomness.py"),
 ]
+MENDED_NEXT = {
+    ("frameworks", "observe"), ("frameworks", "launch"), ("observe", "launch"), ("study", "records"),
+    ("study", "report"), ("study", "launch"),
+}  # fmt: skip
 
 
-def room(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
-
-
-def imports(path: Path, *, everywhere: bool = True) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = ast.walk(tree) if everywhere else iter(tree.body)
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {
-                f"{node.module}.{alias.name}" if node.module == "throughline" else node.module for alias in node.names
-            }
-    return found
+def room(path: Path) -> str:
+    parts = path.relative_to(SOURCES).parts
+    if parts[0] == "workloads" and parts[-1].startswith("in_"):
+        return "forms"
+    return parts[0].removesuffix(".py")
 
 
 def floor(name: str) -> int:
-    return next(number for number, rooms in enumerate(FLOORS) if name in rooms)
+    return next(number for number, rooms in enumerate(ORDER) if name in rooms)
 
 
 @pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
 def test_nothing_looks_upwards(path: Path) -> None:
-    own = path.relative_to(SOURCES).parts[0].removesuffix(".py")
-    if own == "__init__":
-        return
-    for module in imports(path):
-        if module.split(".")[0] == "throughline" and room(module):
-            assert floor(room(module)) <= floor(own), f"{own} imports {module}"
+    own = room(path)
+    for name in sources.imported(path):
+        other = sources.module(name)
+        if other is None or other == SOURCES / "__init__.py" or own == "__init__":
+            continue
+        if (own, room(other)) not in MENDED_NEXT:
+            assert floor(room(other)) <= floor(own), f"{own} imports {name}"
 
 
-def worker_files() -> list[Path]:
-    return sorted(
-        path
-        for entry in WORKER_SIDE
-        for path in ([SOURCES / entry] if entry.endswith(".py") else (SOURCES / entry).glob("*.py"))
-    )
+def rank_files() -> list[Path]:
+    places = [SOURCES / entry for entry in IN_A_RANK]
+    return sorted(path for place in places for path in ([place] if place.suffix else place.rglob("*.py")))
 
 
-@pytest.mark.parametrize("path", worker_files(), ids=lambda path: str(path.relative_to(SOURCES)))
-def test_workers_import_only_what_their_environment_has(path: Path) -> None:
-    allowed = {"numpy", "h5py", "throughline", *FRAMEWORK_LIBRARIES.get(path.stem, set())} | set(
-        sys.stdlib_module_names
-    )
-    top = {module.split(".")[0] for module in imports(path, everywhere=False)}
-    assert top <= allowed
-    ours = {module for module in imports(path) if module.startswith("throughline")}
-    assert not {module for module in ours if room(module) in {"config", "runs", "records", "report", "statistics"}}
+def top_level(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {name.split(".")[0] for name in found}
+
+
+@pytest.mark.parametrize("path", rank_files(), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_a_rank_imports_only_what_its_environment_has(path: Path) -> None:
+    libraries = {name for part in path.stem.split("_") for name in LIBRARIES.get(part, ())}
+    neutral = path.parts[-3] == "workloads" and path.name == "__init__.py"
+    allowed = {"throughline", *sys.stdlib_module_names, *libraries} | (set() if neutral else {"numpy", "h5py"})
+    assert top_level(path) <= allowed
+    rooms = {room(other) for name in sources.imported(path) if (other := sources.module(name))}
+    assert not rooms & {"study", "records", "report", "checks", "launch"} or path.name == "reference.py"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from throughline import plan, runs
-from throughline.config import load
-from throughline.runs import RunSpec
+from throughline.study import plan, runs
+from throughline.study.config import load
+from throughline.study.runs import RunSpec
 
 
 def specs(steps: dict[str, object] | None = None) -> list[RunSpec]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from report_fixture import observed, record, spec, write_record
-from throughline.report import summary
+from throughline.report.analysis import summary
 
 
 @pytest.mark.parametrize("name", ["sm_clock_mhz", "memory_clock_mhz"])

@@ -10,7 +10,8 @@ import pytest
 
 from report_fixture import CPU, jitter, write_series
 from throughline.records import Summary
-from throughline.report import cells, comparisons, sentences, summary, tables
+from throughline.report.analysis import cells, comparisons, summary
+from throughline.report.render import sentences, tables
 
 
 def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:

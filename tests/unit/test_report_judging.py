@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
-from throughline.config import Goals, Price
 from throughline.files import UserError
 from throughline.records import Device, Summary
-from throughline.report import cost, summary
-from throughline.report.summary import Terms
+from throughline.report.analysis import cost, summary
+from throughline.report.analysis.summary import Terms
+from throughline.study.config import Goals, Price
 
 
 def judged(paths: list[Path], **terms: Any) -> Summary:

@@ -20,7 +20,8 @@ from report_fixture import (
     write_study,
     write_summaries,
 )
-from throughline.report import cells, page, summary
+from throughline.report.analysis import cells, summary
+from throughline.report.render import page
 
 EXPECTED = [
     cells.Asked(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.records import read_summary
-from throughline.report import cells, inline, plots, summary
+from throughline.report.analysis import cells, summary
+from throughline.report.render import inline, plots
 
 
 def groups_of(root: Path) -> list[cells.Group]:

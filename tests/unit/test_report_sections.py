@@ -10,10 +10,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_record, write_series
-from throughline.config import Goals, Price
-from throughline.report import cells, page, sections, summary, tables
-from throughline.report.grid import Grid
-from throughline.report.summary import Terms
+from throughline.report.analysis import cells, summary
+from throughline.report.analysis.summary import Terms
+from throughline.report.render import page, sections, tables
+from throughline.report.render.grid import Grid
+from throughline.study.config import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
 

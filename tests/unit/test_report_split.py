@@ -8,7 +8,8 @@ import pytest
 
 from report_fixture import write_series
 from throughline.records import Summary, read_summary
-from throughline.report import cells, page, plots, split, summary, tables
+from throughline.report.analysis import cells, split, summary
+from throughline.report.render import page, plots, tables
 
 
 def measured(root: Path, name: str, values: dict[str, list[float]], **changes: object) -> Summary:

@@ -11,7 +11,7 @@ import pytest
 from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report import summary
+from throughline.report.analysis import summary
 
 
 def cell_of(root: Path, values: list[float], topology: str = "1n1g", **changes: Any) -> Any:

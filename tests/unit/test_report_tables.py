@@ -12,7 +12,8 @@ from markdown_it import MarkdownIt
 from report_fixture import HOSTILE, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report import cells, markup, summary, tables
+from throughline.report.analysis import cells, summary
+from throughline.report.render import markup, tables
 
 EXPECTED = (
     '[{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], "topologies": ["4n8g"], '

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from throughline import runs
-from throughline.config import Config, load
 from throughline.files import UserError
-from throughline.runs import RunSpec, Topology
+from throughline.study import runs
+from throughline.study.config import Config, load
+from throughline.study.runs import RunSpec, Topology
 
 BLOCK = {
     "sequence": 32,

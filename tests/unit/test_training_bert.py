@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from throughline import workloads
 from throughline.files import UserError
-from throughline.training import models
-from throughline.training.models import bert
+from throughline.workloads import bert
 
 torch = pytest.importorskip("torch")
 
-from throughline.training.models import bert_torch  # noqa: E402
+from throughline.workloads.bert import in_torch  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: in
 
     count = 3
     with torch.device("meta"):
-        network = bert_torch.BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
+        network = in_torch.BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
     batch = {
         name: None if array is None else torch.from_numpy(array).to("meta")
         for name, array in bert.synthetic(count, sequence, predictions, 1).items()
@@ -47,7 +47,7 @@ def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: in
 
 def network(checkpointing: bool = False) -> Any:
     torch.manual_seed(0)
-    return bert_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
+    return in_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
 
 
 def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
     out = model.bert(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
     table = model.bert.get_input_embeddings().weight
     own = [*model.transform.parameters(), *model.norm.parameters(), table, model.bias]
-    everywhere = bert_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), own)
+    everywhere = in_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), own)
     full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
     full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"].long())
     loss = model(**batch)
@@ -114,9 +114,9 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
 
         def count(*given: Any) -> Any:
             calls[-1] += 1
-            return bert_torch.layer(*given)
+            return in_torch.layer(*given)
 
-        model.parts = (bert_torch.embedded, count, bert_torch.losses)
+        model.parts = (in_torch.embedded, count, in_torch.losses)
         model(**batch).backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
     assert calls == [2, 4]
@@ -144,11 +144,11 @@ def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind: Any) -> None:
     """fp16 holds nothing below 6e-8: unscaled, most of these gradients would vanish."""
-    count, scale = 2 * bert_torch.CACHED // 5000 + 7, 2.0**14
+    count, scale = 2 * in_torch.CACHED // 5000 + 7, 2.0**14
     scores, labels = torch.randn(count, 5000), torch.randint(5000, (count,))
     weights = (torch.arange(count) % 5 > 0).float()
     ours, theirs = scores.to(kind).requires_grad_(), scores.to(kind).float().requires_grad_()
-    loss = bert_torch.MEAN(ours, labels, weights)
+    loss = in_torch.MEAN(ours, labels, weights)
     true = (torch.nn.functional.cross_entropy(theirs, labels, reduction="none") * weights).sum() / weights.sum()
     torch.testing.assert_close(loss, true)
     (loss * scale).backward()
@@ -162,7 +162,7 @@ def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind
 def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
     torch.manual_seed(5)
     given = torch.ones(1000, 301, requires_grad=True)
-    out = bert_torch.dropped(given, p)
+    out = in_torch.dropped(given, p)
     out.sum().backward()
     assert given.grad is not None and torch.equal(given.grad, out.detach())
     kept = out.detach() != 0
@@ -175,9 +175,9 @@ def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
 def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     three = [torch.randn(2, 3, 16, 64) for _ in range(3)]
     masked = torch.zeros(2, 1, 1, 16).masked_fill_(torch.arange(16) > 9, float("-inf"))
-    fused = bert_torch.attended(*three, masked, 0.0)
-    monkeypatch.setattr(bert_torch, "dropped", lambda hidden, p: hidden)
-    torch.testing.assert_close(bert_torch.attended(*three, masked, 0.1), fused)
+    fused = in_torch.attended(*three, masked, 0.0)
+    monkeypatch.setattr(in_torch, "dropped", lambda hidden, p: hidden)
+    torch.testing.assert_close(in_torch.attended(*three, masked, 0.1), fused)
 
 
 @pytest.mark.parametrize(("kind", "near"), [(None, 1e-5), (torch.bfloat16, 2e-3)])
@@ -238,7 +238,7 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
 
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    model = bert_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
+    model = in_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
     model.half_type, model.longest = kind, 16
     eager = model.parts
     compiled = [torch.compile(part, backend=counter, fullgraph=True) for part in eager[:2]]
@@ -310,5 +310,5 @@ def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
 
 def test_an_unknown_model_is_named_with_those_there_are() -> None:
     with pytest.raises(UserError, match="bert-tiny"):
-        models.of("bert-huge")
-    assert all(models.of(name).shape(name).heads >= 2 for name in models.MODELS)
+        workloads.of("bert-huge")
+    assert all(workloads.of(name).shape(name).heads >= 2 for name in workloads.models())

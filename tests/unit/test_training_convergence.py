@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline import records, runs
-from throughline.config import ConfigError, load
+from throughline import records
+from throughline.checks import convergence_check
 from throughline.files import UserError, write_json
-from throughline.report import convergence
-from throughline.training import convergence_check
-from throughline.training.convergence import Book
+from throughline.rank.convergence import Book
+from throughline.report.render import convergence
+from throughline.study import runs
+from throughline.study.config import ConfigError, load
 
 BLOCK = {
     "sequence": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]}, "repeats": 3,

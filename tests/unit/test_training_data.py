@@ -13,7 +13,7 @@ import pytest
 
 import training_fixtures
 from throughline.files import UserError
-from throughline.training import data
+from throughline.rank import data
 
 
 def numbered(folder: Path, rows: list[int]) -> data.Manifest:

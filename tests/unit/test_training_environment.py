@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from throughline import config, runs
-from throughline.training import environment, preflight
+from throughline.launch import preflight
+from throughline.observe import environment
+from throughline.study import config, runs
 
 DEVICE = {"kind": "cpu", "name": "a processor", "count": 2, "fp16_native": False}
 

@@ -13,8 +13,9 @@ import pytest
 
 import training_fixtures
 from throughline.files import UserError
-from throughline.runs import Topology
-from throughline.training import launchers, lock, nodes, ranks
+from throughline.launch import launchers, lock, nodes
+from throughline.rank import ranks
+from throughline.study.runs import Topology
 
 
 def order(topology: str, reach: str, **changes: Any) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
     for word in (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"):
         assert word in command[:agent]
     assert f"--cpus-per-task={3 * shape.devices}" in command[:agent]
-    assert command[agent:] == ["/env/bin/python", "-m", "throughline.training.agent", "/shared/job.json", "slurm"]
+    assert command[agent:] == ["/env/bin/python", "-m", "throughline.launch.agent", "/shared/job.json", "slurm"]
 
 
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
@@ -52,7 +53,7 @@ def test_torchrun_meets_at_the_first_node(topology: str) -> None:
     text = " ".join(launchers.starter(job)(job, last, "/shared/job.json", "/tmp/folder"))
     assert f"--nnodes {shape.nodes} --nproc-per-node {shape.devices} --node-rank {last} " in text
     assert "--rdzv-backend static --master-addr first --master-port 29500 --max-restarts 0" in text
-    assert text.endswith("--module throughline.training.worker /shared/job.json")
+    assert text.endswith("--module throughline.rank.worker /shared/job.json")
     every = [rank for node in range(shape.nodes) for rank in launchers.ranks_of(job, node)]
     assert every == list(range(shape.world))
 
@@ -63,7 +64,7 @@ def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, m
     command = launchers.starter(job)(job, 0, "/shared/job.json", str(tmp_path))
     assert command[2:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
-        *("/env/bin/python", "-m", "throughline.training.worker", "/shared/job.json"),
+        *("/env/bin/python", "-m", "throughline.rank.worker", "/shared/job.json"),
     ]
     script(tmp_path, "srun", 'printf "%s\\n" "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -106,7 +107,7 @@ def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell()
     assert shlex.split(folder) == ["cd", os.getcwd()]
     words = shlex.split(rest)
     assert words[:4] == ["exec", "env", "OMP_NUM_THREADS=1", "X=a b"]
-    assert words[4:] == ["/env/bin/python", "-m", "throughline.training.agent", "/it's/job.json", "1"]
+    assert words[4:] == ["/env/bin/python", "-m", "throughline.launch.agent", "/it's/job.json", "1"]
 
 
 @pytest.mark.parametrize(

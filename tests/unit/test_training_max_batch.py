@@ -9,12 +9,12 @@ import pytest
 
 import training_fixtures
 from report_fixture import jitter, write_series, write_summaries
-from throughline import runs
-from throughline.config import load
+from throughline.checks import max_batch
 from throughline.files import write_json
-from throughline.report import max_batch as rows
-from throughline.report import page
-from throughline.training import max_batch
+from throughline.report.render import max_batch as rows
+from throughline.report.render import page
+from throughline.study import runs
+from throughline.study.config import load
 
 CPU = {"kind": "cpu", "name": "a CPU", "count": 2, "fp16_native": False}
 

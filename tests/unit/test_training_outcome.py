@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline.training import outcome
+from throughline.launch import outcome
 
 
 def report(rank: int = 0, **changes: Any) -> dict[str, Any]:

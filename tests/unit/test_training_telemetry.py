@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from throughline import records
-from throughline.training import observed, preflight, telemetry, telemetry_window
+from throughline.launch import preflight
+from throughline.observe import observed, telemetry, telemetry_window
 
 SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
 

@@ -12,11 +12,12 @@ import pynvml
 import pytest
 
 import nvml_double
-from throughline.training import preflight, telemetry_cards
+from throughline.launch import preflight
+from throughline.observe import telemetry_cards
 
 ASK = """
 import json, sys, time
-from throughline.training.telemetry_cards import Cards
+from throughline.observe.telemetry_cards import Cards
 cards = Cards({"kind": "cuda", "per_node": 2})
 refused, marked = cards.faults(json.loads(sys.argv[1]))
 reads = [cards.read()]
@@ -151,7 +152,7 @@ def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) 
     }  # fmt: skip
     (tmp_path / "job.json").write_text(json.dumps(job))
     agent = subprocess.Popen(
-        [sys.executable, "-m", "throughline.training.agent", str(tmp_path / "job.json"), "0"],
+        [sys.executable, "-m", "throughline.launch.agent", str(tmp_path / "job.json"), "0"],
         env=nvml_double.variables(library, pid=4242), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert agent.wait(60) == 1 and agent.stdout is not None

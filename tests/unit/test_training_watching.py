@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 import training_fixtures
-from throughline.training import environment, heartbeat, lock, machine, progress, schedule
-from throughline.training.heartbeat import Beat
-from throughline.training.watchdog import Watchdog
+from throughline.launch import lock, machine, progress
+from throughline.launch.watchdog import Watchdog
+from throughline.observe import environment
+from throughline.rank import heartbeat, schedule
+from throughline.rank.heartbeat import Beat
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     said: list[str] = []
     stop = threading.Event()
-    hold = "import sys; from throughline.training import lock\nwith lock.device('results/a.json', print):\n"
+    hold = "import sys; from throughline.launch import lock\nwith lock.device('results/a.json', print):\n"
     hold += "  print('held', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)

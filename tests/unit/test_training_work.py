@@ -8,8 +8,8 @@ import pytest
 
 from report_fixture import spec
 from throughline import gpus
+from throughline.observe import work
 from throughline.records import Work
-from throughline.training import work
 
 A100 = {"kind": "cuda", "name": "NVIDIA A100-SXM4-80GB", "count": 8, "fp16_native": True}
 BERT_LARGE = 240.6e9

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from throughline import runs
-from throughline.config import load
+from throughline.study import runs
+from throughline.study.config import load
 
 from .conftest import ROOT, SMALL, Clone, job_counts
 

@@ -15,9 +15,10 @@ import pytest
 import training_fixtures
 from framework_lab import python
 from process_helpers import until
-from throughline import records, runs
-from throughline.config import Convergence
-from throughline.report import convergence
+from throughline import records
+from throughline.report.render import convergence
+from throughline.study import runs
+from throughline.study.config import Convergence
 
 from .conftest import ROOT, Clone
 

@@ -12,11 +12,14 @@ import pytest
 
 from corpus_helpers import CLOSING, HEADER, documents, page, streams
 from dump_server import Server, cut, status
-from throughline import files, runs
-from throughline.config import load
-from throughline.corpus import dumps, making, tokens, vocabulary
-from throughline.corpus.instances import Parameters
-from throughline.training.data import Manifest, batches
+from throughline import files
+from throughline.corpus.shards import making
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.source import dumps
+from throughline.corpus.text import tokens, vocabulary
+from throughline.rank.data import Manifest, batches
+from throughline.study import runs
+from throughline.study.config import load
 
 from .conftest import SMALL, Clone, job_counts
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from corpus_helpers import documents, tiny_vocabulary
-from throughline.corpus import making, shards, tokens, verification
-from throughline.corpus.instances import Parameters
-from throughline.corpus.vocabulary import Vocabulary
+from throughline.corpus.shards import layout, making, verification
+from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.text import tokens
+from throughline.corpus.text.vocabulary import Vocabulary
 
 NAMES = ["input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "next_sentence_labels"]
 
@@ -47,7 +48,7 @@ def loaded_as_in_training(path: Path, ignore: int = -1) -> list[tuple[np.ndarray
 
 def test_a_training_loop_reads_our_shards(ours: Path, words: Vocabulary) -> None:
     examples = loaded_as_in_training(ours)
-    assert len(examples) == shards.size(ours)[0] > 100
+    assert len(examples) == layout.size(ours)[0] > 100
     for ids, segments, mask, labels, label in examples:
         assert len(ids) == len(segments) == len(mask) == len(labels) == 32
         wanted = labels != -1
@@ -81,19 +82,19 @@ def as_nvidia_writes(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 def test_we_read_what_nvidias_script_writes(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
     path = tmp_path / "part_training_7.hdf5"
-    arrays = shards.read(ours)
+    arrays = layout.read(ours)
     as_nvidia_writes(path, arrays)
-    found = shards.read(path)
+    found = layout.read(path)
     assert all(np.array_equal(found[name], arrays[name]) and found[name].dtype == arrays[name].dtype for name in NAMES)
     result = verification.verify(path, words)
-    assert result["content_digest"] == shards.content_digest(arrays)
+    assert result["content_digest"] == layout.content_digest(arrays)
     assert result["parameters"] is None
 
 
 def test_its_own_habits_are_no_faults(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
     """Its random words may be specials, and a literal [SEP] in the text is one: both stay readable."""
     path = tmp_path / "training.hdf5"
-    arrays = shards.read(ours)
+    arrays = layout.read(ours)
     arrays["input_ids"][0, arrays["masked_lm_positions"][0, 0]] = words.sep
     free = next(c for c in range(1, 4) if c not in arrays["masked_lm_positions"][1])
     arrays["input_ids"][1, free] = words.sep

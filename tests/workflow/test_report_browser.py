@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from report_fixture import write_study, write_summaries
-from throughline.report import page
+from throughline.report.render import page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -6,10 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from throughline.config import Convergence
+from throughline.checks import convergence_check
 from throughline.files import command_line
-from throughline.runs import RunSpec
-from throughline.training import convergence_check, nodes
+from throughline.launch import nodes
+from throughline.study.config import Convergence
+from throughline.study.runs import RunSpec
 
 
 def main() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from throughline.checks import convergence_check
 from throughline.files import command_line, write_json
 from throughline.records import read_curve
-from throughline.report import convergence
-from throughline.training import convergence_check
+from throughline.report.render import convergence
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ def main() -> None:
     parser.add_argument("--unpacked", action="store_true", help="copy it, uncompressed, instead of linking it")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus import adopted, shards
+    from throughline.corpus.shards import adopted, layout
 
-    (shards.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
+    (layout.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
 
 
 if __name__ == "__main__":

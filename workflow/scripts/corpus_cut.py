@@ -21,14 +21,14 @@ def main() -> None:
     parser.add_argument("--parts", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus import dumps
+    from throughline.corpus.source import dumps
 
     named = [path for given in arguments.dump for path in (_listed(given) if given.suffix == ".json" else [given])]
     dumps.write(arguments.output, dumps.cut(named, arguments.parts))
 
 
 def _listed(listing: Path) -> list[Path]:
-    from throughline.corpus import published
+    from throughline.corpus.source import published
 
     return published.listed(listing)
 

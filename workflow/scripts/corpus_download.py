@@ -6,8 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from throughline.corpus import published
-from throughline.corpus.fetch import Client
+from throughline.corpus.source import published
+from throughline.corpus.source.fetch import Client
 from throughline.files import command_line
 
 

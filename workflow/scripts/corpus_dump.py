@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.corpus import dumps
+from throughline.corpus.source import dumps
 from throughline.files import UserError, command_line
 
 

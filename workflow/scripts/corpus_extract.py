@@ -18,7 +18,8 @@ def main() -> None:
     parser.add_argument("--extractor", choices=["wikiextractor", "throughline"], default="wikiextractor")
     parser.add_argument("--stall-s", type=float, default=900, help="stop when nothing moves for so many seconds")
     arguments = parser.parse_args()
-    from throughline.corpus import dumps, extraction
+    from throughline.corpus.source import dumps
+    from throughline.corpus.text import extraction
 
     dump = dumps.read(arguments.cut)
     extraction.extract(

@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus import tokens
+    from throughline.corpus.text import tokens
 
     number = arguments.shard + (arguments.training if arguments.split == "test" else 0)
     every, memory_bytes = arguments.training + arguments.test, arguments.memory_mb << 20

@@ -18,7 +18,8 @@ def main() -> None:
     parser.add_argument("--parameters", type=json.loads, required=True, help="JSON, recorded and digested")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus import manifest, vocabulary
+    from throughline.corpus.shards import manifest
+    from throughline.corpus.text import vocabulary
 
     words = vocabulary.read(arguments.vocabulary)
     manifest.merge(arguments.corpus, arguments.verified, words, arguments.parameters, arguments.output)

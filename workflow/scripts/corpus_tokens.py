@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus import tokens
+    from throughline.corpus.text import tokens
 
     how = {"lines": arguments.lines, "memory_bytes": arguments.memory_mb << 20}
     tokens.tokenize(arguments.articles, arguments.vocabulary, arguments.output, **how)

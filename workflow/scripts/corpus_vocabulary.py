@@ -6,8 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from throughline.corpus import vocabulary
-from throughline.corpus.fetch import Client
+from throughline.corpus.source.fetch import Client
+from throughline.corpus.text import vocabulary
 from throughline.files import command_line
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from throughline import frameworks
 from throughline.files import command_line
-from throughline.training import frameworks, installation
+from throughline.launch import installation
 
 
 def main() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from throughline.checks import equivalence
 from throughline.files import command_line
-from throughline.runs import read_specs
-from throughline.training import equivalence
+from throughline.study.runs import read_specs
 
 
 def main() -> None:

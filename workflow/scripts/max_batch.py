@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from throughline.checks import max_batch
 from throughline.files import command_line
-from throughline.runs import read_specs
-from throughline.training import lock, max_batch, nodes
+from throughline.launch import lock, nodes
+from throughline.study.runs import read_specs
 
 
 def main() -> None:

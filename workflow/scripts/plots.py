@@ -7,7 +7,8 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_summary
-from throughline.report import cells, plots, split
+from throughline.report.analysis import cells, split
+from throughline.report.render import plots
 
 
 def main() -> None:

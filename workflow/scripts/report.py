@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from throughline.files import command_line
-from throughline.report import cells, page
+from throughline.report.analysis import cells
+from throughline.report.render import page
 
 
 def main() -> None:

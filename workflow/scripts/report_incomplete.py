@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from throughline.files import command_line
-from throughline.report import cells, incomplete
+from throughline.report.analysis import cells
+from throughline.report.render import incomplete
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from throughline.files import UserError, command_line
-from throughline.runs import RunSpec
-from throughline.training import launch, nodes
+from throughline.launch import launch, nodes
+from throughline.study.runs import RunSpec
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from throughline.files import command_line
-from throughline.report import summary
+from throughline.report.analysis import summary
 
 
 def main() -> None:

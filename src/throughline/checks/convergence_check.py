@@ -1,0 +1,209 @@
+"""A convergence check, the launcher's side: which there are, start or resume, the verdict against a stated curve."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline import files, records
+from throughline.files import UserError
+from throughline.launch import launch
+from throughline.rank.convergence import Book
+from throughline.rank.data import Manifest
+from throughline.study.config import Config, Convergence, Steps
+from throughline.study.runs import RunSpec, Topology, canonical
+
+QUANTITIES = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
+"""What a stated curve may have beside `step` -> whether more of it is better."""
+
+COLUMNS = f"give it the columns step and some of {', '.join(QUANTITIES)}"
+
+
+def asked(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
+    """results/<benchmark>/convergence_<...>.json -> the run behind it.
+
+    One for every framework and precision of a benchmark with `convergence`: its smallest batch on its largest topology.
+    """
+    found = {}
+    for spec in sorted(specs, key=lambda spec: spec.batch_per_device):
+        block = config.benchmarks.get(spec.benchmark)
+        if block is None or block.convergence is None or spec.repeat != 1:
+            continue
+        largest = max(block.topologies, key=lambda name: (Topology.parse(name).world, Topology.parse(name)))
+        if spec.topology == largest and spec.batch_per_device == min(block.batch[spec.precision]):
+            steps = Steps(warmup=0, timed=block.convergence.steps)
+            found[place(spec)] = spec.model_copy(update={"steps": steps})
+    return found
+
+
+def place(spec: RunSpec) -> str:
+    """Where a check's verdict belongs; its curve, log and checkpoints are in the folder of that name."""
+    name = f"convergence_bz{spec.batch_per_device}_{spec.precision}_{spec.framework}_{spec.topology}"
+    return f"results/{spec.benchmark}/{name}.json"
+
+
+def run(
+    spec: RunSpec,
+    settings: Convergence,
+    manifest: Path,
+    output: Path,
+    log: Path,
+    python: str = sys.executable,
+    hosts: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Train to the end and write the curve to `output`; what an earlier call has checkpointed beside it is taken up.
+
+    UserError where it does not end by itself: the checkpoints stay, and the next call resumes.
+    """
+    data = Manifest(manifest)
+    if not data.held_out:
+        raise UserError(
+            f"{manifest} lists no test shards",
+            why="a convergence check looks at text that training does not read",
+            next_step="set corpus.shards.test to 1 or more",
+        )
+    data.check(data.held_out)
+    folder, identity = output.with_suffix(".checkpoints"), _identity(spec, settings, data)
+    book = Book(folder, identity)
+    resume, faults = book.newest()
+    for fault in faults:
+        say(fault)
+    if resume is None:
+        book.clear()
+    say(f"resumes after step {resume['step']}" if resume else "starts from the first step")
+    order = {
+        "steps": settings.steps,
+        "evaluate_every": settings.evaluate_every,
+        "samples": settings.samples,
+        "folder": str(folder.resolve()),
+        "identity": identity,
+        "resume": resume,
+    }
+    job = launch.Job(
+        spec=spec, record=output, log=log, manifest=manifest, python=python, hosts=hosts, convergence=order,
+        telemetry=False,
+    )  # fmt: skip
+    ended = launch.run(job)
+    reports = ended.pop("reports")
+    bad = next((r for _, r in sorted(reports.items()) if r["status"] != "ok"), None)
+    first = reports.get(0, {})
+    result = {
+        "schema": records.SCHEMA,
+        "spec": job.full,
+        "evaluate_every": settings.evaluate_every,
+        "status": bad["status"] if bad else "ok",
+        "reason": bad["reason"] if bad else None,
+        "curve": [] if bad else first["curve"],
+        "loss": [] if bad else first["losses"],
+        "resumed_after_step": resume["step"] if resume else None,
+        **ended,
+    }
+    records.Curve.model_validate(result)
+    files.write_json(output, files.scrubbed(result, but=launch.AS_IT_IS))
+    book.clear()
+    return result
+
+
+def _identity(spec: RunSpec, settings: Convergence, data: Manifest) -> str:
+    """What two calls have to share for the second one to take up the first one's checkpoints."""
+    parts = [spec.canonical, settings.steps, settings.evaluate_every, settings.samples, data.content["content_digest"]]
+    return hashlib.sha256(canonical(parts).encode()).hexdigest()
+
+
+def judge(curve: records.Curve, against: Path | None, tolerance: float) -> records.ConvergenceVerdict:
+    """The content of convergence_<...>.json: the curve's points against those of a CSV file.
+
+    The file has a column `step` and some of QUANTITIES, all of held-out text; between its steps it is taken to be
+    straight. A point passes where it is not worse than stated by more than the tolerance: of the stated loss a share,
+    of an accuracy an absolute difference.
+    """
+    expected = stated(against) if against else {}
+    compared = list(_compare(curve, expected, tolerance))
+    verdict, reason = _verdict(curve, against, compared)
+    last = curve.curve[-1] if curve.curve else None
+    return records.ConvergenceVerdict.model_validate({
+        "schema": records.SCHEMA,
+        "spec": curve.spec,
+        "verdict": verdict,
+        "reason": reason,
+        "against": against.name if against else None,
+        "against_sha256": files.sha256(against) if against else None,
+        "tolerance": tolerance,
+        "last": last,
+        "stated": {name: [[float(step), value] for step, value in points] for name, points in expected.items()},
+        "compared": compared,
+    })  # fmt: skip
+
+
+def stated(path: Path) -> dict[str, list[tuple[int, float]]]:
+    """Quantity -> its (step, value) pairs, rising in step. UserError where the file is no curve."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        found = {
+            name: sorted((int(row["step"]), float(row[name])) for row in rows if row[name])
+            for name in QUANTITIES
+            if rows and name in rows[0]
+        }
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path} is no curve", why=str(error), next_step=COLUMNS) from None
+    if not any(found.values()):
+        raise UserError(f"{path} states nothing", next_step=COLUMNS)
+    return found
+
+
+def _compare(
+    curve: records.Curve, expected: dict[str, list[tuple[int, float]]], tolerance: float
+) -> Iterable[dict[str, Any]]:
+    for name, points in expected.items():
+        for point in curve.curve:
+            there = between(points, point.step)
+            if there is None:
+                continue
+            value = getattr(point, name)
+            more = QUANTITIES[name]
+            limit = there - tolerance if more else there * (1 + tolerance)
+            yield {
+                "quantity": name,
+                "step": point.step,
+                "value": value,
+                "stated": there,
+                "limit": limit,
+                "passes": value is not None and (value >= limit if more else value <= limit),
+            }
+
+
+def between(points: list[tuple[int, float]], step: int) -> float | None:
+    """The stated value at `step`; None outside of what is stated."""
+    before = [point for point in points if point[0] <= step]
+    after = [point for point in points if point[0] >= step]
+    if not before or not after:
+        return None
+    (low, a), (high, b) = before[-1], after[0]
+    return a if high == low else a + (b - a) * (step - low) / (high - low)
+
+
+def _verdict(curve: records.Curve, against: Path | None, compared: list[dict[str, Any]]) -> tuple[str, str]:
+    if curve.status != "ok":
+        return "unsupported" if curve.status == "unsupported" else "fail", f"{curve.status}: {curve.reason}"
+    broken = next((step for step, loss in enumerate(curve.loss, 1) if loss is None), None)
+    if broken is not None:
+        return "fail", f"the loss is not finite from step {broken} on"
+    if against is None:
+        return "not judged", "no curve is stated: set convergence.against"
+    if not compared:  # a curve that says nothing passes nothing
+        return "fail", f"{against.name} states nothing about the steps that were looked at"
+    worse = [one for one in compared if not one["passes"]]
+    if worse:
+        first = worse[0]
+        value = "not finite" if first["value"] is None else f"{first['value']:.4f}"
+        return "fail", (
+            f"{first['quantity']} {value} at step {first['step']}, {first['stated']:.4f} is stated and "
+            f"{first['limit']:.4f} the limit; {len(worse)} of {len(compared)} comparisons fail"
+        )
+    return "pass", f"{len(compared)} comparisons within the tolerance"

@@ -1,0 +1,193 @@
+"""The largest batch per device that fits: doubling until an allocator refuses, then bisection.
+
+Every try is a run of its own, of a few steps in fresh processes: what one left behind in an allocator must not decide
+the next. Nothing is timed here. Memory is taken to grow with the batch; the answer also names the smallest batch that
+was refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from throughline import files, records
+from throughline.files import UserError
+from throughline.launch import launch, machine
+from throughline.study.config import Config, Steps
+from throughline.study.runs import RunSpec, Topology
+
+STEPS = Steps(warmup=1, timed=2)
+"""The first step ends with the optimizer's states, so that from the second on everything is held at once."""
+AT_MOST = 2**20
+"""Larger batches are not tried."""
+FINENESS = 64
+"""The search ends where the gap between fitting and refused is 1, or this fraction of the batch that fits."""
+NO_LIMIT = "on a CPU nothing refuses before the whole machine is full: set options.memory_limit_mb"
+
+
+def asked(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
+    """results/<benchmark>/max_batch_<precision>.json -> what to search with, a specification per framework.
+
+    Its topology is the largest one on a single node, since exchanging gradients takes memory too (1n1g where all have
+    several nodes); the search starts from the smallest batch that the benchmark asks for.
+    """
+    found: dict[str, list[RunSpec]] = {}
+    every = [spec for spec in specs if spec.repeat == 1]
+    for name, block in config.benchmarks.items():
+        if "max_batch" not in block.extras:
+            continue
+        worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
+        change = {"topology": f"1n{max(worlds, default=1)}g", "steps": STEPS}
+        for precision, batches in block.batch.items():
+            first = [
+                spec
+                for spec in every
+                if (spec.benchmark, spec.precision, spec.batch_per_device, spec.topology)
+                == (name, precision, min(batches), block.topologies[0])
+            ]
+            hosts = None if block.hosts == "simulated" else first[0].hosts
+            found[f"results/{name}/max_batch_{precision}.json"] = [
+                spec.model_copy(update={**change, "hosts": hosts}) for spec in first
+            ]
+    return found
+
+
+def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> tuple[int | None, int | None]:
+    """(the largest batch found to fit, the smallest found not to); None where there is none of the kind."""
+    low, high = 0, None
+    batch = min(start, at_most)
+    while high is None or high - low > max(1, low // FINENESS):
+        if fits(batch):
+            low = batch
+            if high is None and low == at_most:
+                break
+        else:
+            high = batch
+        batch = min(2 * low, at_most) if high is None else (low + high) // 2
+    return low or None, high
+
+
+def find(
+    specs: Sequence[RunSpec],
+    manifest: Path | None,
+    pythons: Mapping[str, str],
+    folder: Path,
+    hosts: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """The content of max_batch_<precision>.json: a search per framework of `specs`; records and logs go to `folder`.
+
+    UserError where a try fails for another reason than memory: then nothing is known of larger batches.
+    """
+    started, first = _now(), specs[0]
+    found = {
+        spec.framework: _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, say).run()
+        for spec in specs
+    }
+    return {
+        "schema": records.SCHEMA,
+        "benchmark": first.benchmark,
+        "model": first.model,
+        "sequence": first.sequence,
+        "precision": first.precision,
+        "topology": first.topology,
+        "steps": STEPS.warmup + STEPS.timed,
+        "memory_limit_mb": first.options.memory_limit_mb,
+        "tried_at_most": AT_MOST,
+        "frameworks": found,
+        "started": started,
+        "ended": _now(),
+    }
+
+
+class _Search:
+    """One framework's tries, in their order."""
+
+    def __init__(
+        self, spec: RunSpec, manifest: Path | None, python: str, folder: Path, hosts: Sequence[str], say: Any
+    ) -> None:
+        self.spec, self.manifest, self.python = spec, manifest, python
+        self.folder, self.hosts, self.say = folder / spec.framework, hosts, say
+        self.tries: list[dict[str, Any]] = []
+        self.device: dict[str, Any] | None = None
+
+    def run(self) -> dict[str, Any]:
+        """The search's entry in the result."""
+        if self._unlimited():
+            return self._entry("unsupported", NO_LIMIT)
+        try:
+            largest, refused = search(self.spec.batch_per_device, self._fits)
+        except _UnsupportedError as error:
+            return self._entry("unsupported", str(error))
+        peak = next((one["peak_memory_bytes"] for one in self.tries if one["batch_per_device"] == largest), None)
+        reason = None if largest else f"not even one sample fits: {self.tries[-1]['reason']}"
+        return self._entry("ok" if largest else "oom", reason, largest, refused, peak)
+
+    def _entry(
+        self, status: str, reason: str | None, largest: int | None = None, refused: int | None = None,
+        peak: int | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        self.say(f"{self.spec.framework}: {f'batch {largest}' if largest else f'{status}: {reason}'}")
+        return {
+            "status": status,
+            "reason": reason,
+            "largest_batch_per_device": largest,
+            "smallest_out_of_memory": refused,
+            "peak_memory_bytes": peak,
+            "device": self.device,
+            "tries": self.tries,
+        }
+
+    def _unlimited(self) -> bool:
+        if self.spec.options.memory_limit_mb is not None or self.spec.device == "cuda":
+            return False
+        return self.spec.device == "cpu" or machine.gpus(self.spec.framework, self.python, os.environ)["count"] == 0
+
+    def _fits(self, batch: int) -> bool:
+        place = self.folder / f"batch_{batch}.json"
+        spec = self.spec.model_copy(update={"batch_per_device": batch})
+        job = launch.Job(
+            spec=spec, record=place, log=place.with_suffix(".log"), manifest=self.manifest, python=self.python,
+            hosts=self.hosts, telemetry=False, part_of=f"{self.folder.parent}.json",
+        )  # fmt: skip
+        try:
+            record = launch.run(job)
+        except UserError as error:
+            raise UserError(
+                f"batch {batch} of {spec.framework} failed for another reason than memory: {error.what}",
+                why=error.why,
+                next_step=f"read {job.log}; run snakemake again, the search begins anew",
+            ) from None
+        if record["status"] == "unsupported":
+            raise _UnsupportedError(record["reason"])
+        self.device = record["device"]
+        # `invalid` speaks of losses, and a run that ended had the memory for them.
+        status = "oom" if record["status"] == "oom" else "fits"
+        self.tries.append(
+            {
+                "batch_per_device": batch,
+                "status": status,
+                "reason": record["reason"] if status == "oom" else None,
+                "peak_memory_bytes": record["peak_memory_bytes"],
+            }
+        )
+        self.say(f"{spec.framework}, batch {batch}: {status}")
+        return status == "fits"
+
+
+class _UnsupportedError(Exception):
+    """The framework cannot do this here, whatever the batch."""
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    """Write max_batch_<precision>.json, after checking its form."""
+    records.MaxBatch.model_validate(result)
+    files.write_json(path, result)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,52 @@
+"""From a shard's tokens to the shard: the one place where examples, masks and the file meet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from throughline.corpus.rooms import Rooms
+from throughline.corpus.shards import instances, layout
+from throughline.corpus.shards.instances import Arrays, Parameters
+from throughline.corpus.shards.verification import recorded
+from throughline.corpus.text import tokens, vocabulary
+from throughline.files import UserError
+
+
+def make(
+    tokens_file: Path,
+    vocabulary_file: Path,
+    parameters: Parameters,
+    split: str,
+    shard: int,
+    path: Path,
+    *,
+    unpacked: bool = False,
+    memory_bytes: int = tokens.MEMORY_BYTES,
+) -> None:
+    """Write the shard number `shard` of `split` (training or test), all copies in it, shuffled.
+
+    Tokens and examples beyond `memory_bytes` lie in mapped temporary files.
+    """
+    words = vocabulary.read(vocabulary_file)
+    rooms = Rooms(path.parent, memory_bytes)
+    documents, facts = tokens.read(tokens_file, rooms)
+    if facts["vocabulary_sha256"] != words.sha256:
+        raise UserError(
+            f"{tokens_file} was made with another vocabulary than {vocabulary_file}",
+            next_step=f"make it again: snakemake --force {tokens_file}",
+        )
+    order = instances.examples(documents, parameters, split, shard, rooms)
+    rows = layout.ROWS_PER_CHUNK
+    blocks = _leaving(rooms, instances.blocks(documents, order, parameters, words, split, shard, rows))
+    described = json.dumps(recorded(parameters, words), sort_keys=True, separators=(",", ":"))
+    kinds = layout.unmasked_types(len(words)) if parameters.dynamic else layout.TYPES
+    extent = len(order), parameters.sequence, parameters.predictions
+    layout.write(path, blocks, *extent, described, kinds=kinds, unpacked=unpacked)
+
+
+def _leaving(rooms: Rooms, blocks: Iterator[Arrays]) -> Iterator[Arrays]:
+    for block in blocks:
+        yield block
+        rooms.leave()

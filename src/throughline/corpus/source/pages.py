@@ -1,0 +1,164 @@
+"""What a page of a dump is, in every form that dumps have had since 2005: article, redirect or other namespace.
+
+| since | export schema | here |
+|---|---|---|
+| 2005 | 0.3: no `<ns>` | the title's prefix, looked up in <siteinfo>, is the namespace |
+| 2005 | 0.3: no `<redirect>` | a text that begins like `#REDIRECT [[...]]`, in any language, is a redirect |
+| 2009 | 0.4: `<redirect>` | the element decides, not the text |
+| 2012 | 0.6: `<ns>` | the element decides, not the title |
+
+Text stays escaped, as it stands in the dump; nothing is expanded.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+
+from throughline.corpus.source import dumps
+from throughline.files import UserError
+
+_ID = re.compile(rb"<id>(\d+)</id>")
+_REVISION = re.compile(rb"<revision>\s*<id>(\d+)</id>")
+_TITLE = re.compile(rb"<title>([^<]*)</title>")
+_NAMESPACE = re.compile(rb"<ns>\s*(-?\d+)\s*</ns>")
+_TEXT = re.compile(rb"<text\b([^>]*)>")
+_TIME = re.compile(rb"<timestamp>(\d{4})-(\d\d)-(\d\d)T((\d\d):\d\d:\d\d)Z</timestamp>")
+_BYTES = re.compile(rb'\bbytes="0*[1-9]')
+_NAMES = re.compile(rb'<namespace\s[^>]*?key="(-?\d+)"[^>]*>([^<]*)</namespace>')
+_VERSION = re.compile(rb'<mediawiki\s[^>]*?\bversion="(\d+)\.(\d+)"')
+# In all of MediaWiki's languages the word follows the # without a blank; a numbered list has one, or a link at once.
+_REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]\]")
+_NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
+_SILENT = (-2, 6, 14)
+_AS_PUBLISHED = "use a pages-articles dump as it was published"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a dump's header says about its pages: names of the other namespaces, and whether redirects are marked.
+
+    `silent_namespaces`, in small letters: a link to media, a file or a category shows no text.
+    """
+
+    other_namespaces: frozenset[str]
+    marks_redirects: bool
+    base: str | None
+    silent_namespaces: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, header: str) -> Site:
+        """The site behind the XML from `<mediawiki` to `</siteinfo>`."""
+        data = header.encode()
+        named = [(int(key), html.unescape(name.decode())) for key, name in _NAMES.findall(data) if key != b"0"]
+        version = _VERSION.match(data)
+        marks = version is not None and (int(version[1]), int(version[2])) >= (0, 4)
+        names = frozenset(name for _, name in named)
+        silent = frozenset(name.lower() for key, name in named if key in _SILENT)
+        return cls(names, marks, dumps.tag(data, "base"), silent)
+
+
+@dataclass(frozen=True)
+class Page:
+    """An article, a redirect or a page of another namespace (`kind`). Title and text are escaped as in the dump."""
+
+    kind: str
+    id: int
+    revision: int
+    title: bytes
+    text: bytes
+
+
+def parse(page: bytes, site: Site, where: str) -> Page:
+    """The page between `<page>` and `</page>`; text is read for articles alone. `where` names it in errors.
+
+    UserError for a page without id or title, one whose namespace nothing tells, and one that is no page of a
+    pages-articles dump: several revisions, a text that is left out, or markup inside it.
+    """
+    begin = page.find(b"<text")
+    head = page if begin < 0 else page[:begin]
+    number, title = _ID.search(head), _TITLE.search(head)
+    if number is None or title is None:
+        raise UserError(
+            f"{where} has no id or no title",
+            why="the dump is damaged, or of a format that is not known here",
+            next_step=_AS_PUBLISHED,
+        )
+    where = f"{where} (id {int(number[1])})"
+    revision = _REVISION.search(head)
+    kind = "article"
+    if not _is_main(head, title[1], site, where):
+        kind = "other"
+    elif b"<redirect" in head:
+        kind = "redirect"
+    text = _text(page, begin, where) if kind == "article" else b""
+    if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
+        kind, text = "redirect", b""
+    time = _TIME.search(head)
+    if kind == "article" and b"{{" in text:
+        text = _NOW.sub(lambda match: _then(match, time), text)
+    return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
+
+
+def unescaped(text: bytes) -> str:
+    """A page's text as its authors wrote it: MediaWiki escapes four characters in a dump."""
+    for entity, character in ((b"&lt;", b"<"), (b"&gt;", b">"), (b"&quot;", b'"'), (b"&amp;", b"&")):
+        text = text.replace(entity, character)
+    return text.decode()
+
+
+def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:
+    namespace = _NAMESPACE.search(head)
+    if namespace:
+        return int(namespace[1]) == 0
+    if not site.other_namespaces:
+        raise UserError(
+            f"nothing says whether {where} is an article",
+            why="it has no <ns>, and the dump has no <siteinfo> with the names of the namespaces",
+            next_step="use the dump as it was published; or put the <siteinfo> of a dump of the same wiki into it",
+        )
+    prefix, colon, _ = html.unescape(title.decode(errors="replace")).partition(":")
+    return not colon or prefix not in site.other_namespaces
+
+
+def _text(page: bytes, begin: int, where: str) -> bytes:
+    if page.count(b"<revision>") > 1:
+        raise UserError(
+            f"{where} has several revisions",
+            why="this is a dump of the pages' history; the text of all revisions would become one article",
+            next_step="use the pages-articles dump of the same date",
+        )
+    tag = _TEXT.match(page, begin) if begin >= 0 else None
+    if tag is None:
+        return b""
+    if tag[1].endswith(b"/"):
+        if _BYTES.search(tag[1]) and b"deleted=" not in tag[1]:
+            raise UserError(
+                f"{where} has a text that is left out",
+                why="this is a stub dump, which holds facts about pages without their text",
+                next_step="use the pages-articles dump of the same date",
+            )
+        return b""
+    end = page.find(b"</text>", tag.end())
+    text = page[tag.end() : end if end >= 0 else None]
+    if end < 0 or b"<" in text:
+        raise UserError(
+            f"{where} has markup inside its text",
+            why="the dump is damaged, or was not written by MediaWiki, which escapes every text",
+            next_step=_AS_PUBLISHED,
+        )
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{where} is not UTF-8 text", why=f"{error}; the dump is damaged", next_step=_AS_PUBLISHED
+        ) from None
+    return text
+
+
+def _then(match: re.Match[bytes], time: re.Match[bytes] | None) -> bytes:
+    """{{CURRENTYEAR}} and its like as of the revision: wikiextractor would put in the day on which it runs."""
+    if time is None:
+        return b""
+    return time[{b"year": 1, b"month": 2, b"day": 3, b"time": 4, b"hour": 5}[match[1].lower()]]

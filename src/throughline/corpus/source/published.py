@@ -1,0 +1,177 @@
+"""A dump by its name and date: which files it consists of, what they have to be, and their download.
+
+`enwiki-20261101` is the wiki `enwiki` on 2026-11-01, at `<host>/enwiki/20261101/`. Beside a dump stand
+`dumpstatus.json` (the files of each job, with size and SHA-1, and whether it is done) and
+`enwiki-20261101-sha1sums.txt`. Both are read, and have to agree; a host that lacks the first is taken at the second's
+word. Of the dump's packings the first of these is taken:
+
+1. pages-articles-multistream.xml.bz2, the whole in one file
+2. its parts, pages-articles-multistream1.xml-p1p41242.bz2 and so on
+3. pages-articles.xml.bz2, one stream
+4. its parts
+
+Mirrors are asked first, in their order, Wikimedia last: Wikimedia asks for that, and a machine without a way to the
+internet gets along with a mirror of its own. What a mirror says of its files is believed, checksums included, so name
+mirrors that you trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from throughline import files
+from throughline.corpus.source import fetch
+from throughline.corpus.source.fetch import Client, Digest
+from throughline.files import UserError
+
+OFFICIAL = "https://dumps.wikimedia.org"
+SCHEMA = 1
+_KINDS = ("pages-articles-multistream", "pages-articles")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of a dump. `size` in bytes, None where only its checksum is published."""
+
+    file: str
+    sha1: str
+    size: int | None
+
+
+def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = (), official: str = OFFICIAL) -> None:
+    """Bring the dump `name` into the folder of `listing`, and write there what it consists of.
+
+    The listing (JSON: name, files with sha1 and size) is the same however the dump came. Files that are there already
+    are checked and kept. UserError where something cannot be had, with the reason given by every host.
+    """
+    if client.contact is None:
+        raise UserError(
+            f"the dump {name} is not downloaded without a contact",
+            why="Wikimedia blocks programs that do not say whom to write to",
+            next_step="write your e-mail address or web page into config.yaml: corpus: {contact: you@your.org};"
+            " or download the dump yourself and set corpus.dump to its path",
+        )
+    wiki, date = name.rsplit("-", 1)
+    bases = [f"{host.rstrip('/')}/{wiki}/{date}" for host in (*mirrors, official)]
+    wanted = choose(name, files_of(name, client, bases))
+    folder = listing.parent
+    missing = [file for file in wanted if not (folder / file.file).exists()]
+    there = sum(fetch.arrived(folder / f"{file.file}.part") for file in missing)
+    client.room(folder, max(0, sum(file.size or 0 for file in missing) - there))
+    for file in wanted:
+        urls = [f"{base}/{file.file}" for base in bases]
+        client.file(urls, folder / file.file, Digest("sha1", file.sha1), file.size)
+    entries = [{"file": file.file, "sha1": file.sha1, "size": (folder / file.file).stat().st_size} for file in wanted]
+    files.write_json(listing, {"schema": SCHEMA, "name": name, "files": entries})
+
+
+def listed(listing: Path) -> list[Path]:
+    """The files that a listing names, beside it. UserError where one is gone or has another size."""
+    content = files.read_json(listing)
+    paths = []
+    for entry in content["files"]:
+        path = listing.parent / entry["file"]
+        size = path.stat().st_size if path.exists() else None
+        if size != entry["size"]:
+            raise UserError(
+                f"{path} is {'missing' if size is None else 'not the file that was downloaded'}",
+                why=f"{listing} says that it has {entry['size']} bytes"
+                + ("" if size is None else f", and it has {size}"),
+                next_step=f"bring it again: snakemake --force {listing}",
+            )
+        paths.append(path)
+    return paths
+
+
+def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]:
+    """The files of a dump that are finished, with their checksums, as the hosts publish them."""
+    summed = client.text([f"{base}/{name}-sha1sums.txt" for base in bases])
+    told = client.text([f"{base}/dumpstatus.json" for base in bases])
+    if summed is None and told is None:
+        wiki = name.rsplit("-", 1)[0]
+        raise UserError(
+            f"there is no dump {name}",
+            why=f"neither its checksums nor its status is at {' or '.join(bases)}",
+            next_step=f"look at {OFFICIAL}/{wiki}/ for the dates there are (a few months' only), and name one of them"
+            " in corpus.dump; older ones are on some mirrors",
+        )
+    sums = _sums(summed or "")
+    status = _status(told, name) if told is not None else None
+    if status is None:
+        return [Published(file, sha1, None) for file, sha1 in sums.items()]
+    for file in status:
+        if sums.get(file.file, file.sha1) != file.sha1:
+            raise UserError(
+                f"the two published checksums of {file.file} differ",
+                why="dumpstatus.json and sha1sums.txt are not of the same moment: the dump is being written again",
+                next_step="wait for a day, or take an older date",
+            )
+    return status
+
+
+def choose(name: str, published: Sequence[Published]) -> list[Published]:
+    """The files of a dump to read: the single multistream file, else its parts, else the same of one stream.
+
+    UserError where none is finished, and where a part lacks.
+    """
+    by_name = {file.file: file for file in published}
+    for kind in _KINDS:
+        whole = by_name.get(f"{name}-{kind}.xml.bz2")
+        if whole:
+            return [whole]
+        pattern = re.compile(rf"{re.escape(name)}-{kind}(\d+)\.xml(?:-p(\d+)p\d+)?\.bz2")
+        parts = sorted(
+            (int(match[1]), int(match[2] or 0), file)
+            for file in by_name
+            if (match := pattern.fullmatch(file)) is not None
+        )
+        if parts:
+            lacking = sorted(set(range(1, parts[-1][0] + 1)) - {number for number, _, _ in parts})
+            if lacking:
+                raise UserError(
+                    f"the dump {name} is not complete yet",
+                    why=f"of its {parts[-1][0]} parts, {', '.join(map(str, lacking))} are missing",
+                    next_step="wait until Wikimedia has finished it, or take an older date",
+                )
+            return [by_name[file] for _, _, file in parts]
+    raise UserError(
+        f"the dump {name} has no articles yet",
+        why="no pages-articles file of it is marked as done",
+        next_step="wait until Wikimedia has finished it, or take an older date",
+    )
+
+
+def _sums(text: str) -> dict[str, str]:
+    """Names and checksums of a sha1sums file, lines of `<digits>  <name>`."""
+    lines = (re.fullmatch(r"([0-9a-fA-F]{40}) [ *]([\w.-]+)", line.rstrip()) for line in text.splitlines())
+    return {match[2]: match[1].lower() for match in lines if match}
+
+
+def _status(text: str, name: str) -> list[Published]:
+    """The files of finished jobs in a dumpstatus.json; only what has a checksum and a name of this dump."""
+    try:
+        jobs: Mapping[str, Any] = json.loads(text)["jobs"]
+        entries = [
+            (file, facts)
+            for job in jobs.values()
+            if job.get("status") == "done"
+            for file, facts in (job.get("files") or {}).items()
+        ]
+        return [
+            Published(file, facts["sha1"].lower(), int(facts["size"]))
+            for file, facts in entries
+            if re.fullmatch(rf"{re.escape(name)}-[\w.-]+", file)
+            and re.fullmatch(r"[0-9a-fA-F]{40}", facts.get("sha1") or "")
+            and facts.get("size")
+        ]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"the status of the dump {name} cannot be read",
+            why=f"dumpstatus.json is not of the known form ({type(error).__name__}: {error})",
+            next_step="download the dump yourself and set corpus.dump to its path",
+        ) from None

@@ -1,0 +1,276 @@
+"""Plain text of the articles in one part of a dump, by one of two extractors, and proof that none is missing.
+
+`throughline` is wikitext.py, called here for each article. wikiextractor, the default, is under the AGPL: it is run as
+a program, never imported. Its failures are silent (a damaged dump, a killed worker or a tag it misses end in exit
+status 0 and fewer articles), and it reads XML line by line. So what a page is is decided here (`pages.py`), the program
+is given the articles alone, each in the one form that it reads for certain, and every article that went in has to come
+out.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from throughline import files
+from throughline.corpus import leftovers
+from throughline.corpus.progress import Progress
+from throughline.corpus.source import dumps, pages
+from throughline.corpus.text import guard, wikitext
+from throughline.files import UserError
+
+PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
+OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
+# Its rule for templates is "the title begins with the name of namespace 10", which loses articles such as "Template
+# metaprogramming"; with no such name it loses all. No title begins with #.
+_HEADER = b'<mediawiki>\n<siteinfo>\n%s<namespace key="10">#</namespace>\n</siteinfo>\n'
+_PAGE = (
+    b"<page>\n<title>%s</title>\n<ns>0</ns>\n<id>%d</id>\n<revision>\n<id>%d</id>\n"
+    b'<text xml:space="preserve">%s</text>\n</revision>\n</page>\n'
+)
+
+
+@dataclass
+class Counts:
+    """What the pages of a part are. `articles` holds the ids of those that were handed on, in their order."""
+
+    pages: int = 0
+    redirects: int = 0
+    other_namespaces: int = 0
+    repeated: int = 0
+    articles: list[int] = field(default_factory=list)
+
+
+class Article(NamedTuple):
+    """An article's id, the characters of its text, and its line of JSON (id, revid, url, title, text)."""
+
+    id: int
+    characters: int
+    line: bytes
+
+
+def extract(
+    dump: dumps.Cut,
+    part: int,
+    articles: Path,
+    counts: Path,
+    *,
+    extractor: str = "wikiextractor",
+    stall_s: float = 900,
+) -> None:
+    """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
+
+    Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
+    seconds: wikiextractor waits for ever when a process of it was killed.
+    """
+    seen = Counts()
+    leftovers.remove(articles)
+    with files.atomic(articles) as temporary:
+        found: list[int] = []
+        characters = 0
+        if dump.parts[part]:
+            made = _by_us(dump, part, seen) if extractor == "throughline" else _by_program(dump, part, seen, stall_s)
+            with temporary.open("wb") as out:
+                for article in made:
+                    found.append(article.id)
+                    characters += article.characters
+                    out.write(article.line)
+        _check(found, seen.articles, part)
+        files.write_json(
+            counts,
+            {
+                "schema": 1,
+                "part": part,
+                "pages": seen.pages,
+                "articles": len(found),
+                "redirects": seen.redirects,
+                "other_namespaces": seen.other_namespaces,
+                "repeated": seen.repeated,
+                "characters": characters,
+            },
+        )
+
+
+def _by_us(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[Article]:
+    site = pages.Site.of(dump.header)
+    place = (site.base or "").rpartition("/")[0]
+    for page in _articles_of(dump, part, site, seen):
+        text = wikitext.plain_text(pages.unescaped(page.text), site.silent_namespaces)
+        value = {
+            "id": str(page.id),
+            "revid": str(page.revision),
+            "url": f"{place}?curid={page.id}",
+            "title": html.unescape(page.title.decode()),
+            "text": text,
+        }
+        yield Article(page.id, len(text), json.dumps(value).encode() + b"\n")
+
+
+def _by_program(dump: dumps.Cut, part: int, seen: Counts, stall_s: float) -> Iterator[Article]:
+    for line in _run([sys.executable, *PROGRAM, *OPTIONS], _feed_of(dump, part, seen), stall_s):
+        article = _article(line)
+        yield Article(int(article["id"]), len(article["text"]), line)
+
+
+def _articles_of(dump: dumps.Cut, part: int, site: pages.Site, seen: Counts) -> Iterator[pages.Page]:
+    """The part's articles; `seen` counts what its pages are."""
+    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
+    for page in dumps.pages(dump, part, progress):
+        seen.pages += 1
+        found = pages.parse(page, site, f"page {seen.pages} of part {part}")
+        if found.kind == "other":
+            seen.other_namespaces += 1
+        elif found.kind == "redirect":
+            seen.redirects += 1
+        elif seen.articles and seen.articles[-1] == found.id:
+            seen.repeated += 1
+        else:
+            seen.articles.append(found.id)
+            yield found
+
+
+def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
+    """A dump of the part's articles alone."""
+    site = pages.Site.of(dump.header)
+    yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
+    for page in _articles_of(dump, part, site, seen):
+        yield _PAGE % (page.title, page.id, page.revision, page.text)
+    yield dumps.CLOSING + b"\n"
+
+
+def _article(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+        if isinstance(value, dict) and {"id", "text"} <= value.keys():
+            return value
+    except ValueError:
+        pass
+    raise UserError(
+        "wikiextractor printed a line that is no article",
+        why=f"it begins with {line[:80]!r}",
+        next_step="install the wikiextractor pinned in envs/main.txt",
+    )
+
+
+def _check(found: list[int], expected: list[int], part: int) -> None:
+    if found == expected:
+        return
+    missing = sorted(set(expected) - set(found))
+    surplus = len(set(found) - set(expected))
+    raise UserError(
+        f"text extraction of part {part} gave {len(found)} of {len(expected)} articles",
+        why=f"missing page ids: {', '.join(map(str, missing[:5])) or 'none'}{' ...' if len(missing) > 5 else ''};"
+        f" not expected: {surplus}; wikiextractor does not report its own failures",
+        next_step="run snakemake again (a process may have been killed for memory); if the same ids are missing again,"
+        " look at these pages in the dump",
+    )
+
+
+def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[bytes]:
+    """Pipe `feed` through a program and yield the lines it prints. The program dies with this process.
+
+    UserError when it fails, or when neither side of the pipe moves for `stall_s` seconds.
+    """
+    lifeline, ours = os.pipe()
+    failure: list[BaseException] = []
+    moved = [time.monotonic()]
+    with tempfile.TemporaryFile() as messages:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(lifeline), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            pass_fds=(lifeline,),
+            start_new_session=True,
+            env={**os.environ, "PYTHONUTF8": "1", "PYTHONHASHSEED": "0"},
+        )
+        os.close(lifeline)
+        assert process.stdin is not None and process.stdout is not None
+        feeder = threading.Thread(target=_feed, args=(feed, process.stdin, moved, failure), daemon=True)
+        feeder.start()
+        try:
+            yield from _lines(process, process.stdout, moved, stall_s)
+            _await(process, stall_s)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # what outlived the program; an ended one keeps its status
+            status = process.wait()
+            os.close(ours)
+            process.stdout.close()
+        feeder.join(timeout=stall_s)
+        if failure and not isinstance(failure[0], BrokenPipeError):
+            raise failure[0]
+        if status or failure:
+            messages.seek(0)
+            last = messages.read()[-2000:].decode(errors="replace").strip()
+            raise UserError(
+                f"wikiextractor failed with exit status {status}",
+                why=files.scrub(last) or "it printed no reason",
+                next_step="run snakemake again; if it fails again, install the version pinned in envs/main.txt",
+            )
+
+
+def _feed(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], failure: list[BaseException]) -> None:
+    try:
+        with stdin:
+            for data in feed:
+                stdin.write(data)
+                moved[0] = time.monotonic()
+    except BaseException as error:
+        failure.append(error)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has ended; it is not collected yet, so that its group can still be named."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _await(process: subprocess.Popen[bytes], stall_s: float) -> None:
+    end = time.monotonic() + stall_s
+    while not _ended(process):
+        if time.monotonic() > end:
+            raise _stalled(stall_s)
+        time.sleep(0.005)
+
+
+def _lines(process: subprocess.Popen[bytes], stdout: IO[bytes], moved: list[float], stall_s: float) -> Iterator[bytes]:
+    """The lines that are printed, until the pipe is closed, or nothing comes any more of a program that has ended: what
+    it forked may hold the pipe open for ever."""
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdout, selectors.EVENT_READ)
+        while True:
+            if not selector.select(timeout=min(stall_s, 5)):
+                if _ended(process):
+                    break
+                if time.monotonic() - moved[0] > stall_s:
+                    raise _stalled(stall_s)
+                continue
+            data = os.read(stdout.fileno(), 1 << 20)
+            if not data:
+                break
+            moved[0] = time.monotonic()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield line + b"\n"
+    if rest:
+        yield rest + b"\n"
+
+
+def _stalled(stall_s: float) -> UserError:
+    return UserError(
+        f"wikiextractor did not move for {stall_s:g} seconds and was stopped",
+        why="it waits for ever when one of its processes was killed, for example for lack of memory",
+        next_step="run snakemake again with fewer jobs at a time or more memory; it makes only this part again",
+    )

@@ -1,0 +1,164 @@
+"""The WordPiece vocabulary: one entry per line, the line number is the token id.
+
+The published bert-base-uncased vocabulary is rebuilt from tables inside the installed blingfire package,
+and its SHA-256 proves that the result is the published file, byte for byte.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from throughline import files
+from throughline.files import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from throughline.corpus.source.fetch import Client
+
+BERT_BASE_UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_UNUSED = re.compile(r"\[unused\d+\]")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Entries by id, the ids of the five specials, and the SHA-256 of the file they were read from."""
+
+    entries: tuple[str, ...]
+    sha256: str
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @functools.cached_property
+    def words(self) -> NDArray[np.int32]:
+        """Ids that may stand in for a masked token: no special, no `[unused…]` place."""
+        import numpy as np
+
+        special = [self.pad, self.unk, self.cls, self.sep, self.mask]
+        unused = [i for i, text in enumerate(self.entries) if text[:1] == "[" and _UNUSED.fullmatch(text)]
+        return np.delete(np.arange(len(self), dtype=np.int32), [*special, *unused])
+
+    @functools.cached_property
+    def kinds(self) -> NDArray[np.uint8]:
+        """Of each entry: 1 for [CLS], [SEP], [MASK] and [PAD], 2 for a word as in `words`, else 0."""
+        import numpy as np
+
+        kinds = np.zeros(len(self), np.uint8)
+        kinds[self.words] = 2
+        kinds[[self.cls, self.sep, self.mask, self.pad]] = 1
+        return kinds
+
+
+def read(path: str | Path) -> Vocabulary:
+    """The vocabulary in a file of one entry per line; UserError where BERT could not work with it."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        entries = tuple(data.decode().removesuffix("\n").split("\n"))
+    except FileNotFoundError:
+        raise UserError(f"the vocabulary {path} does not exist", next_step="correct corpus.vocabulary") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"the vocabulary {path} is not UTF-8 text", why=str(error)) from None
+    if b"\r" in data:
+        entries = tuple(entry.removesuffix("\r") for entry in entries)
+    index = dict(zip(entries, range(len(entries)), strict=True))
+    if len(index) < len(entries):
+        double = next(entry for i, entry in enumerate(entries) if index[entry] != i)
+        raise UserError(
+            f"the vocabulary {path} has an entry twice: {double!r}",
+            why="the line number is the token's id, so every entry stands once",
+            next_step="use the vocabulary as it was published",
+        )
+    missing = [name for name in SPECIALS if name not in index]
+    if missing:
+        raise UserError(
+            f"the vocabulary {path} lacks {', '.join(missing)}",
+            why="sequences are built from [CLS], [SEP], [MASK], [PAD] and [UNK]",
+            next_step="use a BERT vocabulary, one entry per line",
+        )
+    if index["[PAD]"] != 0:
+        raise UserError(
+            f"in the vocabulary {path}, [PAD] has the id {index['[PAD]']}",
+            why="padding is written as 0 in the shards' layout",
+            next_step="use a vocabulary whose first line is [PAD]",
+        )
+    ids = {name.strip("[]").lower(): index[name] for name in SPECIALS}
+    return Vocabulary(entries=entries, sha256=hashlib.sha256(data).hexdigest(), **ids)
+
+
+def write_bert_base_uncased(path: str | Path) -> None:
+    """Write the published vocabulary (30,522 lines); UserError if the installed blingfire does not yield it."""
+    text = "".join(f"{entry}\n" for entry in _from_blingfire())
+    found = hashlib.sha256(text.encode()).hexdigest()
+    if found != BERT_BASE_UNCASED_SHA256:
+        raise UserError(
+            "the bert-base-uncased vocabulary could not be rebuilt",
+            why=f"sha256 is {found}, the published file has {BERT_BASE_UNCASED_SHA256}; the installed blingfire"
+            " carries other tables than the pinned version",
+            next_step="install the blingfire pinned in envs/main.txt, or set corpus.vocabulary to {path, sha256}",
+        )
+    files.write_text(path, text)
+
+
+def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
+    """Write the vocabulary file `source` to `path` if its SHA-256 is `sha256` and it is one BERT can use."""
+    found = read(source).sha256
+    if found != sha256.lower():
+        raise UserError(
+            f"{source} is not the vocabulary that the configuration names",
+            why=f"its sha256 is {found}, corpus.vocabulary.sha256 says {sha256}",
+            next_step="correct the path or the sha256 in config.yaml",
+        )
+    with files.atomic(path) as temporary:
+        temporary.write_bytes(Path(source).read_bytes())
+
+
+def download(url: str, sha256: str, client: Client, path: str | Path) -> None:
+    """Bring the published file with this SHA-256 to `path`; UserError where it is another, or none BERT can use."""
+    from throughline.corpus.source.fetch import Digest
+
+    path = Path(path)
+    fetched = path.with_name(f".{path.name}.download")
+    client.file([url], fetched, Digest("sha256", sha256))
+    read(fetched)
+    os.replace(fetched, path)
+
+
+def _from_blingfire() -> list[str]:
+    """blingfire's tables hold each piece's text without `##`; the tokenizer tells words from pieces.
+
+    A text that the tokenizer maps back to exactly its own id is a word; else it continues one.
+    """
+    import blingfire
+    import numpy as np
+
+    folder = Path(blingfire.__file__).parent
+    texts_model = blingfire.load_model(str(folder / "bert_base_tok.i2w"))
+    words_model = blingfire.load_model(str(folder / "bert_base_tok.bin"))
+    size = 30522
+    entries = []
+    for i in range(size):
+        text = blingfire.ids_to_text(texts_model, np.array([i], dtype=np.int32), False, 256)
+        upper = f"{text.upper()}"
+        if upper in SPECIALS:
+            entries.append(upper)
+        elif _UNUSED.fullmatch(text) or text == "...":
+            entries.append(text)
+        else:
+            ids = blingfire.text_to_ids(words_model, text, 8, 100, True)
+            entries.append(text if ids.tolist() == [i] else f"##{text}")
+    return entries

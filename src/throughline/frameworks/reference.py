@@ -1,0 +1,72 @@
+"""docs/frameworks.md, generated from the table of frameworks and the pins in envs/.
+
+python -m throughline.frameworks.reference            write it
+python -m throughline.frameworks.reference --check    exit 1 when it is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from throughline.files import UserError, command_line, write_text
+from throughline.frameworks import FEATURES, TABLE
+from throughline.launch import installation
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "frameworks.md"
+
+HEADER = """# Frameworks
+
+This page is generated from `src/throughline/frameworks/__init__.py` and `envs/`
+(`python -m throughline.frameworks.reference`). [add-a-framework.md](add-a-framework.md) says what a new one needs, and
+how to build these for GPUs.
+
+What a framework lacks is no error where it is asked for: the run ends as `unsupported` with its reason, and its cell
+says n/a.
+"""
+
+
+def reference() -> str:
+    """The page as Markdown: what each framework offers, and what it runs in."""
+    names = list(TABLE)
+    rows = [
+        [words, *("yes" if key in TABLE[name].features else "no" for name in names)] for key, words in FEATURES.items()
+    ]
+    facts = [
+        ["file", *(f"`{TABLE[name].file}.py`" for name in names)],
+        ["ranks are started by", *(TABLE[name].starter for name in names)],
+        ["environment", *(_environment(name) for name in names)],
+        ["main pins", *(_pins(name) for name in names)],
+    ]
+    return f"{HEADER}\n{_table(['feature', *names], rows)}\n{_table(['', *names], facts)}"
+
+
+def _environment(name: str) -> str:
+    found = installation.recipe(name)
+    return f"its own, Python {found.python}" if found else "the workflow's"
+
+
+def _pins(name: str) -> str:
+    lines = (installation.PINS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    libraries = ("torch", "transformers", "mxnet", "gluonnlp", "horovod", "numpy")
+    pins = [line.split()[0] for line in lines if line.partition("==")[0] in libraries]
+    return ", ".join(pin.replace("==", " ") for pin in pins)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is out of date")
+    if not parser.parse_args().check:
+        write_text(PAGE, reference())
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != reference():
+        raise UserError(f"{PAGE.name} is out of date", next_step="python -m throughline.frameworks.reference")
+
+
+if __name__ == "__main__":
+    command_line(main)

@@ -1,0 +1,270 @@
+"""One node's part of a run: starts the node's ranks through their starter, tells where they stand, leaves nothing.
+
+    python -m throughline.launch.agent WORK/job.json NODE        (`slurm` as NODE: srun knows the number)
+
+Its input is its lifeline: when that ends, all ranks of this node end at once, so that nobody has to reach this node
+for it; the line `stacks` has every rank write the stacks of its threads. Its output is the node's part of the log, each
+line marked with its rank and scrubbed here, where the node's name is known; what begins with MARK is for the launcher.
+Runs in the framework's own environment, on every node: imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from throughline import files, processes
+from throughline.launch import launchers
+from throughline.rank import heartbeat, ranks
+
+MARK = "\x1e"
+EVERY_S = 1.0
+"""How often it tells where the ranks stand."""
+PATIENCE_S = 5.0
+"""How long the sampler may take to write what it has."""
+TELEMETRY = "[telemetry] "
+READY_S = 60.0
+"""How long it may take to look at the GPUs: a driver that is not kept loaded takes seconds."""
+
+
+class Agent:
+    def __init__(self, path: Path, node: int) -> None:
+        self.path, self.work, self.node = path, path.parent, node
+        self.job: dict[str, Any] = json.loads(path.read_text())
+        for name in ranks.NAMES:  # whatever started this process, it is no rank
+            os.environ.pop(name, None)
+        os.environ.update(self.job["variables"])
+        if self.job["reach"] == "simulated" and self.job["kind"] == "cuda":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.job, node))
+        shared = self.job["shared"]
+        self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if shared else self.work))
+        self.ranks = launchers.ranks_of(self.job, node)
+        self.command = launchers.starter(self.job)(self.job, node, str(path), str(self.folder))
+        self.watched = selectors.DefaultSelector()
+        self.partial: dict[int, bytes] = {}
+        self.awaited = set(self.ranks)
+        self.seen: dict[int, heartbeat.Beat] = {}
+        self.cut_off = self.over = False
+
+    def run(self) -> int:
+        """The starter's exit status; when it is known, nothing of this node's ranks runs any more."""
+        processes.adopt_orphans()
+        wake, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(waker)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.watched.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 4096))
+        self.watched.register(0, selectors.EVENT_READ, self._obey)
+        pipes = [self.folder / f"rank_{rank}.out" for rank in self.ranks]
+        for rank, pipe in zip(self.ranks, pipes):  # noqa: B905  as Python 3.8 knows it
+            os.mkfifo(pipe)
+            self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
+        sampler = self._start_sampler()
+        if sampler and self.job["kind"] == "cuda" and (refused := self._refused(sampler)):
+            _say(MARK + json.dumps({"refusing": self.node, "faults": refused}))
+            _end_all()
+            return 1
+        if sampler and sampler.stdout:
+            self._pass_on(sampler.stdout.fileno(), TELEMETRY)
+        starter = subprocess.Popen(
+            self.command,
+            env={**os.environ, ranks.NODE_FOLDER: str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_tied,
+        )
+        assert starter.stdout is not None
+        self._pass_on(starter.stdout.fileno(), "")
+        told = 0.0
+        while starter.poll() is None and not self.cut_off:
+            if self.awaited:
+                self._find_processes()
+            self._wait(0.1 if self.awaited else EVERY_S)
+            if time.monotonic() - told >= EVERY_S:
+                told = time.monotonic()
+                self._tell_beats()
+        self._wait(0.0)
+        self._tell_beats()
+        self.over = True
+        if sampler and not self.cut_off:
+            _finish(sampler)
+        _end_all()
+        while self._wait(0.0):
+            pass
+        self._tell_beats()
+        return starter.wait()
+
+    def _start_sampler(self) -> subprocess.Popen[bytes] | None:
+        """The node's telemetry, in a process of the workflow's own environment; None where it is switched off."""
+        if not self.job["telemetry"]:
+            return None
+        python = self.job["telemetry"] if Path(self.job["telemetry"]).exists() else sys.executable
+        return subprocess.Popen(
+            [python, "-m", "throughline.observe.telemetry", str(self.path), str(self.node), str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_tied,
+        )
+
+    def _refused(self, sampler: subprocess.Popen[bytes]) -> list[str]:
+        """What the sampler finds wrong with this node's GPUs, before any rank starts; nothing where it does not say."""
+        assert sampler.stdout is not None
+        line, deadline = b"", time.monotonic() + READY_S
+        while b"\n" not in line and time.monotonic() < deadline and not self.cut_off:
+            self._wait(0.0)
+            self._tell_beats()
+            if select.select([sampler.stdout], [], [], EVERY_S)[0]:
+                part = os.read(sampler.stdout.fileno(), 1 << 16)
+                line += part
+                if not part:
+                    break
+        found = re.search(rb"^ready: (.*)$", line, re.MULTILINE)
+        return list(json.loads(found[1])) if found else []
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.cut_off and not self.job["shared"]:  # the launcher may be gone: its folder is nobody's
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def _stop(self, *_: Any) -> None:
+        self.cut_off = True
+
+    def _obey(self) -> None:
+        asked = os.read(0, 4096)
+        if not asked:
+            self.watched.unregister(0)
+            self.cut_off = True
+        elif b"stacks" in asked:
+            for pid in processes.descendants(os.getpid()):
+                if _is_worker(pid):
+                    os.kill(pid, signal.SIGUSR1)
+
+    def _wait(self, seconds: float) -> bool:
+        """Act on what happens within `seconds`; whether anything did."""
+        events = self.watched.select(seconds)
+        for key, _ in events:
+            key.data()
+        return bool(events)
+
+    def _pass_on(self, descriptor: int, mark: str) -> None:
+        """Pass on every line that arrives at `descriptor`."""
+        os.set_blocking(descriptor, False)
+        self.partial[descriptor] = b""
+
+        def read() -> None:
+            text = os.read(descriptor, 1 << 16)
+            if not text:
+                self.watched.unregister(descriptor)
+            *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
+            for line in lines:
+                if line.startswith(b"ready: ") and mark == TELEMETRY:
+                    continue
+                _say(mark + files.scrub(line.decode("utf-8", "replace")))
+
+        self.watched.register(descriptor, selectors.EVENT_READ, read)
+
+    def _find_processes(self) -> None:
+        """Hear of the end of every rank's process as soon as it is known which that is."""
+        for rank in sorted(self.awaited):
+            pid = heartbeat.process(self.folder / f"rank_{rank}.beat")
+            if pid is None:
+                continue
+            self.awaited.discard(rank)
+            try:
+                descriptor = os.pidfd_open(pid)
+            except (AttributeError, OSError):
+                continue
+
+            def ended(rank: int = rank, pid: int = pid, descriptor: int = descriptor) -> None:
+                self.watched.unregister(descriptor)
+                os.close(descriptor)
+                if self.over:  # this process ended it
+                    return
+                self._tell_beats()
+                _say(MARK + json.dumps({"rank": rank, "ended": _exit_status(pid), "at": time.time()}))
+
+            self.watched.register(descriptor, selectors.EVENT_READ, ended)
+
+    def _tell_beats(self) -> None:
+        _say(MARK + json.dumps({"node": self.node, "over": self.over}))
+        for rank in self.ranks:
+            beats = [heartbeat.read(folder / f"rank_{rank}.beat") for folder in (self.folder, self.work)]
+            beat = max(beats, key=lambda beat: beat.phase != "start")
+            if self.seen.get(rank) != beat:
+                self.seen[rank] = beat
+                _say(MARK + json.dumps({"rank": rank, "beat": beat}))
+
+
+def _finish(sampler: subprocess.Popen[bytes]) -> None:
+    """Have the sampler write what it has; one that does not is ended with the rest."""
+    assert sampler.stdin is not None
+    sampler.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        sampler.wait(PATIENCE_S)
+
+
+def _tied() -> None:
+    """Between fork and exec: the starter ends with this process, and its ranks with it."""
+    processes.die_with_parent(os.getppid(), signal.SIGKILL)
+
+
+def _say(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
+def _is_worker(pid: int) -> bool:
+    """Whether this is a rank that writes its stacks when asked; a starter or a shell would end."""
+    if b"throughline.rank.worker" not in processes.command_line(pid).split(b"\0"):
+        return False
+    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1)
+
+
+def _exit_status(pid: int) -> int | None:
+    """How a process ended, while its parent has not asked yet; negative: the signal. None where it is too late."""
+    fields = processes.stat(pid)
+    if not fields or fields[0] != "Z":
+        return None
+    status = int(fields[49])
+    return -(status & 0x7F) or status >> 8
+
+
+def _end_all() -> None:
+    """Kill whatever this process has below it, however it was started."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and (left := processes.descendants(os.getpid())):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+
+
+def main() -> int:
+    path, node = Path(sys.argv[1]), sys.argv[2]
+    agent = Agent(path, int(os.environ["SLURM_NODEID"] if node == "slurm" else node))
+    try:
+        return agent.run()
+    finally:
+        agent.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Which nodes a run gets: this machine, nodes that it makes up, those of a Slurm job, or hosts behind ssh.
+
+Their names are used to reach them and nowhere else: what is written speaks of entry 2 of runs.hosts, or of node 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from throughline import files
+from throughline.files import UserError
+from throughline.launch import launchers
+from throughline.observe.environment import DECIDES
+from throughline.study.runs import RunSpec, Topology
+
+LOOPBACK = "127.0.0.1"
+REACH = {
+    "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
+    "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
+}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """`names` in the order of the ranks; empty where all ranks are on this machine."""
+
+    kind: Literal["here", "simulated", "slurm", "ssh"]
+    names: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether other machines take part, so that files have to lie where all see them."""
+        return bool(self.names)
+
+    @property
+    def master(self) -> str:
+        """Where the ranks meet."""
+        return self.names[0].rpartition("@")[2] if self.names else LOOPBACK
+
+
+def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> list[str]:
+    """The names in runs.hosts of a benchmark, derived or not, as the workflow hands them over."""
+    known: dict[str, list[str]] = json.loads(variables.get("THROUGHLINE_HOSTS") or "{}")
+    return known.get(benchmark.split("__")[0], [])
+
+
+def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ) -> Nodes:
+    """The nodes for this run; UserError where there are too few."""
+    topology = Topology.parse(spec.topology)
+    if spec.hosts == "ssh":
+        if len(hosts) < topology.nodes:
+            raise UserError(
+                f"topology {topology} needs {topology.nodes} hosts, and runs.hosts has {len(hosts)}",
+                next_step="add hosts, or choose a topology of fewer nodes",
+            )
+        return Nodes("ssh", tuple(hosts[: topology.nodes]))
+    if spec.hosts == "simulated":
+        return Nodes("simulated")
+    if topology.nodes == 1:
+        return Nodes("here")
+    if "SLURM_JOB_ID" not in variables:
+        raise UserError(
+            f"topology {topology} needs {topology.nodes} nodes, and this machine is one",
+            why="nothing says where the others are: runs.hosts is not set, and this is no Slurm job",
+            next_step="on a cluster: snakemake --profile slurm; with ssh: runs.hosts: [names]; "
+            "to try it on one machine: runs.hosts: simulated",
+        )
+    names = _allocation(variables["SLURM_JOB_ID"])
+    if len(names) != topology.nodes:
+        raise UserError(
+            f"topology {topology} needs {topology.nodes} nodes, and the Slurm job has {len(names)}",
+            why="the rule's resources `nodes` and `tasks` decide that",
+            next_step="leave both as rules/training.smk has them",
+        )
+    return Nodes("slurm", names)
+
+
+def _allocation(job: str) -> tuple[str, ...]:
+    """The job's nodes. Asked for: Snakemake takes most SLURM_ variables out of a job's environment."""
+    listed = _ask(["squeue", "--noheader", "--jobs", job, "--format", "%N"])
+    return tuple(_ask(["scontrol", "show", "hostnames", listed]).split())
+
+
+def _ask(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or type(error).__name__
+        raise UserError(
+            f"`{command[0]}` does not answer inside the Slurm job",
+            why=" ".join(str(said).split()),
+            next_step="check that it is installed on the nodes, and reaches the controller from there",
+        ) from None
+    return done.stdout.strip()
+
+
+def survey(
+    nodes: Nodes, asked: Mapping[str, Any], python: str, variables: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What the first node has (`survey.answer`; of `gpus` the node with the fewest), and what is doubtful about any.
+
+    UserError unless all are reached, see the file `asked["seen"]`, have the same software, and are fit for a run now.
+    """
+    answers = _through_srun(nodes, asked, python, variables) if nodes.kind == "slurm" else []
+    if nodes.kind == "ssh":
+        question = [python, "-m", "throughline.launch.survey", json.dumps(asked)]
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda name: _answer(name, question, variables), nodes.names))
+    good: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    for number, answer in enumerate(answers):
+        where = f"entry {number + 1} of runs.hosts" if nodes.kind == "ssh" else f"node {number}"
+        if isinstance(answer, str):
+            raise UserError(f"{where} {answer}", next_step=REACH[nodes.kind])
+        if not answer["sees_files"]:
+            raise UserError(
+                f"{where} does not see this project's files",
+                why="results/ has to lie at the same path on every host (a shared file system)",
+                next_step="run Throughline from a folder that all hosts share",
+            )
+        good.append(answer)
+        first = good[0]
+        for name, version in first["software"].items():
+            if answer["software"].get(name) != version:
+                raise UserError(
+                    f"{where} has {name} {answer['software'].get(name)}, the first has {version}",
+                    why="ranks with different software do not measure one thing",
+                    next_step="install the same on both",
+                )
+        if refused := answer["refused"]:
+            raise UserError(f"{where}: {refused['what']}", why=refused["why"], next_step=refused["next_step"])
+        found = [*answer["warnings"], *_unlike(answer, first)]
+        if found and asked["strict"]:
+            raise UserError(
+                f"{where}: {found[0]}",
+                why="runs.strict is on",
+                next_step="choose nodes that are alike, or set runs.strict: false to measure with a warning",
+            )
+        warnings += [f"node {number}: {text}" for text in found]
+    return {**good[0], "gpus": min((one["gpus"] for one in good), key=lambda gpus: int(gpus["count"]))}, warnings
+
+
+def _unlike(answer: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """What makes a node another machine than the first."""
+
+    def facts(one: Mapping[str, Any]) -> dict[str, Any]:
+        known = {key: one["environment"].get(key) for key in DECIDES}
+        return {**known, "number of GPUs": one["gpus"]["count"], "GPU": one["gpus"]["name"]}
+
+    here, there = facts(answer), facts(first)
+    changed = [f"{key} is {here[key]}, not {there[key]}" for key in here if here[key] != there[key]]
+    return [f"it is not like node 0 ({'; '.join(changed)}): the slowest node sets the pace"] if changed else []
+
+
+def _through_srun(
+    nodes: Nodes, asked: Mapping[str, Any], python: str, variables: Mapping[str, str]
+) -> list[dict[str, Any] | str]:
+    """The answers of this Slurm job's nodes in the order of the ranks."""
+    step = launchers.srun(len(nodes.names), asked["ranks"] * asked["threads"])
+    try:
+        done = subprocess.run(
+            [*step, "--overlap", python, "-m", "throughline.launch.survey", json.dumps(asked)],
+            env=dict(os.environ) | dict(variables),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"does not answer through srun ({type(error).__name__})"] * len(nodes.names)
+    told: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    by_node: dict[int, dict[str, Any]] = {answer["node"]: answer for answer in told}
+    why = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
+    return [by_node.get(node, f"does not answer through srun ({why})") for node in range(len(nodes.names))]
+
+
+def _answer(name: str, question: list[str], variables: Mapping[str, str]) -> dict[str, Any] | str:
+    """A host's answer, or what is wrong with it."""
+    try:
+        done = subprocess.run(
+            launchers.through_ssh(name, question, variables),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        return "cannot be reached: there is no ssh on this machine"
+    except subprocess.TimeoutExpired:
+        return "does not answer within 120 s"
+    said = " ".join(done.stderr.split()).replace(name, "it").replace(name.rpartition("@")[2], "it")
+    if done.returncode == launchers.SSH_FAILED:
+        return f"cannot be reached through ssh ({said})"
+    if done.returncode:
+        return f"cannot run {shlex.join(question[:3])} ({said[-300:]})"
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer

@@ -1,0 +1,226 @@
+"""What a run ran on: system, processor, framework, settings. No host name, address or path. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline import sources
+from throughline.files import scrub
+
+VARIABLES = re.compile(
+    r"OMP_(NUM_THREADS|PROC_BIND|PLACES|WAIT_POLICY|DYNAMIC)|MKL_(NUM_THREADS|DYNAMIC|ENABLE_INSTRUCTIONS|CBWR)"
+    r"|OPENBLAS_NUM_THREADS|KMP_(AFFINITY|BLOCKTIME)|GOMP_CPU_AFFINITY|MALLOC_(ARENA_MAX|CONF)"
+    r"|ATEN_CPU_CAPABILITY|DNNL_(MAX_CPU_ISA|VERBOSE)|ONEDNN_MAX_CPU_ISA"
+    r"|CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_MAX_CONNECTIONS|MODULE_LOADING|DEVICE_ORDER)"
+    r"|NVIDIA_TF32_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|CUBLAS_WORKSPACE_CONFIG|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+    r"|TORCH_(NCCL|CUDNN|BLAS)_\w+|TORCHDYNAMO_DISABLE|TORCHINDUCTOR_(MAX_AUTOTUNE|FREEZING)"
+    r"|NCCL_(?!HOSTID|COMM_ID|TOPO_FILE|CONF_FILE|DEBUG_FILE|GRAPH_FILE|TOPO_DUMP_FILE|GRAPH_DUMP_FILE)\w+"
+    r"|UCX_(TLS|NET_DEVICES|RNDV_\w+)|OMPI_MCA_(pml|btl|coll)\w*|GLOO_\w+_THREADS"
+    r"|HOROVOD_(FUSION_THRESHOLD|CYCLE_TIME|HIERARCHICAL_\w+|AUTOTUNE)|MXNET_\w+|XLA_FLAGS|TF_XLA_FLAGS"
+)
+"""Variables that change how fast a run is; no other one is recorded."""
+
+DECIDES = (
+    "python", "framework", "packages", "code", "os", "kernel", "cpu", "cpu_cores", "cpu_sockets", "cpu_governor",
+    "cpu_quota_cores", "numa_nodes", "transparent_hugepages", "driver", "mpi", "gpus", "variables",
+)  # fmt: skip
+"""What of a record's `environment` may not differ between the repeats of one configuration."""
+ASSIGNED = frozenset({"CUDA_VISIBLE_DEVICES"})
+"""Variables that a scheduler sets anew for every job: equal devices under other numbers are equal."""
+
+
+def describe() -> dict[str, Any]:
+    """The machine's and the code's part of a record's `environment`; what is not known is None."""
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain")
+    return {
+        "os": _os(),
+        "kernel": platform.release(),
+        "cpu": cpu_name(),
+        "cpu_cores": cpu_cores(),
+        "cpu_sockets": _cpu_sockets(),
+        "cpu_governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_quota_cores": cpu_quota_cores(),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "transparent_hugepages": _chosen(_line("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "driver": nvidia_driver(),
+        "gpu_topology": _said("nvidia-smi", "topo", "-m"),
+        "mpi": (_said("mpirun", "--version") or "").partition("\n")[0] or None,
+        "code": code(),
+        "commit": commit,
+        "tree_clean": None if changes is None else not changes,
+    }
+
+
+def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
+    """12 hexadecimal digits of all that may not differ between repeats: hardware, its limits, software, variables.
+
+    Our commit is not in it, but the code that a rank runs is; neither is what a scheduler assigns anew for each job.
+    None where the run ended before it knew its software.
+    """
+    if environment.get("framework") is None:
+        return None
+    known = {name: environment.get(name) for name in DECIDES}
+    known["variables"] = {k: v for k, v in environment.get("variables", {}).items() if k not in ASSIGNED}
+    known["memory_gib"] = round(environment["memory_bytes"] / 2**30)  # alike machines differ by some kilobytes
+    known["device"] = device
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:
+    """Why what is None in an `environment` is not known; `cards`: what each of its `gpus` said of that."""
+    software = environment.get("framework") or {}
+    why = {
+        "framework": "the run ended before it told",
+        "python": "the run ended before it told",
+        "packages": "the run ended before it told",
+        "digest": "the run ended before it told its software",
+        "mpi": "there is no mpirun, or it says nothing",
+        "cpu_governor": "the system shows none (a virtual machine, often)",
+        "cpu_quota_cores": "no control group limits it",
+        "commit": "this is no git checkout, or git is not there",
+        "tree_clean": "this is no git checkout, or git is not there",
+    }
+    gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
+    found = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
+    for index, (facts, said) in enumerate(zip(environment.get("gpus") or (), cards, strict=False)):
+        found |= {f"gpus.{index}.{name}": said.get(name, gpu) for name, value in facts.items() if value is None}
+    return found | {f"framework.{name}": gpu for name, value in software.items() if value is None}
+
+
+def packages(modules: Mapping[str, Any]) -> dict[str, str]:
+    """Versions that the loaded modules (`sys.modules`) state of themselves, the standard library's left out."""
+    own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and newer
+    found = {}
+    for name, module in sorted(modules.items()):
+        version = getattr(module, "__version__", None)
+        third = "." not in name and not name.startswith("_") and name not in {*own, "throughline"}
+        if third and isinstance(version, str):
+            found[name] = str(version)
+    return found
+
+
+def code() -> str:
+    """12 hexadecimal digits of the code that a rank runs."""
+    rooms = [path for room in ("frameworks", "workloads") for path in sorted((sources.ROOT / room).rglob("*.py"))]
+    return sources.digest([*sources.closure("throughline.rank.worker"), *rooms])
+
+
+def variables(environment: dict[str, str]) -> dict[str, str]:
+    """The allow-listed variables of `environment`, scrubbed."""
+    return {name: scrub(value) for name, value in sorted(environment.items()) if VARIABLES.fullmatch(name)}
+
+
+def cpu_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def cpu_quota_cores() -> float | None:
+    """Cores that this process's control group may use in the mean; None where nothing limits it."""
+    quota, _, period = (_line("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _cpu_sockets() -> int | None:
+    sockets = {
+        line for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
+        if (line := _line(path))
+    }  # fmt: skip
+    return len(sockets) or None
+
+
+def _line(path: str | Path) -> str | None:
+    """A file of one line; None where there is none."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _chosen(line: str | None) -> str | None:
+    """`madvise` of `always [madvise] never`."""
+    found = re.search(r"\[(\w+)\]", line or "")
+    return found[1] if found else None
+
+
+def _said(program: str, *arguments: str) -> str | None:
+    """What a program prints; None where it is not installed, or fails."""
+    if shutil.which(program) is None:
+        return None
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip() or None
+
+
+def cpu_name() -> str:
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def cpu_has_fp16() -> bool | None:
+    """Whether the processor multiplies in half precision itself; None where that is not known."""
+    x86, arm = _cpuinfo("flags"), _cpuinfo("Features")
+    if x86:
+        return not {"avx512_fp16", "amx_fp16"}.isdisjoint(x86.split())
+    return "asimdhp" in arm.split() if arm else None
+
+
+def nvidia_driver() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else None
+
+
+def peak_resident_bytes() -> int:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def process_memory(framework: str) -> dict[str, Any]:
+    """A framework's `memory` on a CPU, where the process is all that has a peak."""
+    why = f"{framework} does not count its allocations on a CPU"
+    return {"needed_bytes": None, "reserved_bytes": peak_resident_bytes(), "reasons": {"needed_bytes": why}}
+
+
+def _cpuinfo(key: str) -> str | None:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return None
+    found = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else None
+
+
+def _os() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError, AttributeError):
+        return platform.system()
+
+
+def _git(*arguments: str) -> str | None:
+    """git's answer about the folder this file lies in; None where there is no git or no repository."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

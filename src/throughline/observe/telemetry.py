@@ -1,0 +1,211 @@
+"""One node's telemetry: samples what the machine, the run's processes and its GPUs do, once a second, in this process.
+
+    python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (started by the node's agent; its FOLDER)
+
+Before the first sample it prints READY and what refuses a run on this node's GPUs. Its input is its lifeline: when that
+ends it writes WORK/telemetry_<node>.json and ends. Nothing is written before, so that no disk is touched while a run is
+timed. Counters are kept as they are: telemetry_window.py makes figures of them. It asks where the ranks stand ten times
+a second, for one more sample at either edge of the timed window. Runs in the workflow's own environment: psutil and
+nvidia-ml-py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from throughline import processes
+from throughline.launch import launchers
+from throughline.observe.telemetry_cards import Cards
+from throughline.rank import heartbeat
+
+INTERVAL_S = 1.0
+READY = "ready: "
+LOOK_S = 0.1
+"""How often it looks for an edge of the timed window."""
+DISCOVER_S = 30.0
+"""How often it looks for new processes of the run: that reads the whole process table."""
+INFINIBAND = Path("/sys/class/infiniband")
+
+
+class Machine:
+    """Counters of the whole node: CPU-seconds, bytes; and the memory in use."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+        self.ports = sorted(INFINIBAND.glob("*/ports/*/counters"))
+        if not self.ports:
+            self.reasons["infiniband_received_bytes"] = self.reasons["infiniband_sent_bytes"] = "no InfiniBand device"
+
+    def read(self) -> dict[str, float | None]:
+        cpu, disk, every = psutil.cpu_times(), psutil.disk_io_counters(nowrap=False), _network()
+        if disk is None:
+            self.reasons["disk_read_bytes"] = self.reasons["disk_written_bytes"] = "the system shows no disk"
+        loopback = every.pop("lo", None)
+        if loopback is None:
+            self.reasons["loopback_bytes"] = "there is no interface lo"
+        if not every:
+            self.reasons["network_received_bytes"] = self.reasons["network_sent_bytes"] = "no interface but loopback"
+        memory = psutil.virtual_memory()
+        return {
+            "busy_s": cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq,
+            "steal_s": cpu.steal,
+            "memory_used_bytes": memory.total - memory.available,
+            "disk_read_bytes": disk.read_bytes if disk else None,
+            "disk_written_bytes": disk.write_bytes if disk else None,
+            "network_received_bytes": sum(one.bytes_recv for one in every.values()) if every else None,
+            "network_sent_bytes": sum(one.bytes_sent for one in every.values()) if every else None,
+            "loopback_bytes": loopback.bytes_sent if loopback else None,
+            "infiniband_received_bytes": self._infiniband("port_rcv_data"),
+            "infiniband_sent_bytes": self._infiniband("port_xmit_data"),
+        }
+
+    def _infiniband(self, name: str) -> float | None:
+        """Bytes through all ports: the counters are in units of four (kernel's sysfs-class-infiniband)."""
+        try:
+            return 4.0 * sum(int((port / name).read_text()) for port in self.ports) if self.ports else None
+        except (OSError, ValueError) as error:
+            self.reasons[f"infiniband_{'received' if 'rcv' in name else 'sent'}_bytes"] = f"{type(error).__name__}"
+            return None
+
+
+def _network() -> dict[str, Any]:
+    try:
+        return dict(psutil.net_io_counters(pernic=True, nowrap=False))
+    except OSError:
+        return {}
+
+
+class Processes:
+    """The processes below the agent, this one left out: what they used, those that have ended included."""
+
+    COUNTERS = ("cpu_s", "disk_read_bytes", "disk_written_bytes")
+
+    def __init__(self, agent: int) -> None:
+        self.agent = agent
+        self.reasons: dict[str, str] = {}
+        self.ended = dict.fromkeys(self.COUNTERS, 0.0)
+        self.known: dict[int, tuple[psutil.Process, dict[str, float]]] = {}
+
+    def discover(self) -> None:
+        for pid in processes.descendants(self.agent):
+            if pid not in self.known and pid != os.getpid():
+                with contextlib.suppress(psutil.Error):
+                    self.known[pid] = psutil.Process(pid), dict.fromkeys(self.COUNTERS, 0.0)
+
+    def read(self) -> dict[str, float | None]:
+        resident = threads = 0
+        for pid, (process, last) in list(self.known.items()):
+            try:
+                with process.oneshot():
+                    cpu = process.cpu_times()
+                    last["cpu_s"] = cpu.user + cpu.system
+                    resident += process.memory_info().rss
+                    threads += process.num_threads()
+                    self._read_disk(process, last)
+            except psutil.Error:
+                del self.known[pid]
+                for name in self.COUNTERS:
+                    self.ended[name] += last[name]
+        totals: dict[str, float | None] = {
+            name: self.ended[name] + sum(last[name] for _, last in self.known.values()) for name in self.COUNTERS
+        }
+        for name in self.reasons:
+            totals[name] = None
+        return {**totals, "memory_bytes": resident, "threads": threads}
+
+    def _read_disk(self, process: psutil.Process, last: dict[str, float]) -> None:
+        try:
+            disk = process.io_counters()
+        except (psutil.AccessDenied, AttributeError, RuntimeError, ValueError, OSError) as error:
+            # a system that does not count it: psutil then lacks the method, or finds the file empty or short
+            for name in self.COUNTERS[1:]:
+                self.reasons[name] = f"/proc/<pid>/io: {type(error).__name__}"
+        else:
+            last["disk_read_bytes"], last["disk_written_bytes"] = disk.read_bytes, disk.write_bytes
+
+
+class Sampler:
+    def __init__(self, job: dict[str, Any], node: int, folder: Path) -> None:
+        self.first_beat = folder / f"rank_{launchers.ranks_of(job, node)[0]}.beat"
+        self.machine, self.processes = Machine(), Processes(os.getppid())
+        self.cards = Cards(job)
+        refused, self.warnings = self.cards.faults(job["earlier_gpus"])
+        self.refused = refused + self.warnings if job["strict"] else refused
+        self.samples: list[dict[str, Any]] = []
+        self.phase = "start"
+        self.discovered = 0.0
+
+    def sample(self) -> None:
+        now = time.monotonic()
+        if now - self.discovered > DISCOVER_S or self.phase == "start":
+            self.processes.discover()
+            self.discovered = now
+        self.samples.append(
+            {
+                "at": now,
+                "sampler_cpu_s": time.process_time(),
+                "machine": self.machine.read(),
+                "processes": self.processes.read(),
+                "devices": self.cards.read(),
+            }
+        )
+
+    def edge(self) -> bool:
+        """Whether this node's first rank has entered or left the timed window since the last look."""
+        before, self.phase = self.phase, heartbeat.read(self.first_beat).phase
+        if before == "start" and self.phase != before:  # all of the run's processes are there by now
+            self.discovered = 0.0
+        return before != self.phase and "training" in (before, self.phase)
+
+    def until_the_end(self) -> None:
+        """Sample until the lifeline ends."""
+        selector = selectors.DefaultSelector()
+        selector.register(0, selectors.EVENT_READ)
+        due = time.monotonic()
+        while True:
+            if time.monotonic() >= due:
+                self.sample()
+                due = max(due + INTERVAL_S, time.monotonic())
+            elif self.edge():
+                self.sample()
+            if selector.select(max(0.0, min(LOOK_S, due - time.monotonic()))) and not os.read(0, 4096):
+                return
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "interval_s": INTERVAL_S,
+            "cpus": psutil.cpu_count() or 1,
+            "memory_bytes": psutil.virtual_memory().total,
+            "cards": self.cards.facts,
+            "warnings": self.warnings,
+            "samples": self.samples,
+            "reasons": {"machine": self.machine.reasons, "processes": self.processes.reasons, **self.cards.reasons},
+        }
+
+
+def main() -> None:
+    processes.die_with_parent(os.getppid(), signal.SIGKILL)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the agent says when
+        signal.signal(number, signal.SIG_IGN)
+    path, node = Path(sys.argv[1]), int(sys.argv[2])
+    sampler = Sampler(json.loads(path.read_text()), node, Path(sys.argv[3]))
+    print(READY + json.dumps(sampler.refused), flush=True)
+    sampler.until_the_end()
+    final = path.parent / f"telemetry_{node}.json"
+    partial = final.with_suffix(".partial")
+    partial.write_text(json.dumps(sampler.told()))
+    partial.replace(final)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""A convergence check, a rank's side: train, look at held-out text every so many steps, and resume after a kill.
+
+It shares the step with the measured loop (worker.py) and nothing else; nothing is timed here. The run is cut into
+segments of `evaluate_every` steps. Each begins by seeding the dropout from the step, so that a run that resumes
+at a border between two segments does exactly what an uninterrupted one does. Standard library and numpy only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from throughline import files, workloads
+from throughline.frameworks import TABLE, Unsupported
+from throughline.rank.data import ARRAYS, Manifest
+
+FEATURE = "convergence"
+STATE = "state.json"
+KEPT = 2
+"""Checkpoints that are kept: one may be damaged."""
+
+
+def train(run: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Train to the last step: from the start, or from the checkpoint that the launcher has verified.
+
+    order: steps, evaluate_every, samples, folder (of the checkpoints), resume (an entry of state.json, or None).
+    Returns {curve, losses}: what was held out at every border, and rank 0's training loss at every step.
+    """
+    framework, heart = run.framework, run.heart
+    if FEATURE not in TABLE[run.spec["framework"]].features:
+        raise Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
+    book = Book(Path(order["folder"]), order["identity"])
+    done = 0
+    curve: list[dict[str, Any]] = []
+    losses: list[float] = []
+    held_out = list(_held_out(run, order["samples"])) if run.rank == 0 else []
+    if order["resume"]:
+        done = order["resume"]["step"]
+        framework.restore(book.verified(order["resume"]))
+        curve, losses = book.until(done)
+    elif run.rank == 0:
+        curve.append({"step": 0, **_looked(framework, held_out)})
+    heart.phase("training", order["steps"])
+    heart.step(done)
+    while done < order["steps"]:
+        framework.seed(_seed(run.spec["seed"], run.rank, done))
+        until = min(order["steps"], (done // order["evaluate_every"] + 1) * order["evaluate_every"])
+        values = []
+        for step in range(done + 1, until + 1):
+            values.append(framework.step(run.micro_batches()))
+            heart.step(step)
+        framework.sync()
+        done = until
+        losses += framework.losses(values)
+        framework.barrier()
+        if run.rank == 0:
+            curve.append({"step": done, **_looked(framework, held_out)})
+            book.add(done, framework.save, curve, losses)
+        framework.barrier()
+        if not framework.broadcast(int(all(map(math.isfinite, losses[-len(values) :])))):
+            break
+    heart.phase("end")
+    return {"curve": [_finite(point) for point in curve], "losses": [_number(loss) for loss in losses]}
+
+
+def _seed(seed: int, rank: int, step: int) -> int:
+    """A seed of its own for every rank and segment."""
+    return (seed * 1_000_003 + rank) * 1_000_003 + step + 1 & 2**63 - 1
+
+
+def _held_out(run: Any, samples: int) -> Iterator[Any]:
+    """The first `samples` rows of the test shards as delivered batches."""
+    import numpy as np
+
+    manifest: Manifest = run.manifest
+    model, size, left = workloads.of(run.spec["model"]), run.spec["batch_per_device"], samples
+    for shard in manifest.held_out:
+        rows = manifest.read(shard, 0)
+        for start in range(0, min(left, shard["rows"]), size):
+            part = {name: np.ascontiguousarray(rows[name][start : min(start + size, left)]) for name in ARRAYS}
+            yield run.framework.deliver(run.framework.data(model.batch(part)))
+        left -= min(left, shard["rows"])
+
+
+def _looked(framework: Any, held_out: list[Any]) -> dict[str, float | int]:
+    """Loss and accuracies over the held-out samples, from the sums of every batch."""
+    sums: dict[str, float] = {}
+    for batch in held_out:
+        for name, value in framework.evaluate(batch).items():
+            sums[name] = sums.get(name, 0.0) + value
+    return {
+        "loss": sums["mlm_loss"] / sums["masked"] + sums["nsp_loss"] / sums["samples"],
+        "mlm_accuracy": sums["mlm_right"] / sums["masked"],
+        "nsp_accuracy": sums["nsp_right"] / sums["samples"],
+        "samples": int(sums["samples"]),
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _finite(point: dict[str, Any]) -> dict[str, Any]:
+    return {name: _number(value) for name, value in point.items()}
+
+
+class Book:
+    """The checkpoints of one check in a folder: state.json names those that are complete, with their digests.
+
+    A checkpoint exists once state.json says so; the file is written before, and synced. state.json holds what was
+    recorded up to its newest checkpoint. One of another check (`identity`) is not looked at.
+    """
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self.folder, self.identity = folder, identity
+
+    def read(self) -> dict[str, Any]:
+        """What state.json holds; nothing where there is none of this check, or none that can be read."""
+        try:
+            state: dict[str, Any] = json.loads((self.folder / STATE).read_text(encoding="utf-8"))
+            if state["identity"] == self.identity:
+                return state
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return {"identity": self.identity, "checkpoints": [], "curve": [], "losses": []}
+
+    def newest(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The newest checkpoint whose content is what was written, and what is wrong with newer ones."""
+        faults: list[str] = []
+        for entry in reversed(self.read()["checkpoints"]):
+            try:
+                self.verified(entry)
+                return entry, faults
+            except (OSError, ValueError) as error:
+                faults.append(f"checkpoint of step {entry['step']} is not used: {error}")
+        return None, faults
+
+    def verified(self, entry: dict[str, Any]) -> Path:
+        """The file behind an entry; ValueError where its content is another than was written."""
+        path = self.folder / str(entry["file"])
+        if files.sha256(path) != entry["sha256"]:
+            raise ValueError(f"the sha256 of {path.name} differs")
+        return path
+
+    def until(self, step: int) -> tuple[list[dict[str, Any]], list[float]]:
+        """Curve and losses up to `step`."""
+        state = self.read()
+        losses = [math.nan if loss is None else loss for loss in state["losses"][:step]]
+        return [point for point in state["curve"] if point["step"] <= step], losses
+
+    def add(self, step: int, save: Any, curve: list[dict[str, Any]], losses: list[float]) -> None:
+        """Write a checkpoint through `save(path)`, then that it is there; older ones go."""
+        name = f"step_{step:09d}.checkpoint"
+        with files.atomic(self.folder / name) as partial:
+            save(partial)
+        entry = {"step": step, "file": name, "sha256": files.sha256(self.folder / name)}
+        before = [other for other in self.read()["checkpoints"] if other["step"] < step]
+        kept = [*before, entry][-KEPT:]
+        state = {
+            "identity": self.identity,
+            "checkpoints": kept,
+            "curve": [_finite(point) for point in curve],
+            "losses": [_number(loss) for loss in losses],
+        }
+        files.write_json(self.folder / STATE, state)
+        names = {other["file"] for other in kept}
+        for path in self.folder.glob("*.checkpoint"):
+            if path.name not in names:
+                path.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove the folder and all checkpoints in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,194 @@
+"""What is doubtful about the figures, in sentences that say what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from throughline import statistics
+from throughline.records import Cell, LeftOut, Mathematics, RunRecord
+from throughline.report.analysis import clocks, windows
+
+SPREAD = 0.05  # of the median; above it a median of few repeats says little
+FIRST = 0.05  # the first repeat's lag behind the median of the others
+STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
+UNEQUAL = ("different", "failed")  # verdicts that forbid a comparison
+UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons")  # of an environment: says nothing of how fast it is
+BY_TOPOLOGY = tuple(
+    f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
+)  # differs between topologies for good reasons; a commit in between need not touch what is measured
+MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
+
+
+def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
+    """Warnings about one cell from the records that enter it (sorted by repeat) and its figures."""
+    ok = [run for run in runs if run.status == "ok"]
+    notes = [_left_out(part, [run.spec.repeat for run in ok]) for part in cell.left_out]
+    silent = cell.n - cell.n_ok - sum(len(part.repeats) for part in cell.left_out)
+    if cell.n_ok and silent > 0:
+        notes.append(
+            f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
+        )
+    notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
+    if cell.speedup is not None and cell.speedup > cell.world_size > 1:
+        notes.append(
+            f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the 1n1g baseline was "
+            "probably slowed down by something else; run it again on an idle machine"
+        )
+    notes += _fewer_steps(ok)
+    notes += [*windows.warnings(ok), *clocks.warnings(ok)]
+    notes += _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
+    return notes
+
+
+def _once_each(texts: Sequence[str]) -> list[str]:
+    """Texts that differ in their numbers alone (of repeats, of nodes) as one."""
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(re.sub(r"\d+(\.\d+)?", "#", text), []).append(text)
+    return [
+        first if len(set(same)) == 1 else f"{first} (and {len(same) - 1} times more, with other figures)"
+        for first, same in ((same[0], same) for same in alike.values())
+    ]
+
+
+def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
+    def named(repeats: Sequence[int]) -> str:
+        return f"{'repeats' if len(repeats) > 1 else 'repeat'} {', '.join(map(str, repeats))}"
+
+    what = "; ".join(part.differs) or "the digests of their environments differ"
+    return (
+        f"{named(part.repeats)} ran in another environment than {named(kept)} and "
+        f"{'are' if len(part.repeats) > 1 else 'is'} left out of the median: {what}; run the older ones again"
+    )
+
+
+def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
+    lag = statistics.excess_of_first(speeds) if has_first else None
+    rest = statistics.spread(speeds[1:])
+    if lag is not None and lag > FIRST and (rest is None or rest <= SPREAD):
+        return [
+            f"the first repeat is {_percent(lag)} slower than the median of the others, which agree: caches were "
+            "cold; raise runs.steps.warmup"
+        ]
+    width = statistics.spread(speeds)
+    if width is not None and width > SPREAD:
+        return [
+            f"the repeats lie {_percent(width)} of the median apart: something else used the machine, or the window "
+            "is short; run on an idle machine or raise runs.steps.timed"
+        ]
+    return []
+
+
+def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
+    """One note instead of each run's own, which differ in their numbers."""
+    counts = [run.steps_timed for run in ok if run.steps_timed < run.steps_asked]
+    if not counts:
+        return []
+    fewest, most = min(counts), max(counts)
+    span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return [
+        f"{span} of {ok[0].steps_asked} steps were timed, as many as runs.steps.at_most_s allows: raise it for a "
+        "steadier figure"
+    ]
+
+
+def mixture(runs: Sequence[RunRecord]) -> list[str]:
+    """Which parts of device, environment and data differ between these records, with the values."""
+    every = [surroundings(run) for run in runs]
+    found = []
+    for key in dict.fromkeys(key for one in every for key in one):
+        values = [one.get(key) for one in every]
+        if len(set(map(str, values))) > 1 and not _close(key, values):
+            found.append(f"{key} is {' and '.join(dict.fromkeys(map(str, values)))}")
+    return found
+
+
+def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
+    """What makes the speedup of `runs` a comparison of unlike things."""
+    ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
+    if not ok or not base:
+        return []
+    # A mixture inside a cell is that cell's own warning.
+    here, there = (
+        {key: value for key, value in surroundings(part[-1]).items() if not key.startswith(BY_TOPOLOGY)}
+        for part in (ok, base)
+    )
+    return [
+        f"{key} is {here.get(key)} here and {there.get(key)} in the 1n1g baseline, so the speedup compares unlike "
+        "things: run the older one again"
+        for key in dict.fromkeys([*here, *there])
+        if here.get(key) != there.get(key) and not _close(key, [here.get(key), there.get(key)])
+    ]
+
+
+def about_frameworks(
+    settings: Mapping[str, Mapping[str, Any] | None], mathematics: Mapping[str, Mathematics]
+) -> dict[str, list[str]]:
+    """Warnings about frameworks that do not do the same work as the first one, or do not compute the same."""
+    notes: dict[str, list[str]] = {name: [] for name in settings}
+    first = next((name for name, stated in settings.items() if stated), None)
+    for name, stated in settings.items():
+        if first is None or name == first or not stated:
+            continue
+        reference = settings[first] or {}
+        notes[name] += [
+            f"{key} is {stated.get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
+            for key in dict.fromkeys([*reference, *stated])
+            if stated.get(key) != reference.get(key)
+        ]
+    for name, found in mathematics.items():
+        if found.verdict in UNEQUAL:
+            notes.setdefault(name, []).append(
+                f"it does not compute what the others do ({found.reason}): see equivalence.json; do not compare it"
+            )
+    return notes
+
+
+def gains_nothing(
+    half: float, full: float, precision: str, reference: str, native: bool | None, noise: float = 0.0
+) -> str | None:
+    """Advice where a lower precision is no faster per device; both figures are samples/s on the same device, and
+    `noise` is the share by which two figures of one configuration differ there."""
+    if half > full * (1 + noise):
+        return None
+    cause = (
+        f"The device has no {precision} units and emulates them"
+        if native is False and precision == "fp16"
+        else f"Either the device has no units for {precision}, or matrix products are too small a part of the step"
+    )
+    return (
+        f"{precision} gains nothing here: {half / full:.2f} times {reference}'s throughput on one device. {cause}. "
+        f"Use {reference}; {precision} pays on devices that multiply in it, or where memory is what lacks"
+    )
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested maps as one map with dotted keys."""
+    result: dict[str, Any] = {}
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(inner, Mapping):
+            result |= flat(inner, f"{name}.")
+        else:
+            result[name] = inner
+    return result
+
+
+def surroundings(run: RunRecord) -> dict[str, Any]:
+    """Device, environment and data of a run, by dotted keys."""
+    device = {"kind": run.device.kind, "name": run.device.name} if run.device else {}
+    environment = {key: value for key, value in run.environment.items() if key not in UNLIKE_ANYWAY}
+    data = {"content_digest": run.data.content_digest} if run.data else {}
+    return flat({"device": device, "environment": environment, "data": data})
+
+
+def _close(key: str, values: Sequence[Any]) -> bool:
+    if not key.endswith("memory_bytes") or not all(isinstance(value, int | float) for value in values):
+        return False
+    return bool(max(values) - min(values) <= MEMORY * max(values))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

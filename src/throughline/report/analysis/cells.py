@@ -1,0 +1,227 @@
+"""Summaries as rows to show: what was asked for and what came of it, in one order everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from throughline.files import UserError
+from throughline.records import Cell, Summary
+from throughline.report.analysis import advice
+from throughline.study.config import Precision, Section
+from throughline.study.runs import RunSpec, Topology, canonical
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+STATUS_LABELS = {
+    "ok": "ok",
+    "oom": "OOM",
+    "unsupported": "n/a",
+    "invalid": "invalid",
+    "failed": "failed",
+}
+"""How a status is printed. `failed` is no record at all: the run broke off, or did not happen yet."""
+
+STATUS_MEANINGS = {
+    "oom": "out of memory: the configuration does not fit this device",
+    "unsupported": "this framework cannot do this here",
+    "invalid": "the run ended, but its figures cannot be trusted",
+    "failed": "no record: the run failed or has not run yet",
+}
+
+
+class Asked(Section):
+    """Cells of one summary that the configuration asks for."""
+
+    benchmark: str
+    batch: int
+    precision: Precision
+    frameworks: list[str]
+    topologies: list[str]
+    repeats: int
+
+
+def read_asked(text: str) -> list[Asked]:
+    """The asked cells in a JSON list; UserError where it is not one."""
+    try:
+        return TypeAdapter(list[Asked]).validate_python(json.loads(text))
+    except (json.JSONDecodeError, ValidationError) as error:
+        raise UserError(
+            "--expected is not a list of asked cells",
+            why=str(error),
+            next_step='write [{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], '
+            '"topologies": ["1n1g", "1n2g"], "repeats": 5}]',
+        ) from None
+
+
+def asked_for(specs: Iterable[RunSpec]) -> str:
+    """What `read_asked` reads: the cells of `specs`, as JSON."""
+    found: dict[str, dict[str, Any]] = {}
+    for spec in specs:
+        cell = found.setdefault(
+            spec.cell,
+            {
+                "benchmark": spec.benchmark,
+                "batch": spec.batch_per_device,
+                "precision": spec.precision,
+                "frameworks": [],
+                "topologies": [],
+                "repeats": 0,
+            },
+        )
+        for key, value in (("frameworks", spec.framework), ("topologies", spec.topology)):
+            if value not in cell[key]:
+                cell[key].append(value)
+        cell["repeats"] = max(cell["repeats"], spec.repeat)
+    return canonical(list(found.values()))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One framework on one topology; without a cell nothing was measured."""
+
+    framework: str
+    topology: Topology
+    cell: Cell | None
+    asked: bool = True
+    unequal: bool = False
+    exchanges: bool = True
+
+    @property
+    def shown(self) -> str:
+        """The framework's name in a table, marked where its mathematics are not those of the others."""
+        marks = (" (unequal)" if self.unequal else "") + ("" if self.exchanges else " (no exchange)")
+        return self.framework + marks
+
+    @property
+    def status(self) -> str:
+        """`ok` where at least one repeat is; else what most repeats ended as; `failed` without a record."""
+        if self.cell is None or not self.cell.statuses:
+            return "failed"
+        if self.cell.n_ok:
+            return "ok"
+        counts = self.cell.statuses
+        return max(counts, key=lambda status: counts[status])
+
+    @property
+    def label(self) -> str:
+        return STATUS_LABELS.get(self.status, self.status)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One benchmark, batch size and precision: its rows, and its summary where there is one."""
+
+    benchmark: str
+    batch: int
+    precision: str
+    rows: tuple[Row, ...]
+    summary: Summary | None
+
+    @property
+    def name(self) -> str:
+        """`bz32_fp32`, the summary's name."""
+        return f"bz{self.batch}_{self.precision}"
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether its ranks exchange gradients: without, there is no common training."""
+        return self.summary is None or self.summary.options.exchange
+
+    @property
+    def frameworks(self) -> list[str]:
+        return list(dict.fromkeys(row.framework for row in self.rows))
+
+    def series(self, framework: str) -> list[Row]:
+        """Measured rows of one framework, smallest topology first."""
+        return [row for row in self.rows if row.framework == framework and row.cell and row.cell.n_ok]
+
+    def row(self, framework: str, topology: Topology) -> Row | None:
+        return next((row for row in self.rows if (row.framework, row.topology) == (framework, topology)), None)
+
+
+def groups(summaries: Iterable[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
+    """Groups by benchmark, then precision, then batch. `asked` adds the cells that have no record."""
+    found = {(s.benchmark, s.precision, s.batch_size_per_device): s for s in summaries}
+    wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
+    benchmarks = list(dict.fromkeys([*(key[0] for key in wanted), *(key[0] for key in found)]))
+    keys = sorted({*found, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
+    return [
+        Group(key[0], key[2], key[1], tuple(_rows(found.get(key), wanted.get(key))), found.get(key)) for key in keys
+    ]
+
+
+def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
+    measured = summary.frameworks if summary else {}
+    frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
+    compared = summary.mathematics or {} if summary else {}
+    exchanges = summary.options.exchange if summary else True
+    for framework in frameworks:
+        unequal = framework in compared and compared[framework].verdict in advice.UNEQUAL
+        cells = measured.get(framework, {})
+        wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
+        topologies = {Topology.parse(name) for name in {*cells, *wanted}}
+        for topology in sorted(topologies, key=lambda t: (t.world, t)):
+            cell, name = cells.get(str(topology)), str(topology)
+            marked = replace(topology, simulated=cell is not None and cell.simulated)
+            yield Row(framework, marked, cell, not asked or name in wanted, unequal, exchanges)
+
+
+def switches(summary: Summary) -> str:
+    """What is on and off, in DLPerf's words: `W/O compile & W/O clip & W/O checkpointing`."""
+    options = summary.options
+    clip = {"none": "W/O clip", "value": "W/ clip by value", "norm": "W/ clip by norm"}.get(
+        options.clip, "W/ clip by global norm"
+    )
+    parts = [
+        "W/ compile" if options.compile else "W/O compile",
+        clip,
+        "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
+    ]
+    if options.unpadded:
+        parts.append("W/O padding")
+    if options.accumulate > 1:
+        parts.append(f"W/ accumulation of {options.accumulate}")
+    if not options.exchange:
+        parts.append("W/O exchange of gradients")
+    if options.data != "real":
+        parts.append(f"W/ {options.data} data")
+    return " & ".join(parts)
+
+
+def title(group: Group) -> str:
+    """A table's title as DLPerf writes it."""
+    start = f"Batch size = {group.batch}, {group.precision}"
+    return f"{start}, {switches(group.summary)}" if group.summary else start
+
+
+@dataclass(frozen=True)
+class Note:
+    """A reason or a warning, and the rows it is about."""
+
+    where: str
+    text: str
+    kind: str
+
+
+def notes(group: Group) -> list[Note]:
+    """Reasons and warnings of all cells; what several cells share is said once."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in group.rows:
+        if row.cell:
+            for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
+                for text in texts:
+                    found.setdefault((kind, text), []).append(row)
+    return [Note(_where(rows), text, kind) for (kind, text), rows in found.items()]
+
+
+def _where(rows: Sequence[Row]) -> str:
+    """`torch 1n1g, 1n2g; mxnet-horovod 1n1g`."""
+    by_framework: dict[str, list[str]] = {}
+    for row in rows:
+        by_framework.setdefault(row.framework, []).append(str(row.topology))
+    return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())

@@ -1,0 +1,227 @@
+"""Pairs of configurations: by how much they differ, how sure that is, and whether this machine can tell at all.
+
+An A/A run (the extra `aa`) measures the same configuration twice. The largest difference between two such medians is
+the smallest one that is reported on that device: below it a pair says "no difference", whatever its ranks say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from throughline import statistics
+from throughline.records import Cell
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.render.markup import percent, reading
+from throughline.study.config import Options
+
+SURE = 0.05
+"""p of the rank test from which on two sets of repeats are not told apart."""
+AA = "__aa"
+LOWER = ("bf16", "fp16")
+DERIVED = ("exchange", "data")
+"""Options of derived runs: report/split.py compares those."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The smallest difference that a device can report: the widest of `compared` A/A pairs of medians."""
+
+    share: float
+    compared: int
+
+    @property
+    def text(self) -> str:
+        """What it is, and how sure: of k alike differences, the next one is the largest with 1 in k + 1."""
+        return (
+            f"A/A runs: medians of the same configuration differ by up to {percent(self.share, 1)} here "
+            f"({self.compared} compared; chance alone exceeds that once in {self.compared + 1} comparisons). Smaller "
+            "differences are none"
+        )
+
+
+Floors = dict[str, Floor]
+"""By the name of the device."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`other` over `one`: medians, ranges, ranks."""
+
+    what: str
+    where: str
+    one: Cell
+    other: Cell
+    floor: Floor | None
+
+    @property
+    def ratio(self) -> float:
+        return (self.other.median_speed or 0.0) / (self.one.median_speed or 1.0)
+
+    @property
+    def range(self) -> statistics.Range | None:
+        return statistics.speedup_range(_values(self.other), _values(self.one))
+
+    @property
+    def p(self) -> float | None:
+        return statistics.rank_test(_values(self.one), _values(self.other))
+
+    @property
+    def verdict(self) -> str:
+        """faster | slower | no difference | not told apart."""
+        if self.floor and abs(self.ratio - 1) <= self.floor.share:
+            return "no difference"
+        if self.p is None or self.p >= SURE:
+            return "not told apart"
+        return "faster" if self.ratio > 1 else "slower"
+
+    @property
+    def gains(self) -> bool:
+        return self.verdict == "faster"
+
+    @property
+    def why(self) -> str:
+        """What the verdict rests on."""
+        if self.verdict == "no difference" and self.floor:
+            return f"within the {percent(self.floor.share, 1)} of A/A runs"
+        if self.p is None:
+            return "fewer than three repeats on a side: no rank test"
+        return f"p = {self.p:.3f}" if self.p >= 0.001 else "p < 0.001"
+
+
+def floors(groups: Sequence[Group]) -> Floors:
+    """From all benchmarks that have an A/A run, by device."""
+    there = {(g.benchmark, g.name, row.framework, str(row.topology)): row.cell for g in groups for row in g.rows}
+    found: dict[str, list[float]] = {}
+    for group in groups:
+        if not group.benchmark.endswith(AA):
+            continue
+        for row in group.rows:
+            origin = there.get((group.benchmark.removesuffix(AA), group.name, row.framework, str(row.topology)))
+            if origin and row.cell and origin.median_speed and row.cell.median_speed:
+                found.setdefault(device(group), []).append(abs(row.cell.median_speed / origin.median_speed - 1))
+    return {name: Floor(max(differences), len(differences)) for name, differences in found.items()}
+
+
+def device(group: Group) -> str:
+    """The name of the device that a group was measured on."""
+    return group.summary.device.name if group.summary and group.summary.device else ""
+
+
+def pairs(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -> list[Pair]:
+    """What there is to compare in one benchmark: frameworks, precisions, more devices, and one switch in another."""
+    return [
+        *_frameworks(groups, known), *_precisions(groups, known), *_devices(groups, known),
+        *switches(groups, everything, known),
+    ]  # fmt: skip
+
+
+def _frameworks(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
+    """Every framework against the first one, on each topology that both have."""
+    for group in groups:
+        measured = [name for name in group.frameworks if group.series(name)]
+        for name in measured[1:]:
+            for row in group.series(name):
+                first = group.row(measured[0], row.topology)
+                yield from _pair(f"{row.shown} over {measured[0]}", _place(group, row), first, row, group, known)
+
+
+def _precisions(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
+    """Lower precisions against fp32 (else tf32), each at its fastest batch, on every topology."""
+    best: dict[tuple[str, str], dict[str, tuple[Group, Row]]] = {}
+    for group in groups:
+        for name in group.frameworks:
+            for row in group.series(name):
+                here = best.setdefault((name, str(row.topology)), {})
+                kept = here.get(group.precision)
+                if kept is None or _speed(row) > _speed(kept[1]):
+                    here[group.precision] = (group, row)
+    for (name, topology), found in best.items():
+        full = found.get("fp32") or found.get("tf32")
+        for precision in LOWER:
+            if full and precision in found:
+                (group, row), (base, first) = found[precision], full
+                where = f"{name} {topology}, batch {group.batch} against {base.batch}"
+                yield from _pair(f"{precision} over {base.precision}", where, first, row, group, known)
+
+
+def _devices(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
+    """Each topology against the next smaller one."""
+    for group in groups:
+        for name in group.frameworks:
+            for before, after in pairwise(group.series(name)):
+                if after.topology.world > before.topology.world:
+                    where = f"{name}, {group.precision}, batch {group.batch}"
+                    yield from _pair(f"{after.topology} over {before.topology}", where, before, after, group, known)
+
+
+def switches(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -> Iterable[Pair]:
+    """The same configuration in another benchmark that differs in one option only: this one has it switched on."""
+    for group in groups:
+        for other in everything:
+            changed = _changed(other, group)
+            if changed is None:
+                continue
+            key, before, after = changed
+            for name in group.frameworks:
+                for row in group.series(name):
+                    first = other.row(name, row.topology)
+                    where = f"{_place(group, row)}, {group.benchmark} against {other.benchmark}"
+                    yield from _pair(_switched(key, before, after), where, first, row, group, known)
+
+
+def _switched(key: str, before: object, after: object) -> str:
+    return f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
+
+
+def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:
+    """The one option that differs, where `before` has its default; None where more does, or what is compared."""
+    a, b = before.summary, after.summary
+    if a is None or b is None or before.benchmark == after.benchmark or before.name != after.name:
+        return None
+    if (a.model, a.sequence, a.optimizer, a.steps, device(before)) != (
+        b.model, b.sequence, b.optimizer, b.steps, device(after)
+    ):  # fmt: skip
+        return None
+    different = [
+        key for key in Options.model_fields
+        if getattr(a.options, key) != getattr(b.options, key)
+    ]  # fmt: skip
+    if len(different) != 1 or different[0] in DERIVED or AA in before.benchmark + after.benchmark:
+        return None
+    key = different[0]
+    default = Options.model_fields[key].get_default(call_default_factory=True)
+    values = getattr(a.options, key), getattr(b.options, key)
+    return (key, *values) if values[0] == default else None
+
+
+def _pair(what: str, where: str, one: Row | None, other: Row, group: Group, known: Floors) -> Iterable[Pair]:
+    if one and one.cell and other.cell and one.cell.median_speed and other.cell.median_speed:
+        yield Pair(what, where, one.cell, other.cell, known.get(device(group)))
+
+
+def _place(group: Group, row: Row) -> str:
+    return f"{row.topology}, {group.precision}, batch {group.batch}"
+
+
+def _speed(row: Row) -> float:
+    return row.cell.median_speed or 0.0 if row.cell else 0.0
+
+
+def _values(cell: Cell) -> list[float]:
+    return [value for value in cell.values if value is not None]
+
+
+def shown(pair: Pair) -> dict[str, str | float | None]:
+    """A pair as a table's row."""
+    ends = pair.range
+    return {
+        "what": pair.what,
+        "where": pair.where,
+        "ratio": f"{pair.ratio:.3f}",
+        "range": f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "n/a",
+        "medians": f"{reading(pair.other.median_speed)} against {reading(pair.one.median_speed)}",
+        "verdict": pair.verdict,
+        "why": pair.why,
+    }

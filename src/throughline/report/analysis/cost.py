@@ -1,0 +1,75 @@
+"""What a throughput costs: prices of the configuration, else of resources/gpus.csv."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from throughline import gpus
+from throughline.records import Cost, Device
+from throughline.study.config import Price
+
+HOURS_A_MONTH = 720
+"""30 days: what a node month is counted as."""
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The price of one device for an hour, and who says so."""
+
+    per_hour: float
+    currency: str
+    source: str
+
+
+def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
+    """The rate of `device`; a sentence where there is none. Of several names that fit, the longest one counts."""
+    if device is None:
+        return "the runs met no device"
+    name = device.name
+    fitting = [key for key in prices if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", name, re.IGNORECASE)]
+    if fitting:
+        key = max(fitting, key=len)
+        return _configured(prices[key], f"prices.{key} of the configuration")
+    gpu = gpus.find(name) if device.kind == "cuda" else None
+    if gpu and gpu.price_per_hour and gpu.currency:
+        return Rate(gpu.price_per_hour, gpu.currency, f"resources/gpus.csv: {gpu.price_source}")
+    return f"no price is known for {name}: set prices in the configuration"
+
+
+def _configured(price: Price, source: str) -> Rate:
+    if price.per_hour is not None:
+        return Rate(price.per_hour, price.currency, source)
+    per_hour = (price.per_month or 0.0) / (price.devices or 1) / HOURS_A_MONTH
+    return Rate(per_hour, price.currency, f"{source}, a month of {HOURS_A_MONTH} hours")
+
+
+def of(samples_per_s: float | None, world: int, rated: Rate | str, task_samples: int | None) -> Cost:
+    """What `world` devices cost at this throughput; `task_samples` are those of the whole training."""
+    known = rated if isinstance(rated, Rate) else None
+    hours = task_samples / samples_per_s / 3600 if task_samples and samples_per_s else None
+    per_sample = known.per_hour * world / 3600 / samples_per_s if known and samples_per_s else None
+    figures = {
+        "per_million_samples": per_sample * MILLION if per_sample else None,
+        "samples_per_currency_unit": 1 / per_sample if per_sample else None,
+        "task_hours": hours,
+        "task_price": per_sample * task_samples if per_sample and task_samples else None,
+    }
+    reasons = {}
+    for name, value in figures.items():
+        if value is None:
+            reasons[name] = (
+                "no repeat has a throughput" if samples_per_s is None
+                else "task_samples is not set for this benchmark" if name.startswith("task") and not task_samples
+                else str(rated)
+            )  # fmt: skip
+    return Cost(
+        price_per_device_hour=known.per_hour if known else None,
+        currency=known.currency if known else None,
+        price_source=known.source if known else None,
+        task_samples=task_samples,
+        reasons=reasons,
+        **figures,
+    )

@@ -1,0 +1,45 @@
+"""Which repeats may stand in one median: those that ran in one environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from throughline.records import LeftOut, RunRecord
+from throughline.report.analysis import advice
+from throughline.study.runs import canonical
+
+
+def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
+    """The runs of the largest group that shares an environment, and the ok repeats of all others.
+
+    Groups are counted by their repeats that are ok; of equal ones the one that ended last is taken. A run without a
+    figure belongs to no group and stays where it is.
+    """
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        if run.status == "ok":
+            groups.setdefault(_environment(run), []).append(run)
+    if len(groups) < 2:
+        return list(runs), []
+    kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)))
+    others = [group for group in groups.values() if group is not kept]
+    left_out = [
+        LeftOut(
+            repeats=[run.spec.repeat for run in group],
+            values=[run.samples_per_s for run in group if run.samples_per_s is not None],
+            environment=group[0].environment.get("digest"),
+            differs=advice.mixture([group[0], kept[0]]),
+        )
+        for group in others
+    ]
+    return [run for run in runs if run.status != "ok" or run in kept], left_out
+
+
+def _environment(run: RunRecord) -> str:
+    """One text for one environment: its digest, of an older record all that it says; device and data beside it."""
+    surroundings = advice.surroundings(run)
+    digest = run.environment.get("digest")
+    if digest is None:  # machines of one kind report slightly different sizes of memory
+        return canonical({key: value for key, value in surroundings.items() if key != "environment.memory_bytes"})
+    own = {key: value for key, value in surroundings.items() if not key.startswith("environment.")}
+    return canonical({"digest": digest, **own})

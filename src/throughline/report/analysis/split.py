@@ -1,0 +1,245 @@
+"""Where a step's time goes: compute, exposed communication, input, from runs that leave one of them out.
+
+    communication = step - step without exchange (extra `noexchange`)
+    input         = step - step without reading  (extra `synthetic`)
+    compute       = step - communication - input
+
+Differences are taken between repeats of the same number, which ran one after the other, so that a slow hour hits both
+sides; their median is the figure and their range its noise. docs/method-training.md says what this assumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from throughline import statistics
+from throughline.files import write_text
+from throughline.records import Cell
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.render import markup, plots
+
+EXTRAS = {"communication": "noexchange", "input": "synthetic"}
+"""A part of the step -> the derived runs that go without it."""
+LABELLED = 0.07
+"""Share of the largest step from which on a part's share is written into its bar."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a step in seconds: the median difference, and the range of the differences of `n` pairs.
+
+    `control`: there is nothing to measure (a single rank's exchange), so that the difference is noise.
+    """
+
+    median_s: float
+    low_s: float
+    high_s: float
+    n: int
+    control: bool = False
+
+    @property
+    def shown_s(self) -> float:
+        """No part of a step takes less than no time."""
+        return 0.0 if self.control else max(0.0, self.median_s)
+
+    @property
+    def within_noise(self) -> bool:
+        return self.low_s <= 0.0 <= self.high_s
+
+
+@dataclass(frozen=True)
+class Split:
+    """One framework on one topology; a part that no derived runs tell is None, and belongs to the rest."""
+
+    row: Row
+    step_s: float
+    communication: Part | None
+    input: Part | None
+
+    @property
+    def rest_s(self) -> float:
+        """What is neither communication nor input, as far as these are known."""
+        return max(0.0, self.step_s - sum(part.shown_s for part in (self.communication, self.input) if part))
+
+    @property
+    def rest(self) -> str:
+        """What the rest is made of."""
+        unknown = [name for name, part in (("communication", self.communication), ("input", self.input)) if not part]
+        return " and ".join(["compute", *unknown])
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.shown} {self.row.topology}"
+
+    @property
+    def notes(self) -> list[str]:
+        """How sure the parts are."""
+        parts = {"communication": self.communication, "input": self.input}
+        notes = [_doubt(name, part) for name, part in parts.items() if part]
+        if sum(part.shown_s for part in parts.values() if part) > self.step_s:
+            notes.append("communication and input come to more than the step: they overlap, and compute is not known")
+        return [note for note in notes if note]
+
+
+def _doubt(name: str, part: Part) -> str | None:
+    """What to know about one part before believing it."""
+    size = f"{_ms(part.median_s)} ms, the {part.n} pairs lie between {_ms(part.low_s)} and {_ms(part.high_s)} ms"
+    zero = "" if part.median_s >= 0 else ", shown as 0"
+    if part.control:
+        return f"a single rank exchanges nothing, so that {name} is 0 and the difference noise ({size})"
+    if part.n == 1:
+        return f"{name} {_ms(part.median_s)} ms from one pair of repeats{zero}: its noise is not known"
+    if part.within_noise:
+        return f"{name} is within the noise ({size}){zero}"
+    if part.median_s < 0:
+        return f"{name} is negative beyond the noise ({size}), shown as 0: the runs without it have costs of their own"
+    return None
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g}"
+
+
+def split(group: Group, derived: Iterable[Group]) -> list[Split]:
+    """The splits of a group's measured rows, from its derived groups among `derived`; [] where there are none."""
+    if "__" in group.benchmark:
+        return []
+    others = {
+        name: next((other for other in derived if _is(other, group, extra)), None) for name, extra in EXTRAS.items()
+    }
+    if not any(others.values()):
+        return []
+    found = []
+    for framework in group.frameworks:
+        for row in group.series(framework):
+            parts = {name: _part(row, other) for name, other in others.items()}
+            middle = statistics.median(list(_steps(row.cell).values())) if row.cell else None
+            if middle and any(parts.values()):
+                found.append(Split(row, middle, **parts))
+    return found
+
+
+def _is(other: Group, group: Group, extra: str) -> bool:
+    """Whether `other` holds the derived runs of `group`, measured on the same device."""
+    alike = (other.benchmark, other.name) == (f"{group.benchmark}__{extra}", group.name)
+    return bool(alike and other.summary and group.summary and other.summary.device == group.summary.device)
+
+
+def _part(row: Row, other: Group | None) -> Part | None:
+    """The step of `row` minus that of the same row in `other`, repeat by repeat."""
+    there = other.row(row.framework, row.topology) if other else None
+    if row.cell is None or there is None or there.cell is None:
+        return None
+    with_it, without = _steps(row.cell), _steps(there.cell)
+    pairs = [with_it[repeat] - without[repeat] for repeat in sorted(with_it.keys() & without.keys())]
+    middle = statistics.median(pairs)
+    if middle is None or other is None:
+        return None
+    control = row.topology.world == 1 and not other.exchanges
+    return Part(middle, min(pairs), max(pairs), len(pairs), control)
+
+
+def _steps(cell: Cell) -> dict[int, float]:
+    """Seconds per optimizer step by repeat."""
+    return {repeat: cell.global_batch / value for repeat, value in enumerate(cell.values, 1) if value}
+
+
+def frame(groups: Sequence[Group], derived: Sequence[Group]) -> pd.DataFrame:
+    """One row per split, unrounded seconds; empty where no derived runs tell."""
+    rows = [
+        {
+            "benchmark": markup.spreadsheet(group.benchmark),
+            "precision": group.precision,
+            "batch_size_per_device": group.batch,
+            "framework": markup.spreadsheet(one.row.framework),
+            "topology": str(one.row.topology),
+            "devices": one.row.topology.world,
+            "step_s": one.step_s,
+            "compute_s": one.rest_s if one.communication and one.input else None,
+            **_columns("communication", one.communication),
+            **_columns("input", one.input),
+            "notes": markup.spreadsheet("; ".join(one.notes)),
+        }
+        for group in groups
+        for one in split(group, derived)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _columns(name: str, part: Part | None) -> dict[str, float | int | None]:
+    return {
+        f"{name}_s": part.shown_s if part else None,
+        f"{name}_difference_s": part.median_s if part else None,
+        f"{name}_difference_min_s": part.low_s if part else None,
+        f"{name}_difference_max_s": part.high_s if part else None,
+        f"{name}_pairs": part.n if part else None,
+    }
+
+
+def write_table(groups: Sequence[Group], derived: Sequence[Group], folder: Path) -> None:
+    """Write split.csv into `folder`, where derived runs tell anything."""
+    rows = frame(groups, derived)
+    if len(rows):
+        write_text(folder / "split.csv", rows.to_csv(index=False, lineterminator="\n"))
+
+
+def write_plots(groups: Sequence[Group], derived: Sequence[Group], folder: Path) -> None:
+    """Write <group>_split.svg and .png into `folder` for every group whose derived runs tell something."""
+    for group in groups:
+        if found := split(group, derived):
+            plots.save(draw(group, found, plots.LIGHT), folder / f"{group.name}_split")
+
+
+def draw(group: Group, found: Sequence[Split], theme: plots.Theme) -> Figure:
+    """A stacked bar per framework and topology, in ms per step."""
+    figure, axes = plots.blank(theme, f"{group.benchmark}: a step's time, {plots.settings(group)}", "ms per step")
+    axes.set_xlabel("")
+    top = 1000 * max(one.step_s for one in found)
+    named: set[str] = set()
+    for place, one in enumerate(found):
+        parts = [(one.rest, one.rest_s, 0)]
+        parts += [("communication", one.communication.shown_s, 1)] if one.communication else []
+        parts += [("input", one.input.shown_s, 2)] if one.input else []
+        height = 0.0
+        for name, seconds, colour in parts:
+            axes.bar(
+                place, 1000 * seconds, 0.55, bottom=height, color=theme.colour(colour), lw=0,
+                label=name if name not in named else None,
+            )  # fmt: skip
+            named.add(name)
+            if 1000 * seconds >= LABELLED * top:
+                axes.annotate(
+                    markup.percent(seconds / one.step_s), (place, height + 500 * seconds), ha="center", va="center",
+                    fontsize=8.5, color=theme.surface, fontweight="bold",
+                )  # fmt: skip
+            height += 1000 * seconds
+    axes.set_xticks(range(len(found)), [f"{one.row.topology}\n{one.row.shown}" for one in found])
+    axes.set_xlim(-0.6, len(found) - 0.4)
+    axes.set_ylim(0, 1.08 * top)
+    axes.legend(
+        fontsize=8, frameon=False, labelcolor=theme.ink, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3,
+        handlelength=1.0, borderpad=0.2, columnspacing=1.4,
+    )  # fmt: skip
+    return figure
+
+
+def describe(found: Sequence[Split]) -> str:
+    """The plot's figures in words."""
+    sentences = []
+    for one in found:
+        parts = {one.rest: one.rest_s}
+        parts |= {"communication": one.communication.shown_s} if one.communication else {}
+        parts |= {"input": one.input.shown_s} if one.input else {}
+        shares = ", ".join(f"{name} {markup.percent(seconds / one.step_s, 1)}" for name, seconds in parts.items())
+        sentences.append(f"{one.name}: {_ms(one.step_s)} ms a step; {shares}.")
+    return " ".join(sentences)
+
+
+def notes(found: Sequence[Split]) -> list[tuple[str, str]]:
+    """(where, how sure its parts are) of every split that has something to say."""
+    return [(one.name, note) for one in found for note in one.notes]

@@ -1,0 +1,110 @@
+"""Figures set into a page: SVG that takes the page's colours and font, says what it shows, and clashes with nothing."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from throughline.records import Cell
+from throughline.report.analysis.cells import Group
+from throughline.report.render import plots
+from throughline.report.render.markup import reading
+
+SVG = "{http://www.w3.org/2000/svg}"
+XLINK = "{http://www.w3.org/1999/xlink}"
+REACH = 0.05  # a strip of repeats shows the median plus and minus this share
+
+# Stand-ins that drawing accepts as colours; the page's variables replace them.
+VARIABLES = {
+    "#010101": "var(--ink)",
+    "#010102": "var(--muted)",
+    "#010103": "var(--line)",
+    "#010104": "var(--surface)",
+    **{f"#01020{index}": f"var(--series-{index})" for index in range(6)},
+}
+PAGE = plots.Theme(
+    ink="#010101",
+    muted="#010102",
+    grid="#010103",
+    surface="#010104",
+    series=tuple(f"#01020{index}" for index in range(6)),
+    size=(5.3, 3.5),
+    background=False,
+    fonts="none",
+)
+
+
+def figure(drawn: Figure, identity: str, title: str, description: str) -> Markup:
+    """`drawn` as an inline SVG element; `identity` makes its ids unique on the page."""
+    root = ET.fromstring(plots.svg(drawn, PAGE))
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.split("}")[-1] in {"metadata", "style"} or not isinstance(child.tag, str):
+                parent.remove(child)
+    used = set(re.findall(r"(?:url\(#|href=\")#?([\w-]+)", ET.tostring(root, encoding="unicode")))
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(SVG)
+        for name, value in list(element.attrib.items()):
+            del element.attrib[name]
+            if name == "id":
+                if value in used:
+                    element.set("id", f"{identity}-{value}")
+                continue
+            value = re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value)
+            if name == f"{XLINK}href":
+                name, value = "href", f"#{identity}-{value.removeprefix('#')}"
+            element.set(name, value)
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    root.set("class", "plot")
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{identity}-title {identity}-desc")
+    for tag, text in (("desc", description), ("title", title)):
+        child = ET.Element(tag, {"id": f"{identity}-{tag}"})
+        child.text = text
+        root.insert(0, child)
+    text = ET.tostring(root, encoding="unicode")
+    for stand_in, variable in VARIABLES.items():
+        text = text.replace(stand_in, variable)
+    return Markup(text)
+
+
+def describe(group: Group, figure_of: str) -> str:
+    """The figure's numbers in words, for those who do not see it."""
+    parts = []
+    for framework in group.frameworks:
+        values = []
+        for row in group.series(framework):
+            cell = row.cell
+            if cell and figure_of == "throughput":
+                values.append(f"{row.topology} {reading(cell.median_speed)} samples/s")
+            elif cell and cell.speedup is not None:
+                values.append(f"{row.topology} {cell.speedup:.2f} times one device")
+        parts += [f"{framework}: {', '.join(values)}."] if values else []
+    return " ".join(parts)
+
+
+def strip(cell: Cell) -> Markup | None:
+    """Every repeat as a dot on a line that reaches from 5 % below to 5 % above the median."""
+    if not cell.median_speed:
+        return None
+    dots = []
+    for index, value in enumerate(cell.values, start=1):
+        if value is None:
+            continue
+        offset = (value / cell.median_speed - 1) / REACH
+        outside = abs(offset) > 1
+        x = 50 + 46 * max(-1.0, min(1.0, offset))
+        shape = "outside" if outside else "dot"
+        dots.append(
+            f'<circle class="{shape}" cx="{x:.1f}" cy="8" r="2.6"><title>repeat {index}: {reading(value)} samples/s'
+            "</title></circle>"
+        )
+    values = ", ".join(reading(value) for value in cell.values if value is not None)
+    return Markup(
+        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} samples/s">'
+        f'<path d="M4 8H96M50 3V13"/>{"".join(dots)}</svg>'
+    )

@@ -1,0 +1,170 @@
+"""What was measured on what, for the report: environments side by side, corpus facts, and when it was."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from throughline.records import Summary
+from throughline.report.analysis import advice
+
+NAMES = {
+    "device.name": "device",
+    "device.count": "devices on the machine",
+    "device.fp16_native": "device has fp16 units",
+    "cpu": "CPU",
+    "cpu_cores": "CPU cores for the run",
+    "cpu_sockets": "CPU sockets",
+    "cpu_governor": "CPU governor",
+    "cpu_quota_cores": "CPU quota, cores",
+    "numa_nodes": "NUMA nodes",
+    "transparent_hugepages": "transparent huge pages",
+    "memory_bytes": "memory",
+    "gpus": "GPUs",
+    "gpu_topology": "nvidia-smi topo -m",
+    "driver": "GPU driver",
+    "os": "operating system",
+    "kernel": "kernel",
+    "python": "Python",
+    "mpi": "MPI",
+    "packages": "packages",
+    "digest": "digest of the environment",
+    "code": "digest of the measured code",
+    "commit": "commit of Throughline",
+    "tree_clean": "no uncommitted changes",
+}
+
+
+def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Columns (who ran in it) and rows (what it was) of every different environment."""
+    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for summary in summaries:
+        device = {"device": summary.device.model_dump()} if summary.device else {}
+        for framework, environment in summary.environment.items():
+            inner = dict(environment) if isinstance(environment, Mapping) else {}
+            inner["packages"] = _listed(inner.get("packages"))
+            facts = advice.flat({**device, **inner})
+            key = json.dumps(facts, sort_keys=True, default=str)
+            names = found.setdefault(key, (facts, []))[1]
+            label = f"{summary.benchmark}: {framework}"
+            if label not in names:
+                names.append(label)
+    columns = [", ".join(names) for _, names in found.values()]
+    keys = list(dict.fromkeys(key for facts, _ in found.values() for key in facts))
+    keys.sort(key=lambda key: list(NAMES).index(key) if key in NAMES else len(NAMES))
+    rows = [
+        (_name(key), [_value(key, facts.get(key)) for facts, _ in found.values()])
+        for key in keys
+        if key != "device.kind" and not key.startswith("reasons.")
+        and any(facts.get(key) is not None for facts, _ in found.values())
+    ]  # fmt: skip
+    unknown = [_unknown(facts) for facts, _ in found.values()]
+    return columns, [*rows, ("not known", unknown)] if any(unknown) else rows
+
+
+def _listed(packages: Any) -> str | None:
+    """Packages with their versions, as one text."""
+    return ", ".join(f"{name} {version}" for name, version in packages.items()) if packages else None
+
+
+def _unknown(facts: Mapping[str, Any]) -> str:
+    """What is not known of an environment, by the reason."""
+    found: dict[str, list[str]] = {}
+    for key, why in facts.items():
+        if key.startswith("reasons."):
+            found.setdefault(str(why), []).append(_name(key.removeprefix("reasons.")))
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in found.items())
+
+
+def _name(key: str) -> str:
+    return NAMES.get(key) or key.removeprefix("framework.").removeprefix("variables.")
+
+
+def _value(key: str, value: Any) -> str:
+    if value is None:
+        return "n/a"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key.endswith("memory_bytes") and isinstance(value, int):
+        return f"{value / 2**30:.1f} GiB"
+    if key == "gpus" and isinstance(value, list):
+        cards = [", ".join(f"{name} {fact}" for name, fact in card.items() if fact is not None) for card in value]
+        return "; ".join(f"{cards.count(card)} × ({card})" for card in dict.fromkeys(cards))
+    if key == "commit":
+        return str(value)[:12]
+    return str(value)
+
+
+def corpora(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
+    """What the manifests say about the data; one that cannot be read says so."""
+    return [_corpus(path) for path in paths]
+
+
+def _corpus(path: Path) -> list[tuple[str, str]]:
+    where = ("manifest", "/".join(path.parts[-3:]))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        shards: list[Mapping[str, Any]] = content["shards"]
+        training = [shard for shard in shards if shard["split"] == "training"]
+        held = [shard for shard in shards if shard["split"] != "training"]
+        words = content["vocabulary"]
+        return [
+            where,
+            ("corpus", str(content["corpus"])),
+            ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"),
+            *([("masks", "drawn while reading, anew in each epoch")] if content["parameters"].get("dynamic") else []),
+            ("training rows", _rows(training)),
+            ("test rows", _rows(held)),
+            ("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"),
+            ("content digest", str(content["content_digest"])),
+            ("parameters", ", ".join(f"{key} {value}" for key, value in advice.flat(content["parameters"]).items())),
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return [where, ("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
+
+
+def _rows(shards: Sequence[Mapping[str, Any]]) -> str:
+    return f"{sum(shard['rows'] for shard in shards):,} in {len(shards)} shard{'' if len(shards) == 1 else 's'}"
+
+
+def span(logs: Sequence[Path]) -> str | None:
+    """First start to last end (UTC) in the records beside `logs`; None where no record is readable."""
+    starts: list[datetime] = []
+    ends: list[datetime] = []
+    for log in logs:
+        try:
+            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
+            start, end = (datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended"))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        starts.append(start)
+        ends.append(end)
+    if not starts:
+        return None
+    first, last = min(starts), max(ends)
+    form = "%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M"
+    return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
+
+
+def configurations(logs: Sequence[Path]) -> list[tuple[str, str]]:
+    """Of every benchmark the merged configuration that its runs came from, as YAML: (names, text), alike ones once."""
+    found: dict[str, list[str]] = {}
+    known: set[str] = set()
+    for log in logs:
+        try:
+            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
+            name, value = record["spec"]["benchmark"], record["configuration"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(value, dict) and str(name) not in known:
+            known.add(str(name))
+            stream = io.StringIO()
+            YAML(typ="safe", pure=True).dump(value, stream)
+            found.setdefault(stream.getvalue(), []).append(str(name))
+    return [(", ".join(names), text) for text, names in found.items()]

@@ -1,0 +1,108 @@
+"""docs/configuration.md and the JSON schema, generated from the models in config.py.
+
+python -m throughline.study.config_reference            write both
+python -m throughline.study.config_reference --check    exit 1 when one of them is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from throughline.files import UserError, command_line, write_text
+from throughline.study.config import Config
+from throughline.study.config_errors import branches, is_model, kind, strip
+
+ROOT = Path(__file__).parents[3]
+REFERENCE = ROOT / "docs" / "configuration.md"
+SCHEMA = ROOT / "resources" / "config.schema.json"
+
+HEADER = """# Configuration
+
+`config.yaml` is the one file to edit. Everything left out has a default. This page is generated from
+`src/throughline/study/config.py` (`python -m throughline.study.config_reference`). Editors that know JSON schemas
+check and complete `config.yaml` with `resources/config.schema.json`.
+
+* `snakemake --configfile X` takes `config.yaml`'s place. Several files are merged in their order: maps merge, lists are
+  replaced. Targets go before `--configfile`, which takes every word that follows it.
+* `snakemake --config 'runs={repeats: 7}'` sets nested values on top, as YAML.
+* Values are read as YAML 1.2: `on` and `yes` are texts, `12:30` is a text, `1e-3` is a number. A key that stands
+  twice is an error, and so is an unknown one.
+* Any key of `runs` can be set again inside a benchmark.
+
+| key | what it is | allowed | default |
+|---|---|---|---|
+"""
+
+
+def reference() -> str:
+    """The page as Markdown: a row per key."""
+    return HEADER + "\n".join(_rows(Config, "")) + "\n"
+
+
+def schema() -> str:
+    """The JSON schema of config.yaml."""
+    return json.dumps(Config.model_json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    runs_keys = set(Config.model_fields["runs"].rebuild_annotation().model_fields)
+    for name, field in model.model_fields.items():
+        if prefix.startswith("benchmarks") and prefix.count(".") == 2 and name in runs_keys:
+            continue
+        path = f"{prefix}{name}"
+        plain = strip(field.rebuild_annotation())
+        inner = next((branch for branch in branches(plain) if is_model(branch)), None)
+        nested = typing.get_args(plain)[1] if typing.get_origin(plain) is dict else None
+        section = inner or (nested if nested is not None and is_model(nested) else None)
+        yield f"| `{path}` | {field.description} | {_cell(_allowed(plain))} | {_cell(_default(field, section))} |"
+        if section is not None:
+            yield from _rows(section, f"{path}.<name>." if nested is not None else f"{path}.")
+
+
+def _allowed(plain: Any) -> str:
+    if typing.get_origin(plain) is dict:
+        key, value = (kind(part) for part in typing.get_args(plain))
+        return f"map of {key}: {value}"
+    if typing.get_origin(plain) is list:
+        return f"list of {kind(typing.get_args(plain)[0])}"
+    if is_model(plain):
+        return "map"
+    return kind(plain)
+
+
+def _default(field: FieldInfo, section: Any) -> str:
+    if field.is_required():
+        return "(required)"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return ""
+    text = "null" if value is None else json.dumps(value) if isinstance(value, (bool, list, dict)) else str(value)
+    return "" if section is not None and value == {} else f"`{text}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
+    check = parser.parse_args().check
+    for path, text in ((REFERENCE, reference()), (SCHEMA, schema())):
+        if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
+            raise UserError(f"{path.name} is out of date", next_step="python -m throughline.study.config_reference")
+        if not check:
+            write_text(path, text)
+    return 0
+
+
+if __name__ == "__main__":
+    command_line(main)

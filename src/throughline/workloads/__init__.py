@@ -1,0 +1,132 @@
+"""Workloads: what is trained. This page says what a workload offers; each is a folder beside it.
+
+A workload's neutral file, its `__init__.py`, holds everything that is not of a framework. It imports the standard
+library alone at its top (numpy inside functions): the configuration takes its keys from it, and a rank with an old
+numpy and without pydantic loads it too. `in_<library>.py` beside it is its form in a library (torch, mxnet).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any, Literal, Protocol, cast
+
+from throughline.files import UserError
+
+Arrays = dict[str, Any]
+"""numpy arrays by their names; None where a workload's form takes none."""
+Values = Mapping[str, Any]
+
+FOLDERS = ("bert",)
+"""The workloads there are, by their folders."""
+
+
+def key(
+    description: str,
+    *,
+    default: Any = MISSING,
+    least: float | None = None,
+    most: float | None = None,
+    choices: tuple[Any, ...] | None = None,
+    asked: bool = True,
+    stated: bool = False,
+) -> Any:
+    """A field of `Parameters`: a key of a benchmark's block in config.yaml, with what is allowed.
+
+    `asked` off: no key of a block, it follows from the data's section (`complete`). `stated`: a specification names
+    it even where it has its default.
+    """
+    facts = {"least": least, "most": most, "choices": choices, "asked": asked, "stated": stated}
+    return field(default=default, metadata={"description": description, **facts})
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure beside throughput that every run of a workload measures."""
+
+    name: str
+    unit: str
+    better: Literal["more", "less"]
+    description: str
+
+
+class Workload(Protocol):
+    """What a neutral file offers. `parameters` is an instance of its Parameters."""
+
+    MODELS: tuple[str, ...]
+    """Names for a block's `model`, the default first."""
+    Parameters: type
+    """A frozen dataclass of `key` fields: what decides a run of this workload beside the core keys."""
+    UNIT: str
+    """What a sample is called in throughput: `samples`, `images`."""
+    UNITS: Mapping[str, Callable[[Any], float]]
+    """Other units of the same throughput -> how many of them a sample has (parameters -> number), such as tokens."""
+    FIGURES: tuple[Figure, ...]
+    DATA: str | None
+    """The section of config.yaml that describes its data; None where a run makes up its batches."""
+    LIBRARIES: Mapping[str, frozenset[str]]
+    """Library -> the features (`frameworks.FEATURES`) that its form there has."""
+    SETTINGS: tuple[str, ...]
+    """What every form states of itself as built, in the same words (`settings` of in_<library>.py)."""
+    LEARNS_FROM: int | None
+    """Timed steps on real data from which on the loss has to fall; None where losses say nothing."""
+    HELD_OUT: Mapping[str, bool]
+    """Figures of held-out data, `loss` among them -> whether more is better; empty without a convergence check."""
+
+    def complete(self, values: Values, section: Any) -> dict[str, Any]:
+        """The parameters that follow from a block's own (`values`) and the data's section, for Parameters."""
+
+    def folder(self, parameters: Any) -> str:
+        """Where under data/<name>/ the manifest lies that these parameters read."""
+
+    def fits(self, parameters: Any, manifest: Values) -> str | None:
+        """What is wrong with a manifest's data for these parameters; None where nothing is."""
+
+    def facts(self, manifest: Values | None) -> dict[str, Any]:
+        """What a form has to know of the data, from a manifest or, without one, for synthetic batches."""
+
+    def batch(self, rows: Arrays, options: Values) -> Arrays:
+        """What one step needs, from the rows that the data's reader gives."""
+
+    def synthetic(self, count: int, parameters: Any, options: Values, seed: int) -> Arrays:
+        """One made-up batch of `count` samples, the same for the same seed."""
+
+    def counts(self, rows: Arrays) -> tuple[int, ...]:
+        """What is counted of a batch's rows while they are read; summed over the timed window for `work`."""
+
+    def flops_per_sample(self, parameters: Any, facts: Values, options: Values, counted: Values) -> float | str:
+        """FLOPs to train on one sample (multiply-add = 2, model FLOPs), or why they are not known."""
+
+    def convention(self, parameters: Any, options: Values) -> dict[str, str]:
+        """What `flops_per_sample` counts, in words."""
+
+    def look(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """The figures of HELD_OUT, from sums over held-out batches."""
+
+
+@cache
+def models() -> dict[str, str]:
+    """Every model's name -> its workload's folder."""
+    return {model: folder for folder in FOLDERS for model in _neutral(folder).MODELS}
+
+
+def of(model: str) -> Workload:
+    """The workload of a model; UserError where there is no such model."""
+    if model not in models():
+        raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
+    return _neutral(models()[model])
+
+
+def form(model: str, library: str) -> ModuleType:
+    """A model's workload in a library, which this imports; UserError where it has no form there."""
+    workload = of(model)
+    if library.partition("_")[0] not in workload.LIBRARIES:
+        raise UserError(f"{model} has no form in {library}", next_step="choose one of " + ", ".join(workload.LIBRARIES))
+    return importlib.import_module(f"{__name__}.{models()[model]}.in_{library}")
+
+
+def _neutral(folder: str) -> Workload:
+    return cast(Workload, importlib.import_module(f"{__name__}.{folder}"))

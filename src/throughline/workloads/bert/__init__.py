@@ -1,0 +1,181 @@
+"""BERT pre-training (masked tokens and next sentence), framework-neutral: shapes, batches, FLOPs.
+
+Sizes: Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium); heads of 64, feed-forward 4 x hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from throughline.workloads import Figure, key
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MODELS = tuple(f"bert-{size}" for size in ("tiny", "mini", "small", "medium", "base", "large"))
+UNIT = "samples"
+UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
+FIGURES: tuple[Figure, ...] = ()
+DATA = "corpus"
+LEARNS_FROM = 100
+HELD_OUT = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
+
+VOCABULARY = 30522
+"""Entries of bert-base-uncased: what synthetic tokens are drawn from."""
+POSITIONS = 512
+"""Length of the position table, whatever the sequence."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    sequence: int = key("tokens per sample; one of corpus.sequences", default=128, least=8, most=65536, stated=True)
+    predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
+
+
+def complete(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
+    """The predictions of a sequence length, as the corpus has them."""
+    return {"predictions": section.sequences[values["sequence"]]}
+
+
+def folder(parameters: Parameters) -> str:
+    return f"seq{parameters.sequence}"
+
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int
+    hidden: int
+
+    @property
+    def heads(self) -> int:
+        return self.hidden // 64
+
+    @property
+    def feed_forward(self) -> int:
+        return 4 * self.hidden
+
+
+SHAPES = {
+    "tiny": Shape(2, 128),
+    "mini": Shape(4, 256),
+    "small": Shape(4, 512),
+    "medium": Shape(8, 512),
+    "base": Shape(12, 768),
+    "large": Shape(24, 1024),
+}
+
+
+def shape(name: str) -> Shape:
+    """`bert-tiny` -> its Shape."""
+    return SHAPES[name.removeprefix("bert-")]
+
+
+def padded(vocabulary: int) -> int:
+    """The vocabulary padded to a multiple of 64, which matrix units like."""
+    return -(-vocabulary // 64) * 64
+
+
+def flops_per_sample(
+    shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None
+) -> float:
+    """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
+
+    Backward is two products for each one forward (Kaplan et al. 2020, section 2.1; Narayanan et al. 2021,
+    appendix, which counts the same terms). The vocabulary head is on the `predictions` masked positions only.
+    Recomputed activations do not count: these are the model's FLOPs, not the hardware's. `pairs` of tokens attend to
+    one another: sequence x sequence, or the mean of the lengths' squares where samples of several lengths are packed.
+    """
+    hidden = shape.hidden
+    projections = 4 * 2 * sequence * hidden * hidden
+    attention = 2 * 2 * (sequence * sequence if pairs is None else pairs) * hidden
+    feed_forward = 2 * 2 * sequence * hidden * shape.feed_forward
+    pooler_and_next = 2 * hidden * hidden + 2 * hidden * 2
+    head = predictions * (2 * hidden * hidden + 2 * hidden * padded(vocabulary))
+    return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
+
+
+def convention(sequence: int, predictions: int, unpadded: bool = False) -> dict[str, str]:
+    """What `flops_per_sample` counts, in words."""
+    tokens = {
+        "attention": f"full: every of the {sequence} positions attends to all, padding included",
+        "tokens": f"a sample has {sequence} positions, padding included",
+    }
+    if unpadded:
+        tokens = {
+            "attention": "full: every real token attends to all of its sample; the mean of the lengths' squares",
+            "tokens": f"computed are the real tokens alone: padding to {sequence} positions is left out",
+        }
+    return {
+        "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
+        "or optimizer",
+        **tokens,
+        "head_positions": f"the vocabulary head on {predictions} masked positions a sample, used or not; its "
+        f"{padded(VOCABULARY)} rows include the padding to a multiple of 64",
+    }
+
+
+_BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
+LIBRARIES = {"torch": _BOTH | {"bf16", "compile", "checkpointing", "unpadded"}, "mxnet": _BOTH}
+
+FORM = {
+    "input_ids": ("input_ids", "int32"),
+    "segments": ("segment_ids", "int8"),
+    "mask": ("input_mask", "int8"),
+    "positions": ("masked_lm_positions", "int32"),
+    "labels": ("masked_lm_ids", "int32"),
+    "following": ("next_sentence_labels", "int8"),
+}
+"""What travels to the device: an array's name -> a shard's name for it and its type, as NVIDIA's layout has them."""
+
+
+def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
+    """What one step needs, from B rows of a shard: what is stored, as it is stored.
+
+    input_ids, segments, mask [B, S]; positions [B, P] within a sample, 0 where unused: that is [CLS], which is
+    never masked; labels [B, P]; following [B]. What follows from these is computed on the device.
+    """
+    return {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
+
+
+def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | None]:
+    """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
+
+    The longest come first, so that samples of one length stand together. A batch without a mask has no padding, and
+    stays as it is. ValueError where padding is not at a sample's end, or a prediction is on it.
+    """
+    import numpy as np
+
+    ids, segments, mask, positions = (arrays[name] for name in ("input_ids", "segments", "mask", "positions"))
+    if ids is None or segments is None or mask is None or positions is None:
+        return arrays
+    real = mask != 0
+    if not real[:, 0].all() or (real[:, 1:] > real[:, :-1]).any():
+        raise ValueError("padding stands before a real token: such samples cannot be packed")
+    lengths = real.sum(1, dtype=np.int32)
+    if (positions >= lengths[:, None]).any():
+        raise ValueError("a prediction stands on padding: such samples cannot be packed")
+    order = np.argsort(-lengths, kind="stable")
+    real = real[order]
+    packed = {"input_ids": ids[order][real], "segments": segments[order][real], "lengths": lengths[order]}
+    rest = {name: array[order] for name, array in arrays.items() if array is not None and name not in packed}
+    return {**rest, **packed, "mask": None}
+
+
+def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[str, Any]:
+    """One batch of `count` full-length random samples; every token is real, so there is no mask."""
+    import numpy as np
+
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    length = min(predictions, sequence - 1)
+    positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
+    rows: Any = {
+        "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
+        "input_mask": np.ones((count, sequence), np.int8),
+        "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
+        "masked_lm_positions": np.sort(positions, axis=1),
+        "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
+        "next_sentence_labels": draw.integers(0, 2, count),
+    }
+    return {**batch(rows), "mask": None}

@@ -1,0 +1,169 @@
+"""BERT pre-training in MXNet: GluonNLP's BERTModel, its heads on the masked positions, and the loss, as one graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+from gluonnlp.model.bert import BERTEncoder, BERTModel
+from mxnet import gluon
+
+from throughline.workloads.bert import FORM, POSITIONS, padded, shape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DEVIATION, NORM_EPSILON = 0.02, 1e-12
+"""Of the weights at random, and of the layer norms: Hugging Face's defaults."""
+
+WEIGHTS = {
+    "bert.embeddings.word_embeddings": "bert.word_embed.0",
+    "bert.embeddings.token_type_embeddings": "bert.token_type_embed.0",
+    "bert.embeddings.LayerNorm": "bert.encoder.layer_norm",
+    "bert.encoder.layer.{}.attention.self.query": "bert.encoder.transformer_cells.{}.attention_cell.proj_query",
+    "bert.encoder.layer.{}.attention.self.key": "bert.encoder.transformer_cells.{}.attention_cell.proj_key",
+    "bert.encoder.layer.{}.attention.self.value": "bert.encoder.transformer_cells.{}.attention_cell.proj_value",
+    "bert.encoder.layer.{}.attention.output.dense": "bert.encoder.transformer_cells.{}.proj",
+    "bert.encoder.layer.{}.attention.output.LayerNorm": "bert.encoder.transformer_cells.{}.layer_norm",
+    "bert.encoder.layer.{}.intermediate.dense": "bert.encoder.transformer_cells.{}.ffn.ffn_1",
+    "bert.encoder.layer.{}.output.dense": "bert.encoder.transformer_cells.{}.ffn.ffn_2",
+    "bert.encoder.layer.{}.output.LayerNorm": "bert.encoder.transformer_cells.{}.ffn.layer_norm",
+    "bert.pooler.dense": "bert.pooler",
+    "transform": "bert.decoder.0",
+    "norm": "bert.decoder.2",
+    "following": "bert.classifier",
+}
+"""A layer by the name that every framework's form knows -> GluonNLP's. Norms say gamma and beta there."""
+
+ALONE = {"bert.embeddings.position_embeddings.weight": "bert.encoder.position_weight", "bias": "bert.decoder.3.bias"}
+"""Weights that are no layer of their own there."""
+
+
+def build(spec: dict[str, Any], vocabulary: int, at: mx.Context) -> BertForPretraining:
+    """The network that a run specification asks for, with random weights, compiled into one graph."""
+    network = BertForPretraining(spec["model"], vocabulary, spec["options"]["dropout"])
+    network.initialize(mx.init.Normal(DEVIATION), ctx=at)
+    network.hybridize(static_alloc=True, static_shape=True)
+    return network
+
+
+def load(network: BertForPretraining, weights: dict[str, np.ndarray]) -> None:
+    """Set the weights, in place; all of them and no other."""
+    parameters = dict(network.named_parameters())
+    known = {_name(name, set(parameters)): array for name, array in weights.items()}
+    if parameters.keys() != known.keys():
+        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ known.keys())}")
+    for name, parameter in parameters.items():
+        parameter.set_data(mx.nd.array(known[name], dtype="float32"))
+
+
+def _name(common: str, own: set[str]) -> str:
+    """GluonNLP's name of a weight."""
+    if common in ALONE:
+        return ALONE[common]
+    layer, _, kind = common.rpartition(".")
+    number = next((word for word in layer.split(".") if word.isdigit()), "")
+    there = WEIGHTS[layer.replace(f".{number}.", ".{}.") if number else layer].format(number)
+    norm = {"weight": "gamma", "bias": "beta"}[kind]
+    return f"{there}.{norm}" if f"{there}.{norm}" in own else f"{there}.{kind}"
+
+
+def batch(arrays: dict[str, np.ndarray | None]) -> list[np.ndarray | None]:
+    """The arrays of `bert.batch` as GluonNLP takes them: a weight for every prediction, lengths instead of a mask."""
+    import numpy as np
+
+    tokens, segments, mask, positions, labels, following = (arrays[name] for name in FORM)
+    assert segments is not None and positions is not None and labels is not None and following is not None
+    return [
+        tokens,
+        segments.astype(np.int32),
+        positions,
+        labels.reshape(-1),
+        (positions != 0).astype(np.float32).reshape(-1),
+        following.astype(np.int32),
+        None if mask is None else mask.sum(1, dtype=np.float32),
+    ]
+
+
+def sums(  # type: ignore[no-untyped-def]
+    network: BertForPretraining, tokens, segments, positions, labels, weights, following, lengths=None
+) -> dict[str, float]:
+    """Losses and right answers over a delivered batch (what `batch` returns), summed over masked tokens (mlm) and
+    samples (nsp), without dropout.
+
+    Through GluonNLP's own forward and not through the compiled graph, whose shapes are those of training.
+    """
+    import numpy as np
+
+    network.bert.hybridize(False)  # the graph that trains is the whole network's, and stays
+    _, _, order, scores = network.bert(tokens, segments, lengths, positions)
+    scores = scores.reshape((-3, 0))
+    masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
+
+    def losses(of: Any, right: Any) -> Any:
+        return -mx.nd.pick(mx.nd.log_softmax(of.astype("float32")), right).asnumpy().astype(np.float64)
+
+    return {
+        "mlm_loss": float((losses(scores, labels) * masked).sum()),
+        "mlm_right": float(((scores.argmax(axis=1).asnumpy() == true) * masked).sum()),
+        "masked": float(masked.sum()),
+        "nsp_loss": float(losses(order, following).sum()),
+        "nsp_right": float((order.argmax(axis=1).asnumpy() == next_true).sum()),
+        "samples": float(len(next_true)),
+    }
+
+
+def settings(network: BertForPretraining) -> dict[str, Any]:
+    """What the network is, as built, in the words of `frameworks.SETTINGS`."""
+    encoder, decoder = network.bert.encoder, network.bert.decoder
+    first = encoder.transformer_cells[0]
+    return {
+        "parameters": sum(parameter.data().size for _, parameter in network.named_parameters()),
+        "vocabulary_rows": network.bert.word_embed[0].weight.shape[0],
+        "vocabulary_head": "masked positions, sharing the word embeddings",
+        "gelu": "tanh" if decoder[1]._approximate else "erf",
+        "norm_epsilon": encoder._layer_norm_eps,
+        "dropout": [first._dropout, first.attention_cell._dropout],
+        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+    }
+
+
+class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
+    """Takes what `batch` returns, as arrays on the device, and returns the loss, shape (1,)."""
+
+    def __init__(self, model: str, vocabulary: int, dropout: float) -> None:
+        super().__init__()
+        sizes = shape(model)
+        with self.name_scope():
+            encoder = BERTEncoder(
+                num_layers=sizes.layers,
+                units=sizes.hidden,
+                hidden_size=sizes.feed_forward,
+                max_length=POSITIONS,
+                num_heads=sizes.heads,
+                dropout=dropout,
+                layer_norm_eps=NORM_EPSILON,
+            )
+            self.bert = BERTModel(
+                encoder,
+                padded(vocabulary),
+                token_type_vocab_size=2,
+                units=sizes.hidden,
+                embed_size=sizes.hidden,
+                use_pooler=True,
+                use_decoder=True,
+                use_classifier=True,
+            )
+
+    def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
+        """Every weight once, by its place in the network."""
+        shared = "bert.decoder.3.weight"  # the word embeddings
+        return [(name, one) for name, one in self._collect_params_with_prefix().items() if name != shared]
+
+    def hybrid_forward(  # type: ignore[no-untyped-def]
+        self, F, tokens, segments, positions, labels, weights, following, lengths=None
+    ) -> Any:
+        _, _, order, scores = self.bert(tokens, segments, lengths, positions)
+        losses = -F.pick(F.log_softmax(scores.reshape((-3, 0))), labels)
+        masked = F.broadcast_div(F.sum(losses * weights), F.maximum(F.sum(weights), 1.0))
+        return masked + F.mean(-F.pick(F.log_softmax(order), following))

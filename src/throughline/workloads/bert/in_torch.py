@@ -1,0 +1,353 @@
+"""BERT pre-training in PyTorch: Hugging Face's parameters, the order of operations ours, heads on the masked positions.
+
+`BertModel` gives the parameters, their names and their random values; a test holds its own forward against this one.
+Ours is a few functions of tensors, so that a compiler sees each of them whole and compiles a layer once for all layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import (
+    cross_entropy,
+    dropout,
+    embedding,
+    gelu,
+    layer_norm,
+    linear,
+    log_softmax,
+    pad,
+    scaled_dot_product_attention,
+)
+from torch.utils.checkpoint import checkpoint
+from transformers.models.bert.configuration_bert import BertConfig
+from transformers.models.bert.modeling_bert import BertModel
+
+from throughline.workloads.bert import POSITIONS, Shape, padded, shape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+EPSILON = 1e-12
+"""Of the layer norms: Hugging Face's default."""
+CACHED = 2**19
+"""Scores that a core works on at a time."""
+
+
+def build(spec: dict[str, Any], vocabulary: int) -> BertForPretraining:
+    """The network that a run specification asks for, with random weights."""
+    options = spec["options"]
+    network = BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
+    network.longest = spec["sequence"]
+    return network
+
+
+def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
+    """The weights by the names that every framework's form knows: those of this one."""
+    return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
+
+
+def load(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
+    """Set the weights, in place; all of them and no other."""
+    parameters = dict(network.named_parameters())
+    if parameters.keys() != weights.keys():
+        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(torch.from_numpy(weights[name]))
+
+
+def settings(network: torch.nn.Module) -> dict[str, Any]:
+    """What the network is, as built, in the words of `frameworks.SETTINGS`."""
+    assert isinstance(network, BertForPretraining)
+    return {
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "vocabulary_rows": network.bert.get_input_embeddings().weight.shape[0],
+        "vocabulary_head": "masked positions, sharing the word embeddings",
+        "gelu": "erf",
+        "norm_epsilon": EPSILON,
+        "dropout": [network.dropout, network.dropout],
+        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+    }
+
+
+class BertForPretraining(nn.Module):
+    """`forward` takes the tensors of `bert.batch`, or of `bert.unpadded`, and returns the loss: masked tokens' mean +
+    next sentence's mean.
+
+    With `half_type`, weights stay as they are and are cast where they are used; matrix products, attention and the
+    activations between them are of that type, norms and losses are computed in the weights' own.
+    """
+
+    half_type: torch.dtype | None = None
+    longest = POSITIONS
+    """Tokens that a sample has at most."""
+
+    def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
+        super().__init__()
+        config = BertConfig(
+            vocab_size=padded(vocabulary),
+            hidden_size=shape.hidden,
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            intermediate_size=shape.feed_forward,
+            max_position_embeddings=POSITIONS,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+            layer_norm_eps=EPSILON,
+            use_cache=False,
+        )
+        encoder: Any = BertModel(config)
+        self.bert = encoder
+        self.heads, self.dropout, self.checkpointing = shape.heads, dropout, checkpointing
+        self.transform = nn.Linear(shape.hidden, shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden, eps=EPSILON)
+        self.bias = nn.Parameter(torch.zeros(padded(vocabulary)))
+        self.following = nn.Linear(shape.hidden, 2)
+        for one in (self.transform, self.following):
+            nn.init.normal_(one.weight, std=config.initializer_range)
+            nn.init.zeros_(one.bias)
+        self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, losses)
+
+    def compile_parts(self, dynamic: bool) -> None:
+        """Compile embeddings, layer and heads, each by itself: a layer's code is made once and serves them all.
+
+        `dynamic`: the number of tokens may change; it is the second number that makes code for all others.
+        """
+        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        segments: Tensor,
+        positions: Tensor,
+        labels: Tensor,
+        following: Tensor,
+        mask: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        bounds = torch.arange(0, input_ids.numel() + 1, input_ids.shape[-1], device=input_ids.device)
+        if lengths is not None:
+            bounds = pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        hidden, table = self.encode(input_ids, segments, mask, None if lengths is None else bounds)
+        heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
+        heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
+        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, heads)
+
+    def encode(
+        self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, bounds: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Hidden states [B, S, H] of the last layer, and the word embeddings for the head that shares them.
+
+        `mask` [B, S] is 0 at padding. Without padding: ids [T], `bounds` i4[B + 1] between samples, states [T, H].
+        """
+        own, p = self.bert.embeddings, self.dropout if self.training else 0.0
+        words: Tensor = own.word_embeddings.weight
+        found, table = SHARED(words, input_ids, self.half_type or words.dtype)
+        tables = [own.position_embeddings.weight, own.token_type_embeddings.weight, *own.LayerNorm.parameters()]
+        places = None
+        if bounds is not None:
+            starts = bounds[:-1].repeat_interleave(bounds.diff(), output_size=len(input_ids))
+            places = torch.arange(len(input_ids), device=starts.device) - starts
+        hidden = self.parts[0](found, segments, places, tables, p, table.dtype)
+        masked = None
+        if mask is not None:
+            padding = mask[:, None, None] == 0
+            masked = hidden.new_zeros(padding.shape).masked_fill_(padding, float("-inf"))
+        for each in self.bert.encoder.layer:
+            given = hidden, layer_weights(each), self.heads, p, masked, bounds, self.longest
+            hidden = again(self.parts[1], *given) if self.checkpointing else self.parts[1](*given)
+        return hidden, table
+
+
+def again(part: Callable[..., Tensor], *given: Any) -> Tensor:
+    """The part's result without its activations: the backward pass computes them again."""
+    found: Tensor = checkpoint(part, *given, use_reentrant=False)
+    return found
+
+
+class Shared(torch.autograd.Function):
+    """Rows of the word embeddings [B, S, H], and all of them in another type; both gradients meet in one tensor.
+
+    PyTorch's own would fill a table with zeros for the rows' gradient, and add the two tables.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(ids)
+        return embedding(ids, table), table.to(kind, copy=True)
+
+    @staticmethod
+    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None]:
+        whole = table.to(rows.dtype, copy=True)
+        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None
+
+
+class Mean(torch.autograd.Function):
+    """Weighted mean of the cross entropies of scores [N, V] on a CPU, some rows at a time: they stay in its caches.
+
+    The forward pass keeps softmax - label in the scores' type; rows are weighted and scaled in the backward pass, in
+    fp32, so that a loss scaler keeps what is small.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        shares = (weights / weights.sum().clamp(min=1))[:, None]
+        kept, means = torch.empty_like(scores), []
+        for some, label, share, result in by_rows(scores, labels[:, None], shares, kept):
+            logs = log_softmax(some, -1, dtype=weights.dtype)
+            means.append((logs.gather(1, label) * share).sum())
+            result.copy_(logs.exp_().scatter_add_(1, label, torch.full_like(share, -1)))
+        ctx.save_for_backward(kept, shares)
+        return -torch.stack(means).sum()
+
+    @staticmethod
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor, None, None]:
+        kept, shares = ctx.saved_tensors
+        gradient = torch.empty_like(kept)
+        for some, share, result in by_rows(kept, shares * scale, gradient):
+            result.copy_(some * share)
+        return gradient, None, None
+
+
+def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of some rows each; the first tensor is the widest."""
+    rows = max(1, CACHED // tensors[0].shape[1])
+    return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
+
+
+SHARED: Callable[[Tensor, Tensor, torch.dtype], tuple[Tensor, Tensor]] = Shared.apply
+MEAN: Callable[[Tensor, Tensor, Tensor], Tensor] = Mean.apply
+
+
+def layer_weights(module: Any) -> list[Tensor]:
+    """The parameters of Hugging Face's layer, in the order in which `layer` names them."""
+    attention, own = module.attention, module.attention.self
+    parts = [own.query, own.key, own.value, attention.output.dense, attention.output.LayerNorm]
+    parts += [module.intermediate.dense, module.output.dense, module.output.LayerNorm]
+    return [tensor for part in parts for tensor in (part.weight, part.bias)]
+
+
+def embedded(
+    words: Tensor, segments: Tensor, places: Tensor | None, tables: list[Tensor], p: float, half: torch.dtype
+) -> Tensor:
+    """Word, segment and position embeddings [B, S, H], normed, or [T, H] where `places` [T] of tokens are given.
+
+    Segments are chosen, not looked up: two rows only.
+    """
+    positions, kinds, norm, norm_bias = tables
+    placed = positions[: words.shape[1]] if places is None else embedding(places, positions)
+    found = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + placed
+    return dropped(layer_norm(found, found.shape[-1:], norm, norm_bias, EPSILON).to(half), p)
+
+
+def layer(
+    hidden: Tensor,
+    weights: list[Tensor],
+    heads: int,
+    p: float,
+    masked: Tensor | None,
+    bounds: Tensor | None,
+    longest: int,
+) -> Tensor:
+    """One encoder layer: attention, then feed-forward, each followed by residual and norm.
+
+    hidden [B, S, H], and `masked` is added to the scores; or [T, H] with `bounds` between samples of `longest` at most.
+    """
+    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = weights
+    up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
+    kind = hidden.dtype
+    packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
+    packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
+    three = linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
+    if bounds is None:
+        queries, keys, values = torch.unbind(three.permute(2, 0, 3, 1, 4))
+        mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
+    else:
+        queries, keys, values = torch.unbind(three, 1)
+        mixed = attended_apart(queries, keys, values, bounds, longest, p).flatten(-2)
+    hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias)
+    wide = gelu(linear(hidden, up.to(kind), up_bias.to(kind)))
+    return normed(hidden + dropped(linear(wide, down.to(kind), down_bias.to(kind)), p), last_norm, last_norm_bias)
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p: float) -> Tensor:
+    """Attention of [B, heads, S, 64] each. PyTorch's on a CPU has no dropout of its own and falls back to fp32."""
+    if p == 0 or query.device.type != "cpu":
+        return scaled_dot_product_attention(query, key, value, attn_mask=masked, dropout_p=p)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+    return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
+
+
+def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float) -> Tensor:
+    """Attention of [T, heads, 64] each, within samples of `longest` tokens at most between `bounds` i4[B + 1].
+
+    On a GPU these are the kernels of PyTorch's nested tensors, called as it calls them: its `varlen_attn` has no
+    dropout, and a nested tensor's own operations cost more to launch. On a CPU neighbours of one length share a turn.
+    """
+    if query.device.type == "cpu":
+        sizes = [(len(list(same)), length) for length, same in groupby(bounds.diff().tolist())]
+        parts = (torch.split(tensor, [count * length for count, length in sizes]) for tensor in (query, key, value))
+        each = []
+        for size, *given in zip(sizes, *parts, strict=True):
+            queries, keys, values = (tensor.view(*size, *tensor.shape[1:]).transpose(1, 2) for tensor in given)
+            each.append(attended(queries, keys, values, None, p).transpose(1, 2).flatten(0, 1))
+        return torch.cat(each)
+    mixed: Tensor
+    if query.dtype.itemsize == 2:
+        given = query, key, value, bounds, bounds, longest, longest, p, False, False
+        mixed = torch.ops.aten._flash_attention_forward(*given)[0]
+    else:
+        whole = query[None], key[None], value[None], None, bounds, bounds, longest, longest, p, 0, True
+        mixed = torch.ops.aten._efficient_attention_forward(*whole)[0][0]
+    return mixed
+
+
+def losses(
+    hidden: Tensor, starts: Tensor, positions: Tensor, labels: Tensor, following: Tensor, own: list[Tensor]
+) -> Tensor:
+    """Masked tokens' mean + next sentence's mean, in the weights' own type.
+
+    hidden [T, H], of samples that start at `starts` [B]; positions, labels [B, P] and following [B] as a shard has
+    them: everything else is made here.
+    """
+    pooler, pooler_bias, next_weight, next_bias, *vocabulary = own
+    kind, count = hidden.dtype, len(starts)
+    chosen = hidden.index_select(0, torch.cat([starts, (starts[:, None] + positions).flatten()]))
+    labels, following = labels.flatten().long(), following.long()
+    weights = (positions != 0).flatten().to(pooler.dtype)
+    pooled = torch.tanh(linear(chosen[:count], pooler.to(kind), pooler_bias.to(kind)))
+    follows = linear(pooled, next_weight.to(kind), next_bias.to(kind)).to(pooler.dtype)
+    scores = vocabulary_scores(chosen[count:], vocabulary)
+    if hidden.device.type == "cpu" and not torch.compiler.is_compiling():
+        return MEAN(scores, labels, weights) + cross_entropy(follows, following)
+    each = cross_entropy(scores.to(pooler.dtype), labels, reduction="none")
+    return (each * weights).sum() / weights.sum().clamp(min=1) + cross_entropy(follows, following)
+
+
+def vocabulary_scores(chosen: Tensor, own: list[Tensor]) -> Tensor:
+    """Scores [N, padded vocabulary] of hidden states [N, H]."""
+    transform, transform_bias, norm, norm_bias, table, bias = own
+    kind = chosen.dtype
+    chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias)
+    return linear(chosen, table.to(kind), bias.to(kind))
+
+
+def normed(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm, computed in the weights' type; on a CPU the kernel does that by itself."""
+    inside = hidden if hidden.device.type == "cpu" else hidden.to(weight.dtype)
+    return layer_norm(inside, hidden.shape[-1:], weight, bias, EPSILON).to(hidden.dtype)
+
+
+def dropped(hidden: Tensor, p: float) -> Tensor:
+    """Dropout. On a CPU PyTorch draws each element by itself: there four come from one draw, p to 1 / 65,536."""
+    if p == 0 or hidden.device.type != "cpu" or torch.compiler.is_compiling():
+        return dropout(hidden, p)
+    below = round(p * 2**16)
+    words = torch.empty(-(-hidden.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    draws = words.view(torch.int16)[: hidden.numel()].view(hidden.shape)
+    return hidden * (draws >= below - 2**15).to(hidden.dtype).mul_(2**16 / (2**16 - below))
