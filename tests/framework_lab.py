@@ -29,7 +29,7 @@ ENTRY = """    "fake": Entry(
 
 def register(root: Path) -> None:
     """What docs/add-a-framework.md says: one file, one entry, and what it is installed from (here: nothing)."""
-    folder = root / "src/throughline/training/frameworks"
+    folder = root / "src/throughline/frameworks"
     shutil.copy(ROOT / "tests/frameworks/fake.py", folder / "fake.py")
     (root / "envs/fake.txt").write_text("numpy==2.4.6\n")
     (root / "envs/fake.yaml").write_text("dependencies: [python=3.11, numpy=2.4.6]\n")
