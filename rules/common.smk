@@ -156,15 +156,8 @@ def worker_python(wildcards, input):
     return ["--python", installation.python_of(input.environment)] if input.environment else []
 
 
-def _compared():
-    """Benchmark -> what its equivalence is proven on, for those that hold several frameworks."""
-    blocks = {name: [spec for spec in SPECS.values() if spec.benchmark == name] for name in CONFIG.benchmarks}
-    several = {name: specs for name, specs in blocks.items() if len({spec.framework for spec in specs}) > 1}
-    return {} if DEPLOYED & {"conda", "apptainer"} else {n: equivalence.asked(specs) for n, specs in several.items()}
-
-
-COMPARED = _compared()
-"""Empty where conda or a container brings the environments: no one rule has all of them."""
+COMPARED = {} if DEPLOYED & {"conda", "apptainer"} else equivalence.requests(SPECS.values())
+"""Benchmark -> what its equivalence is proven on. Empty where no one rule has all environments: with conda, containers."""
 
 
 def compared_of(wildcards):
@@ -194,7 +187,7 @@ def pythons_of_specs(specs):
     ]
 
 
-LARGEST = {} if DEPLOYED & {"conda", "apptainer"} else max_batch.asked(CONFIG, SPECS.values())
+LARGEST = {} if DEPLOYED & {"conda", "apptainer"} else max_batch.requests(CONFIG, SPECS.values())
 """Searches for the largest batch -> their specifications. Empty where no one rule has all environments."""
 
 
@@ -220,7 +213,7 @@ def equivalence_of(wildcards):
     return f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in COMPARED else []
 
 
-CHECKS = convergence_check.asked(CONFIG, SPECS.values())
+CHECKS = convergence_check.requests(CONFIG, SPECS.values())
 """Convergence checks -> the specifications of their runs."""
 
 

@@ -44,7 +44,7 @@ def judged(folder: Path, text: str, tolerance: float = 0.05, **changes: Any) -> 
 
 def test_one_check_for_every_framework_and_precision() -> None:
     config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence": 32}}})
-    found = convergence_check.asked(config, runs.expand(config))
+    found = convergence_check.requests(config, runs.expand(config))
     assert sorted(found) == [
         f"results/b/convergence_{cell}_{framework}_2n2g.json"
         for cell in ("bz16_bf16", "bz8_fp32")

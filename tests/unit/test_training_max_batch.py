@@ -49,7 +49,7 @@ def test_what_is_asked_for() -> None:
     config = load([], {"benchmarks": {"b": block, "c": {"sequence": 32}}})
     specs = runs.expand(config)
     assert {spec.benchmark for spec in specs} == {"b", "c"}
-    found = max_batch.asked(config, specs)
+    found = max_batch.requests(config, specs)
     assert set(found) == {"results/b/max_batch_fp32.json", "results/b/max_batch_fp16.json"}
     torch, mxnet = found["results/b/max_batch_fp32.json"]
     assert (torch.framework, mxnet.framework) == ("torch", "mxnet-horovod")

@@ -23,12 +23,12 @@ QUANTITIES = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
 COLUMNS = f"give it the columns step and some of {', '.join(QUANTITIES)}"
 
 
-def asked(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
+def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
     """results/<benchmark>/convergence_<...>.json -> the run behind it.
 
     One for every framework and precision of a benchmark with `convergence`: its smallest batch on its largest topology.
     """
-    found = {}
+    requested = {}
     for spec in sorted(specs, key=lambda spec: spec.batch_per_device):
         block = config.benchmarks.get(spec.benchmark)
         if block is None or block.convergence is None or spec.repeat != 1:
@@ -36,8 +36,8 @@ def asked(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
         largest = max(block.topologies, key=lambda name: (Topology.parse(name).world, Topology.parse(name)))
         if spec.topology == largest and spec.batch_per_device == min(block.batch[spec.precision]):
             steps = Steps(warmup=0, timed=block.convergence.steps)
-            found[place(spec)] = spec.model_copy(update={"steps": steps})
-    return found
+            requested[place(spec)] = spec.model_copy(update={"steps": steps})
+    return requested
 
 
 def place(spec: RunSpec) -> str:

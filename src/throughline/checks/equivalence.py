@@ -47,17 +47,26 @@ def settings(spec: RunSpec, steps: int = STEPS) -> RunSpec:
     )
 
 
-def asked(specs: Iterable[RunSpec]) -> list[RunSpec]:
-    """What is compared for one benchmark: every framework on one device and, where it uses several, on two.
+def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
+    """Benchmark -> what its proof is made on, for those that compare frameworks; derived runs are no part of it."""
+    blocks: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        if "__" not in spec.benchmark:
+            blocks.setdefault(spec.benchmark, []).append(spec)
+    several = {name: block for name, block in blocks.items() if len({spec.framework for spec in block}) > 1}
+    return {name: _request(block) for name, block in several.items()}
+
+
+def _request(block: list[RunSpec]) -> list[RunSpec]:
+    """Every framework of a benchmark on one device and, where the benchmark uses several, on two.
 
     Its smallest batch; in fp32 where the benchmark has it.
     """
-    every = list(specs)
-    several = any(Topology.parse(spec.topology).world > 1 for spec in every)
-    base = min(every, key=lambda spec: (spec.precision != "fp32", spec.batch_per_device))
+    several = any(Topology.parse(spec.topology).world > 1 for spec in block)
+    base = min(block, key=lambda spec: (spec.precision != "fp32", spec.batch_per_device))
     return [
         base.model_copy(update={"framework": framework, "topology": topology, "repeat": 1, "hosts": None})
-        for framework in dict.fromkeys(spec.framework for spec in every)
+        for framework in dict.fromkeys(spec.framework for spec in block)
         for topology in (["1n1g", "1n2g"] if several else ["1n1g"])
     ]
 

@@ -29,13 +29,13 @@ FINENESS = 64
 NO_LIMIT = "on a CPU nothing refuses before the whole machine is full: set options.memory_limit_mb"
 
 
-def asked(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
+def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     """results/<benchmark>/max_batch_<precision>.json -> what to search with, a specification per framework.
 
     Its topology is the largest one on a single node, since exchanging gradients takes memory too (1n1g where all have
     several nodes); the search starts from the smallest batch that the benchmark asks for.
     """
-    found: dict[str, list[RunSpec]] = {}
+    requested: dict[str, list[RunSpec]] = {}
     every = [spec for spec in specs if spec.repeat == 1]
     for name, block in config.benchmarks.items():
         if "max_batch" not in block.extras:
@@ -50,10 +50,10 @@ def asked(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
                 == (name, precision, min(batches), block.topologies[0])
             ]
             hosts = None if block.hosts == "simulated" else first[0].hosts
-            found[f"results/{name}/max_batch_{precision}.json"] = [
+            requested[f"results/{name}/max_batch_{precision}.json"] = [
                 spec.model_copy(update={**change, "hosts": hosts}) for spec in first
             ]
-    return found
+    return requested
 
 
 def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> tuple[int | None, int | None]:
