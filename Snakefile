@@ -18,10 +18,10 @@ os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.exe
 
 from snakemake.exceptions import WorkflowError
 
-from throughline import frameworks, sources, workloads
+from throughline import frameworks, recipes, sources, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.files import UserError
-from throughline.launch import installation, lock
+from throughline.launch import lock
 from throughline.report.analysis import cells
 from throughline.study import plan, runs
 from throughline.study.config import load

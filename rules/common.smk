@@ -145,7 +145,7 @@ LAUNCHER = sys.executable if "conda" in DEPLOYED else "python"
 
 def environment_of(wildcards):
     """The environment of a run's framework, whatever its age; none where it runs in the workflow's own."""
-    marker = None if DEPLOYED & {"conda", "apptainer"} else installation.ready(wildcards.framework)
+    marker = None if DEPLOYED & {"conda", "apptainer"} else recipes.ready(wildcards.framework)
     return ancient(str(marker)) if marker else []
 
 
@@ -153,7 +153,7 @@ def worker_python(wildcards, input):
     """The workers' interpreter, as an argument; the launcher's own where nothing is said."""
     if "conda" in DEPLOYED:
         return ["--python", "python"]
-    return ["--python", installation.python_of(input.environment)] if input.environment else []
+    return ["--python", recipes.python_of(input.environment)] if input.environment else []
 
 
 COMPARED = {} if DEPLOYED & {"conda", "apptainer"} else equivalence.requests(SPECS.values())
@@ -176,15 +176,13 @@ def manifest_of_specs(specs):
 def environments_of_specs(specs):
     """The environments of the frameworks of several specifications, whatever their age."""
     names = dict.fromkeys(spec.framework for spec in specs)
-    return [ancient(str(marker)) for name in names if (marker := installation.ready(name))]
+    return [ancient(str(marker)) for name in names if (marker := recipes.ready(name))]
 
 
 def pythons_of_specs(specs):
     """The interpreters of those environments, as arguments."""
     names = dict.fromkeys(spec.framework for spec in specs)
-    return [
-        f"--python={name}={installation.python_of(marker)}" for name in names if (marker := installation.ready(name))
-    ]
+    return [f"--python={name}={recipes.python_of(marker)}" for name in names if (marker := recipes.ready(name))]
 
 
 LARGEST = {} if DEPLOYED & {"conda", "apptainer"} else max_batch.requests(CONFIG, SPECS.values())

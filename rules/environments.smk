@@ -5,7 +5,7 @@
 
 rule environment:
     output:
-        ready=f"{installation.cache()}/{{framework}}-{{digest}}/.ready",
+        ready=f"{recipes.cache()}/{{framework}}-{{digest}}/.ready",
     log:
         "logs/environments/{framework}-{digest}.log",
     priority: BEFORE_RUNS

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline import frameworks, records
-from throughline.launch import installation
+from throughline import frameworks, recipes, records
 
 ROOT = Path(__file__).parents[1]
 REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
@@ -40,13 +39,13 @@ def register(root: Path) -> None:
 
 def python(framework: str) -> str:
     """The interpreter of a framework; skips where its environment is not built (fails if it has to be)."""
-    marker = installation.ready(framework)
+    marker = recipes.ready(framework)
     if marker is None:
         return sys.executable
     if not marker.is_file():
         message = f"the environment of {framework} is not built: make frameworks"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
-    return installation.python_of(marker)
+    return recipes.python_of(marker)
 
 
 def needs(program: str) -> None:

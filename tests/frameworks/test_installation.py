@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from framework_lab import NAMES, ROOT
-from throughline import frameworks
+from throughline import frameworks, recipes
 from throughline.files import UserError
 from throughline.frameworks import reference
 from throughline.launch import installation
 
 EMPTY = "#: python {version}\n#: check json\n"
-OWN = [name for name in frameworks.TABLE if installation.ready(name)]
+OWN = [name for name in frameworks.TABLE if recipes.ready(name)]
 
 
 @pytest.fixture
@@ -26,14 +26,13 @@ def pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "envs"
     folder.mkdir()
-    monkeypatch.setattr(installation, "PINS", folder)
-    monkeypatch.setattr(installation.recipe, "__defaults__", (folder,))
+    monkeypatch.setattr(recipes, "PINS", folder)
     return folder
 
 
-def write(folder: Path, more: str = "") -> installation.Recipe:
+def write(folder: Path, more: str = "") -> recipes.Recipe:
     (folder / "try.txt").write_text(EMPTY.format(version="3.11") + more)
-    found = installation.recipe("try", folder)
+    found = recipes.of("try")
     assert found is not None
     return found
 
@@ -41,7 +40,7 @@ def write(folder: Path, more: str = "") -> installation.Recipe:
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
     assert OWN == ["torch-horovod", "mxnet-horovod"]
     for name in OWN:
-        found = installation.recipe(name)
+        found = recipes.of(name)
         assert found is not None and found.python == "3.11"
         every = [line for stage in found.stages for line in stage.requirements]
         assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in every)
@@ -62,13 +61,23 @@ def test_the_feature_matrix_is_up_to_date() -> None:
 
 
 def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:
-    one = write(pins)
+    source = "#: source x\n#: patch p.patch\n#: set A=1\nx==1\n"
     (pins / "p.patch").write_text("a")
-    two = write(pins, "#: source x\n#: patch p.patch\n")
+    one = write(pins)
+    names = [one.folder, write(pins, source).folder]
+    names += [write(pins, source.replace(*change)).folder for change in (("A=1", "A=2"), ("x==1", "x==2"))]
+    names.append(write(pins, source.replace("source", "step")).folder)
     (pins / "p.patch").write_text("b")
-    assert len({one.digest, two.digest, write(pins, "#: step a\nx==1\n").digest}) == 3
-    assert one.folder.parent == installation.cache()
+    names.append(write(pins, source).folder)
+    assert len(set(names)) == len(names)
+    assert one.folder.parent == recipes.cache()
     assert one.folder.parent.parts[-3:] == ("cache", "throughline", "environments")
+
+
+def test_what_only_describes_an_environment_builds_nothing_again(pins: Path) -> None:
+    one = write(pins, "#: step tools\nx==1\n")
+    two = write(pins, "# Why so.\n\n#: step other words\nx==1  # the newest\n#: check math\n")
+    assert one.folder == two.folder and one.pins == two.pins
 
 
 def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -88,9 +97,9 @@ def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, cap
     assert said.count("virtual environment ...") == 1 and "another process builds it; waiting" in said
     assert re.search(r"try 2/2: check: \d+ s", said)
     assert json.loads((found.folder / "built.json").read_text())["framework"] == "try"
-    marker = installation.ready("try")
+    marker = recipes.ready("try")
     assert marker is not None and marker.is_file()
-    assert subprocess.run([installation.python_of(marker), "-c", "import pip"], check=False).returncode == 0
+    assert subprocess.run([recipes.python_of(marker), "-c", "import pip"], check=False).returncode == 0
     assert "$ " in log.read_text()
     installation.build("try", log)
     assert "virtual environment" not in capfd.readouterr().err

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm.conftest import Project
-from throughline import records
-from throughline.launch import installation
+from throughline import recipes, records
 
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 
@@ -59,7 +58,7 @@ def test_a_second_call_does_nothing(finished: tuple[Project, str]) -> None:
 def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
     """horovodrun reaches the second node through srun."""
     project, _ = finished
-    if not Path(installation.ready("mxnet-horovod") or "").is_file():
+    if not Path(recipes.ready("mxnet-horovod") or "").is_file():
         pytest.skip("the environment of mxnet-horovod is not built (make frameworks)")
     project.run("results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
     record = records.read_run(project.path / "results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")

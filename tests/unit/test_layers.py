@@ -12,7 +12,7 @@ from throughline import sources
 
 SOURCES = sources.ROOT
 ORDER = [
-    {"files", "statistics", "gpus", "processes", "sources", "clock", "messages"},
+    {"files", "statistics", "gpus", "processes", "sources", "recipes", "clock", "messages"},
     {"workloads"},
     {"study"},
     {"records", "corpus"},
@@ -33,7 +33,7 @@ IN_A_RANK = [
     *("corpus/shards/layout.py", "corpus/shards/masks.py", "corpus/randomness.py"),
 ]
 MENDED_NEXT = {
-    ("frameworks", "observe"), ("frameworks", "launch"), ("observe", "launch"), ("study", "records"),
+    ("frameworks", "observe"), ("observe", "launch"), ("study", "records"),
     ("study", "report"), ("study", "launch"),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline import frameworks
+from throughline import frameworks, recipes
 from throughline.files import command_line
 from throughline.launch import installation
 
@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="install into the environment of this Python (conda's)")
     parser.add_argument("--log", type=Path, help="the whole output (default: logs/environments/<framework>.log)")
     arguments = parser.parse_args()
-    names = [arguments.framework] if arguments.framework else [n for n in frameworks.TABLE if installation.ready(n)]
+    names = [arguments.framework] if arguments.framework else [n for n in frameworks.TABLE if recipes.ready(n)]
     for name in names:
         log = arguments.log or Path("logs", "environments", f"{name}.log")
         if arguments.here:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from throughline import recipes
 from throughline.files import UserError, command_line, write_text
 from throughline.frameworks import FEATURES, TABLE
-from throughline.launch import installation
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "frameworks.md"
@@ -43,12 +43,12 @@ def reference() -> str:
 
 
 def _environment(name: str) -> str:
-    found = installation.recipe(name)
-    return f"its own, Python {found.python}" if found else "the workflow's"
+    recipe = recipes.of(name)
+    return f"its own, Python {recipe.python}" if recipe else "the workflow's"
 
 
 def _pins(name: str) -> str:
-    lines = (installation.PINS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    lines = (recipes.PINS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     libraries = ("torch", "transformers", "mxnet", "gluonnlp", "horovod", "numpy")
     pins = [line.split()[0] for line in lines if line.partition("==")[0] in libraries]
     return ", ".join(pin.replace("==", " ") for pin in pins)

@@ -1,41 +1,26 @@
-"""Builds a framework's environment, once per user: `envs/<framework>.txt` -> ~/.cache/throughline/environments/.
-
-The file is pip's, with lines for this builder that begin with `#:`
-
-    #: python 3.11            the interpreter it needs; a file without this line is for the workflow's own environment
-    #: step TITLE             the requirements that follow are installed from wheels
-    #: source TITLE           those are compiled in the finished environment, without their dependencies
-    #: patch FILE             ... after this patch (beside the file)
-    #: set NAME=VALUE ...     ... with these variables
-    #: check MODULE ...       what has to be importable in the end
-
-An environment is built where it stays (its programs name their folder) and belongs to the hash of its pins: another
-clone with the same pins uses the same one. Standard library only, so that conda's own Python can run it as well.
-"""
+"""Builds a framework's environment, once per user, as its recipe says (recipes.py). Standard library only, so that
+conda's own Python can run it as well."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import importlib.metadata
-import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from throughline import recipes
 from throughline.files import UserError, write_json
+from throughline.recipes import Recipe, Stage
 
-PINS = Path(__file__).parents[3] / "envs"
-BUILT, READY = "built.json", ".ready"
+BUILT = "built.json"
 TORCH_INDEX = "https://download.pytorch.org/whl"
 
 PROGRAMS = {
@@ -58,153 +43,59 @@ HINTS = {
 """What a line of a failed build's log means for its user."""
 
 
-@dataclass
-class Stage:
-    """Requirements that one call of pip installs."""
-
-    title: str
-    source: bool
-    requirements: list[str] = field(default_factory=list)
-    patch: str | None = None
-    variables: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Recipe:
-    """A framework's environment, as its file describes it."""
-
-    framework: str
-    path: Path
-    python: str
-    stages: list[Stage]
-    modules: list[str]
-
-    @property
-    def pins(self) -> str:
-        """12 hexadecimal digits of the pins, the flags and the patches; the conda file names them as well."""
-        parts = [self.path, *(self.path.with_name(stage.patch) for stage in self.stages if stage.patch)]
-        return hashlib.sha256(b"\0".join(part.read_bytes() for part in parts)).hexdigest()[:12]
-
-    @property
-    def digest(self) -> str:
-        """The same for this kind of processor: a home folder may be shared between several."""
-        return hashlib.sha256(f"{self.pins} {platform.machine()}".encode()).hexdigest()[:12]
-
-    @property
-    def folder(self) -> Path:
-        """Where the environment is, or will be."""
-        return cache() / f"{self.framework}-{self.digest}"
-
-
-def cache() -> Path:
-    """The folder of all environments: one place per user, whatever the clone."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "environments")
-
-
-def recipe(framework: str, pins: Path = PINS) -> Recipe | None:
-    """How the framework's environment is built; None where it runs in the workflow's own."""
-    path = pins / f"{framework}.txt"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    python, modules, stages = "", list[str](), list[Stage]()
-    for line in lines:
-        word, _, rest = line.removeprefix("#:").strip().partition(" ")
-        if not line.startswith("#:"):
-            requirement = line.partition("#")[0].strip()
-            if requirement and stages:
-                stages[-1].requirements.append(requirement)
-        elif word == "python":
-            python = rest
-        elif word in ("step", "source"):
-            stages.append(Stage(rest, word == "source"))
-        elif word == "patch":
-            stages[-1].patch = rest
-        elif word == "set":
-            stages[-1].variables |= dict(setting.split("=", 1) for setting in rest.split())
-        elif word == "check":
-            modules += rest.split()
-        else:
-            raise UserError(f"{path.name}: {line!r} is no line for the builder", next_step="see installation.py")
-    return Recipe(framework, path, python, stages, modules) if python else None
-
-
-def ready(framework: str) -> Path | None:
-    """The file that is there when the framework's environment is; None where it runs in the workflow's own."""
-    found = recipe(framework)
-    return found.folder / READY if found else None
-
-
-def python_of(marker: str | Path) -> str:
-    """The interpreter of the environment that `marker` (`ready`) belongs to."""
-    return str(Path(marker).parent / "bin" / "python")
-
-
-def describe(framework: str) -> dict[str, object]:
-    """What a built environment says of itself (built.json); UserError where it is not built."""
-    found = recipe(framework)
-    if found is None:
-        return {}
-    try:
-        content: dict[str, object] = json.loads((found.folder / BUILT).read_text())
-    except (OSError, ValueError):
-        raise UserError(
-            f"the environment of {framework} is not built", next_step="make frameworks (all of them), or run snakemake"
-        ) from None
-    return content
-
-
 def build(framework: str, log: Path) -> Path:
     """Make the environment if it is not there; returns its folder. UserError where it fails, with nothing half made."""
-    found = _recipe(framework)
-    folder = found.folder
+    recipe = _recipe(framework)
+    folder = recipe.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder, framework):
         if not (folder / BUILT).is_file():
-            _requirements(found)
-            interpreter = _interpreter(found.python, framework)
+            _requirements(recipe)
+            interpreter = _interpreter(recipe.python, framework)
             _say(f"environment of {framework}: {folder}")
             if folder.exists():
                 _say("  removing what an interrupted build left")
                 shutil.rmtree(folder)
             try:
-                _stages(found, folder, log, interpreter)
+                _stages(recipe, folder, log, interpreter)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-        (folder / READY).touch()
+        (folder / recipes.READY).touch()
     return folder
 
 
 def fill(framework: str, log: Path) -> None:
     """Install what the framework needs into the environment that runs this (conda's, or a container's)."""
-    found = _recipe(framework)
-    _requirements(found)
-    _stages(found, Path(sys.prefix), log)
+    recipe = _recipe(framework)
+    _requirements(recipe)
+    _stages(recipe, Path(sys.prefix), log)
 
 
 def _recipe(framework: str) -> Recipe:
-    found = recipe(framework)
-    if found is None:
+    recipe = recipes.of(framework)
+    if recipe is None:
         raise UserError(f"{framework} has no environment of its own", next_step="it runs in the workflow's: make run")
-    return found
+    return recipe
 
 
-def _stages(found: Recipe, folder: Path, log: Path, interpreter: str | None = None) -> None:
+def _stages(recipe: Recipe, folder: Path, log: Path, interpreter: str | None = None) -> None:
     """Create, install, compile, check; each with a line on stderr, all of their output in the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
-        run = _Runner(found, folder, output, log)
-        total = len(found.stages) + 2
+        run = _Runner(recipe, folder, output, log)
+        total = len(recipe.stages) + 2
         if interpreter:
             with run.stage(1, total, "virtual environment"):
                 run([interpreter, "-m", "venv", str(folder)])
-        for number, stage in enumerate(found.stages, 2):
+        for number, stage in enumerate(recipe.stages, 2):
             with run.stage(number, total, stage.title + (", compiled from its source" if stage.source else "")):
-                _install(run, stage, found.path.parent)
+                _install(run, stage)
         with run.stage(total, total, "check"):
             run.python("-m", "pip", "check")
-            run.python("-c", "import " + ", ".join(found.modules))
-    facts = {"framework": found.framework, "mpi": _mpi(), "cuda": _cuda() is not None, "seconds": run.seconds}
+            run.python("-c", "import " + ", ".join(recipe.modules))
+    facts = {"framework": recipe.framework, "mpi": _mpi(), "cuda": _cuda() is not None, "seconds": run.seconds}
     write_json(folder / BUILT, facts)
     _say(f"  ready after {time.monotonic() - began:.0f} s")
 
@@ -212,8 +103,8 @@ def _stages(found: Recipe, folder: Path, log: Path, interpreter: str | None = No
 class _Runner:
     """Runs commands in the new environment, with their output in the log."""
 
-    def __init__(self, found: Recipe, folder: Path, output: IO[str], log: Path) -> None:
-        self.found, self.folder, self.output, self.log = found, folder, output, log
+    def __init__(self, recipe: Recipe, folder: Path, output: IO[str], log: Path) -> None:
+        self.recipe, self.folder, self.output, self.log = recipe, folder, output, log
         self.seconds: dict[str, float] = {}
         inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
         self.variables = inherited | {
@@ -224,11 +115,11 @@ class _Runner:
 
     @contextlib.contextmanager
     def stage(self, number: int, total: int, title: str) -> Iterator[None]:
-        _say(f"  {self.found.framework} {number}/{total}: {title} ...")
+        _say(f"  {self.recipe.framework} {number}/{total}: {title} ...")
         began = time.monotonic()
         yield
         self.seconds[title] = round(time.monotonic() - began, 1)
-        _say(f"  {self.found.framework} {number}/{total}: {title}: {self.seconds[title]:.0f} s")
+        _say(f"  {self.recipe.framework} {number}/{total}: {title}: {self.seconds[title]:.0f} s")
 
     def python(self, *arguments: str, **variables: str) -> None:
         self([str(self.folder / "bin" / "python"), *arguments], **variables)
@@ -244,7 +135,7 @@ class _Runner:
         if done.returncode:
             with self.log.open(encoding="utf-8", errors="replace") as written:
                 written.seek(start)
-                raise _failed(self.found.framework, written.read().splitlines(), self.log)
+                raise _failed(self.recipe.framework, written.read().splitlines(), self.log)
 
 
 def _failed(framework: str, lines: list[str], log: Path) -> UserError:
@@ -261,7 +152,7 @@ def _failed(framework: str, lines: list[str], log: Path) -> UserError:
     )
 
 
-def _install(run: _Runner, stage: Stage, pins: Path) -> None:
+def _install(run: _Runner, stage: Stage) -> None:
     pip = ["-m", "pip", "install", "--no-input"]
     if not stage.source:
         _install_wheels(run, [*pip, "--only-binary", ":all:"], stage.requirements)
@@ -282,7 +173,7 @@ def _install(run: _Runner, stage: Stage, pins: Path) -> None:
             for cython in source.rglob("*.pyx"):
                 cython.touch()  # what was generated from it belongs to an older Python
             if stage.patch:
-                run(["patch", "--batch", "-p1", "-d", str(source), "-i", str(pins / stage.patch)])
+                run(["patch", "--batch", "-p1", "-d", str(source), "-i", str(stage.patch)])
             run.python(*pip, "--no-deps", "--no-build-isolation", "--no-cache-dir", "-v", str(source), **flags)
 
 
@@ -334,14 +225,14 @@ def _cuda() -> str | None:
     return str(Path(compiler).parents[1]) if compiler and _torch_build() != "cpu" else None
 
 
-def _requirements(found: Recipe) -> None:
-    compiled = [stage for stage in found.stages if stage.source]
+def _requirements(recipe: Recipe) -> None:
+    compiled = [stage for stage in recipe.stages if stage.source]
     needed = ["g++", "make"] if compiled else []
     needed += ["patch"] if any(stage.patch for stage in compiled) else []
     missing = [PROGRAMS[name] for name in needed if shutil.which(name) is None]
     if missing:
         raise UserError(
-            f"the environment of {found.framework} cannot be built: a system package is missing",
+            f"the environment of {recipe.framework} cannot be built: a system package is missing",
             why=f"{', '.join(stage.title for stage in compiled)} is compiled from its source",
             next_step="install " + ", ".join(missing),
         )
