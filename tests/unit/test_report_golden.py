@@ -1,0 +1,91 @@
+"""Records of schema 1 are read for ever: kept ones give the summaries and tables that the first version made of them.
+
+golden_records/runs.jsonl holds one record a line, golden_records/expected/ what was made of them. A summary may have
+more keys than then; tables are the same to the byte but for what CHANGED names.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden_records"
+EXPECTED = GOLDEN / "expected"
+TERMS = {
+    "goals": {"efficiency": {"from_nodes": 2, "at_least": 0.8}, "utilization": {"at_least": 0.8}},
+    "prices": {"V100": {"per_hour": 2.5, "per_month": None, "devices": None, "currency": "USD"}},
+    "task_samples": 300_000_000,
+}
+REMARKS = {"bert/bz32_fp32": "W/O xla & W/O clip"}
+EXTRAS = ["bert__noexchange/bz32_fp32.json", "bert__synthetic/bz32_fp32.json", "bert__aa/bz32_fp32.json"]
+
+
+def script(name: str, *arguments: object) -> None:
+    """Run one of the command lines in this process."""
+    sys.argv = [name, *map(str, arguments)]
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "workflow/scripts" / f"{name}.py"), run_name="__main__")
+    assert ended.value.code == 0
+
+
+def make(root: Path) -> None:
+    """Every summary and table of the kept records below `root`."""
+    cells: dict[str, list[Path]] = {}
+    for line in (GOLDEN / "runs.jsonl").read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)["spec"]
+        name = f"{run['benchmark']}/bz{run['batch_per_device']}_{run['precision']}"
+        path = root / name / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(line, encoding="utf-8")
+        cells.setdefault(name, []).append(path)
+    for name, paths in cells.items():
+        terms = {**TERMS, "goals": None} if "__" in name else TERMS
+        proof = ["--equivalence", GOLDEN / "equivalence.json"] if name.startswith("bert/") else []
+        remarks = [f"--remarks={REMARKS[name]}"] if name in REMARKS else []
+        script("summarize", *paths, "--asked", 3, "--terms", json.dumps(terms), *proof, *remarks,
+               "--output", root / f"{name}.json")  # fmt: skip
+    for benchmark in ("bert", "early"):
+        own = [root / f"{name}.json" for name in cells if name.startswith(f"{benchmark}/")]
+        extras = [root / extra for extra in EXTRAS] if benchmark == "bert" else []
+        script("tables", *own, "--extras", *extras, "--output-dir", root / benchmark / "tables")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("golden")
+    before = sys.argv
+    make(root)
+    sys.argv = before
+    return root
+
+
+def kept(old: Any, new: Any) -> Any:
+    """`new` without the keys that `old` lacks."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {key: kept(old[key], value) for key, value in new.items() if key in old}
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [kept(before, after) for before, after in zip(old, new, strict=True)]
+    return new
+
+
+def names(suffix: str) -> list[str]:
+    return sorted(path.relative_to(EXPECTED).as_posix() for path in EXPECTED.rglob(f"*{suffix}"))
+
+
+@pytest.mark.parametrize("name", names(".json"))
+def test_summaries_say_the_same(made: Path, name: str) -> None:
+    old, new = (json.loads((root / name).read_text(encoding="utf-8")) for root in (EXPECTED, made))
+    old["schema"] = new["schema"]
+    assert kept(old, new) == old
+    assert json.dumps(kept(old, new), sort_keys=True) == json.dumps(old, sort_keys=True)
+
+
+@pytest.mark.parametrize("name", [*names(".csv"), *names(".md"), *names(".tex")])
+def test_tables_are_the_same_bytes(made: Path, name: str) -> None:
+    assert (made / name).read_text(encoding="utf-8") == (EXPECTED / name).read_text(encoding="utf-8")
