@@ -3,14 +3,16 @@
 # On Slurm a run is one job of its topology's nodes, with nobody else on them; its launcher starts one agent a node.
 import json
 
+from throughline import topology
+
 MEMORY_MB = {"cuda": 16000, "cpu": 1500, "auto": 1500}
 """Main memory per device and node, for a job to be granted; slurm/config.yaml can ask for another amount."""
 
 
 def shape_of_spec(spec):
     """The topology as machines see it: nodes that are simulated are one machine."""
-    shape = runs.Topology.parse(spec.topology)
-    return runs.Topology(1, shape.world) if spec.hosts == "simulated" else shape
+    shape = topology.Topology.parse(spec.topology)
+    return topology.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
 def shape_of(wildcards):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from throughline.files import UserError, read_json
 from throughline.study.config import Optimizer, Options, Precision, Steps
-from throughline.study.runs import RunSpec, Topology
+from throughline.study.runs import RunSpec
 
 SCHEMA = 1
 """Schema number of records and summaries; raised when a key changes its meaning or goes."""
@@ -177,12 +177,10 @@ class RunRecord(Entry):
         return self
 
     def _throughput_follows_from_the_window(self, samples_per_s: float) -> None:
-        """samples/s = world size * batch per device * accumulated micro-batches * steps / window."""
+        """samples/s = samples per step * steps / window."""
         if self.window_s is None or self.steps_timed == 0:
             raise ValueError("status ok without a timed window")
-        spec = self.spec
-        samples = Topology.parse(spec.topology).world * spec.batch_per_device * spec.options.accumulate
-        expected = samples * self.steps_timed / self.window_s
+        expected = self.spec.size.samples_per_step * self.steps_timed / self.window_s
         if abs(samples_per_s - expected) > 1e-6 * expected:
             raise ValueError(f"samples_per_s {samples_per_s} does not follow from the window: {expected}")
 

@@ -87,6 +87,13 @@ def test_what_a_framework_cannot_do_is_a_result_with_its_reason(lab: Lab, framew
     assert record.reason is not None and ("bf16" in record.reason or "fp32" in record.reason)
 
 
+@pytest.mark.parametrize("options", [{"sharding": "optimizer"}, {"tensor": 2}])
+def test_a_layout_that_a_framework_does_not_have_is_a_result(lab: Lab, options: dict[str, Any]) -> None:
+    record = lab.run("torch", topology="1n2g", options=options)
+    assert record.status == "unsupported"
+    assert record.reason is not None and "torch has no" in record.reason
+
+
 def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> None:
     held_out = json.loads(lab.manifest.read_text())
     held_out["shards"][-1]["split"] = "test"

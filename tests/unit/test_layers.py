@@ -12,7 +12,7 @@ from throughline import sources
 
 SOURCES = sources.ROOT
 ORDER = [
-    {"files", "statistics", "gpus", "processes", "sources", "recipes", "clock", "messages"},
+    {"files", "statistics", "gpus", "processes", "sources", "recipes", "clock", "messages", "topology", "size"},
     {"workloads"},
     {"study"},
     {"records", "corpus"},

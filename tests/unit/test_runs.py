@@ -9,7 +9,8 @@ import pytest
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import Config, load
-from throughline.study.runs import RunSpec, Topology
+from throughline.study.runs import RunSpec
+from throughline.topology import Topology
 
 BLOCK = {
     "sequence": 32,

@@ -15,7 +15,7 @@ import training_fixtures
 from throughline.files import UserError
 from throughline.launch import launchers, lock, nodes
 from throughline.rank import ranks
-from throughline.study.runs import Topology
+from throughline.topology import Topology
 
 
 def order(topology: str, reach: str, **changes: Any) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from throughline.launch import launch
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
 from throughline.study.config import Config, Convergence, Steps
-from throughline.study.runs import RunSpec, Topology, canonical
+from throughline.study.runs import RunSpec, canonical
+from throughline.topology import Topology
 
 QUANTITIES = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
 """What a stated curve may have beside `step` -> whether more of it is better."""

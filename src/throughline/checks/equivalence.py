@@ -20,7 +20,8 @@ from throughline.files import UserError
 from throughline.launch import launch
 from throughline.rank.data import Manifest, batches, synthetic_seeds
 from throughline.study.config import Optimizer, Options, Steps
-from throughline.study.runs import RunSpec, Topology
+from throughline.study.runs import RunSpec
+from throughline.topology import Topology
 
 STEPS = 50
 TOLERANCE = 1e-5

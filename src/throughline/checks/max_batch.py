@@ -18,7 +18,8 @@ from throughline import files, records
 from throughline.files import UserError
 from throughline.launch import launch, machine
 from throughline.study.config import Config, Steps
-from throughline.study.runs import RunSpec, Topology
+from throughline.study.runs import RunSpec
+from throughline.topology import Topology
 
 STEPS = Steps(warmup=1, timed=2)
 """The first step ends with the optimizer's states, so that from the second on everything is held at once."""

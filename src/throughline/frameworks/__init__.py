@@ -111,6 +111,7 @@ FEATURES = {
     "checkpointing": "recomputed activations",
     "unpadded": "padding left out",
     "sharding": "sharded optimizer states",
+    "tensor": "several devices for one replica (tensor parallelism)",
     "convergence": "convergence check with checkpoints",
 }
 """What the feature matrix asks of every framework, and in words."""
@@ -132,10 +133,10 @@ class Entry:
 
 TABLE = {
     "torch": Entry(
-        "torch_ddp", "TorchDDP", "torchrun", TORCH_GPUS, frozenset(FEATURES) - {"sharding"},
+        "torch_ddp", "TorchDDP", "torchrun", TORCH_GPUS, frozenset(FEATURES) - {"sharding", "tensor"},
     ),
     "torch-horovod": Entry(
-        "torch_horovod", "TorchHorovod", "horovod", TORCH_GPUS, frozenset(FEATURES) - {"sharding"},
+        "torch_horovod", "TorchHorovod", "horovod", TORCH_GPUS, frozenset(FEATURES) - {"sharding", "tensor"},
     ),
     "mxnet-horovod": Entry(
         "mxnet_horovod", "MXNetHorovod", "horovod", MXNET_GPUS,
@@ -175,6 +176,14 @@ def matmul_rate(size: int, seconds: float, timed: Callable[[int], float]) -> flo
     timed(1)  # whatever a first one has to set up
     times = max(1, int(seconds / timed(1)))
     return 2 * size**3 * times / timed(times)
+
+
+def refuse(spec: Spec) -> None:
+    """Unsupported where a run asks for a layout that its framework does not have."""
+    options, features = spec["options"], TABLE[spec["framework"]].features
+    for feature, wanted in {"sharding": options["sharding"] != "none", "tensor": options["tensor"] > 1}.items():
+        if wanted and feature not in features:
+            raise Unsupported(f"{spec['framework']} has no {FEATURES[feature]}")
 
 
 def load(name: str) -> type[Framework]:

@@ -29,7 +29,8 @@ from throughline.launch.watchdog import Watchdog, place
 from throughline.observe import environment, observed, telemetry_window, work
 from throughline.processes import Parent, die_with_parent, wait_until
 from throughline.rank.data import Manifest
-from throughline.study.runs import CONFIGURATION, RunSpec, Topology, unpacked
+from throughline.study.runs import CONFIGURATION, RunSpec, unpacked
+from throughline.topology import Topology
 
 GRACE_S = 10.0
 """How long other ranks may take to end once one has: to find their connection broken, or to report the same."""
@@ -133,7 +134,7 @@ def _run(job: Job, log: Log) -> dict[str, Any]:
     if job.command:
         log.write(f"# directly: {job.command}")
     topology = Topology.parse(job.spec.topology)
-    progress = Progress(job.full, topology.world * job.spec.batch_per_device * job.spec.options.accumulate)
+    progress = Progress(job.full, job.spec.size.samples_per_step)
     with _interruptible() as parent, lock.device(job.target, progress.say, parent.is_gone):
         return _measure(job, topology, log, progress, parent)
 
@@ -179,7 +180,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     warnings = machine.fits(spec, topology.world if where.kind == "simulated" else topology.devices, device)
     if where.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: no network lies between them")
-    manifest = _checked_data(job, topology.world)
+    manifest = _checked_data(job)
     earlier = preflight.siblings(job.record)
     warnings += [*preflight.same_surroundings(surroundings, earlier, job.strict), *doubts]
     if not where.elsewhere:
@@ -273,7 +274,7 @@ def _work_folder(job: Job, shared: bool) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _checked_data(job: Job, world: int) -> Manifest | None:
+def _checked_data(job: Job) -> Manifest | None:
     """The manifest, with every shard that this run will read as it should be; None for synthetic data."""
     spec = job.spec
     if spec.options.data == "synthetic":
@@ -281,10 +282,10 @@ def _checked_data(job: Job, world: int) -> Manifest | None:
     if job.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
     manifest = Manifest(job.manifest, job.repair)
-    manifest.fits(spec.sequence, spec.predictions, world)
-    steps = spec.steps.warmup + spec.steps.timed
-    rows = steps * spec.batch_per_device * spec.options.accumulate
-    manifest.check(manifest.used(spec.seed, world, rows), job.repair)
+    manifest.fits(spec.sequence, spec.predictions, spec.size.replicas)
+    rows_per_step = spec.size.batch_per_replica * spec.size.accumulate
+    rows = (spec.steps.warmup + spec.steps.timed) * rows_per_step
+    manifest.check(manifest.used(spec.seed, spec.size.replicas, rows), job.repair)
     return manifest
 
 

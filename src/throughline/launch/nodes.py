@@ -18,7 +18,8 @@ from throughline import files
 from throughline.files import UserError
 from throughline.launch import launchers
 from throughline.observe.environment import DECIDES
-from throughline.study.runs import RunSpec, Topology
+from throughline.study.runs import RunSpec
+from throughline.topology import Topology
 
 LOOPBACK = "127.0.0.1"
 REACH = {

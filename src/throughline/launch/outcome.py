@@ -7,6 +7,8 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
+from throughline import size
+
 SKIPPED_AT_MOST = 0.01
 """Share of timed steps that the loss scaler may skip."""
 LEARNS_FROM = 100
@@ -123,8 +125,7 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
     if reason:
         record.update(status="invalid", reason=reason)
         return record
-    samples = world * spec["batch_per_device"] * spec["options"]["accumulate"]
-    record["samples_per_s"] = samples * timed / window
+    record["samples_per_s"] = size.of_spec(spec).samples_per_step * timed / window
     if timed < asked or first["warmup_steps"] < spec["steps"]["warmup"]:
         record["warnings"].append(
             f"at_most_s {spec['steps']['at_most_s']:g}: {first['warmup_steps']} of {spec['steps']['warmup']} warm-up "

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, workloads
+from throughline import frameworks, size, workloads
 from throughline.observe import environment
 from throughline.processes import die_with_parent
 from throughline.rank import convergence, ranks, schedule
@@ -50,6 +50,7 @@ class Run:
 
     def build(self) -> None:
         """Everything before the first step."""
+        frameworks.refuse(self.spec)
         model = workloads.of(self.spec["model"])
         stages: list[tuple[str, Callable[[], Any]]] = [
             ("join", self.framework.join),
@@ -67,15 +68,16 @@ class Run:
                 self.framework.load(_arrays(self.weights))
 
     def _open(self, model: Any) -> None:
-        count, seed = self.spec["batch_per_device"], self.spec["seed"]
+        step, seed = size.of_spec(self.spec), self.spec["seed"]
+        count, replica = step.batch_per_replica, self.rank // (self.world // step.replicas)
         if self.manifest:
             done = ((self.convergence or {}).get("resume") or {"step": 0})["step"]
-            source = batches(self.manifest, seed, self.rank, self.world, count)
+            source = batches(self.manifest, seed, replica, step.replicas, count)
             source = itertools.islice(source, done * self.options["accumulate"], None)
             self.loader = Loader(source, lambda rows: self._prepared(model, rows))
         else:
             sizes = count, self.spec["sequence"], self.spec["predictions"]
-            made = [self.framework.data(model.synthetic(*sizes, one)) for one in synthetic_seeds(seed, self.rank)]
+            made = [self.framework.data(model.synthetic(*sizes, one)) for one in synthetic_seeds(seed, replica)]
             self.resident: Iterator[Any] = itertools.cycle([self.framework.deliver(batch) for batch in made])
 
     def _prepared(self, model: Any, rows: Any) -> Any:
@@ -94,7 +96,7 @@ class Run:
         each, sequence = self.options["accumulate"], self.spec["sequence"]
         window = self.real[warmup * each : (warmup + timed) * each]
         tokens, pairs = (sum(counts) for counts in zip(*window, strict=True))
-        samples = len(window) * self.spec["batch_per_device"]
+        samples = len(window) * size.of_spec(self.spec).batch_per_replica
         return {
             "real_token_share": tokens / (samples * sequence),
             "real_pair_share": pairs / (samples * sequence**2),

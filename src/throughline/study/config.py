@@ -16,8 +16,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
+from throughline import size
 from throughline.files import UserError
 from throughline.study.config_errors import allowed, explain, shown
+from throughline.topology import Layout, Topology
 
 NAME = r"[a-z][a-z0-9_]*"
 FRAMEWORK = r"[a-z][a-z0-9-]*"
@@ -28,6 +30,7 @@ FrameworkName = Annotated[str, StringConstraints(pattern=rf"^{FRAMEWORK}$")]
 TopologyName = Annotated[str, StringConstraints(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Scaling = Literal["weak", "strong"]
 Extra = Literal["aa", "synthetic", "noexchange", "max_batch"]
 PositiveInt = Annotated[int, Field(ge=1)]
 CountingInt = Annotated[int, Field(ge=0)]
@@ -218,6 +221,17 @@ class Options(Section):
     memory_limit_mb: PositiveInt | None = Field(
         None, description="MiB of memory per worker on a CPU; beyond it a run ends as out of memory"
     )
+    sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = Field(
+        "none",
+        description="what replicas split among themselves instead of keeping a copy each: the optimizer's states, "
+        "these and the gradients, or the weights as well",
+    )
+    tensor: PositiveInt = Field(1, description="devices that share one replica of the model (tensor parallelism)")
+
+    @property
+    def layout(self) -> Layout:
+        """How the model lies on its ranks."""
+        return Layout(self.tensor, self.sharding)
 
 
 class Convergence(Section):
@@ -248,7 +262,12 @@ class Benchmark(Runs):
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
-        description="precision: batch sizes per device",
+        description="precision: batch sizes per replica of the model, which is a device unless options.tensor is more",
+    )
+    scaling: Scaling = Field(
+        "weak",
+        description="`weak`: a batch size is that of each replica, so more devices take more samples per step; "
+        "`strong`: it is the sum over all replicas, so more devices share the same samples",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the tables' titles name them")
@@ -440,3 +459,15 @@ def _cross_checks(config: Config, frameworks: list[str], models: list[str]) -> I
                 yield f"{where}.frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"
         if models and block.model not in models:
             yield f"{where}.model = {block.model!r}: {allowed(block.model, models)}"
+        yield from (f"{where}.{mistake}" for mistake in _indivisible(block))
+
+
+def _indivisible(block: Benchmark) -> Iterable[str]:
+    """Topologies and batch sizes that do not divide into replicas."""
+    for topology in block.topologies:
+        for precision, batches in block.batch.items():
+            for batch in batches:
+                try:
+                    size.of(Topology.parse(topology), block.options.layout, batch, block.scaling)
+                except UserError as error:
+                    yield f"batch.{precision}: {error.what}; {error.next_step}"

@@ -1,4 +1,4 @@
-"""Which training runs a configuration asks for: Topology, RunSpec, their expansion and their paths."""
+"""Which training runs a configuration asks for: RunSpec, their expansion and their paths."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import os
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
+from throughline import size
 from throughline.files import UserError
 from throughline.study.config import (
     Benchmark,
@@ -28,11 +28,13 @@ from throughline.study.config import (
     PositiveInt,
     Precision,
     Runs,
+    Scaling,
     Section,
     ShardFolder,
     Steps,
     TopologyName,
 )
+from throughline.topology import Layout, Topology
 
 PROTOCOL = 2
 """Raised by a person when the way of measuring changes: every run is then made again."""
@@ -49,33 +51,6 @@ CHANGED: dict[str, dict[str, Any]] = {
     "noexchange": {"exchange": False},
 }
 """The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
-
-
-@dataclass(frozen=True, order=True)
-class Topology:
-    """`<nodes>n<devices per node>g`; a device is a GPU, or one worker process on a CPU.
-
-    Nodes that one machine makes up are marked wherever the topology is printed.
-    """
-
-    nodes: int
-    devices: int
-    simulated: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Topology:
-        match = re.fullmatch(r"([1-9]\d*)n([1-9]\d*)g", text)
-        if not match:
-            raise UserError(f"{text!r} is not a topology", next_step="write <nodes>n<devices per node>g, such as 1n2g")
-        return cls(int(match[1]), int(match[2]))
-
-    @property
-    def world(self) -> int:
-        """World size: the number of ranks."""
-        return self.nodes * self.devices
-
-    def __str__(self) -> str:
-        return f"{self.nodes}n{self.devices}g" + (" (simulated)" if self.simulated else "")
 
 
 class CorpusIdentity(Section):
@@ -104,6 +79,7 @@ class RunSpec(Section):
     hosts: Literal["simulated", "ssh"] | None = None
     optimizer: Optimizer = Field(default_factory=Optimizer)
     options: Options = Field(default_factory=Options)
+    scaling: Scaling = "weak"
     corpus: CorpusIdentity | None = None
     protocol: int
 
@@ -111,6 +87,16 @@ class RunSpec(Section):
     def canonical(self) -> str:
         """The JSON that travels as a rule's parameter: sorted keys, no defaults."""
         return canonical(self.model_dump(exclude_defaults=True))
+
+    @property
+    def layout(self) -> Layout:
+        return self.options.layout
+
+    @property
+    def size(self) -> size.StepSize:
+        """How many samples a step takes. UserError where they do not divide over the replicas."""
+        topology = Topology.parse(self.topology)
+        return size.of(topology, self.layout, self.batch_per_device, self.scaling, self.options.accumulate)
 
     @property
     def cell(self) -> str:
@@ -255,6 +241,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
                             hosts=kind_of_hosts(block, topology),
                             optimizer=block.optimizer,
                             options=block.options,
+                            scaling=block.scaling,
                             corpus=corpus,
                             protocol=PROTOCOL,
                         )

@@ -13,7 +13,8 @@ from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice
 from throughline.study.config import Precision, Section
-from throughline.study.runs import RunSpec, Topology, canonical
+from throughline.study.runs import RunSpec, canonical
+from throughline.topology import Topology
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from throughline.records import Cell, Goal
 from throughline.report.render.markup import percent
 from throughline.study.config import Goals
-from throughline.study.runs import Topology
+from throughline.topology import Topology
 
 Cells = Mapping[str, Mapping[str, Cell]]
 ORDER = ("fail", "not measured", "pass")

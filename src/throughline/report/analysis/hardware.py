@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from throughline import statistics
 from throughline.records import DeviceTelemetry, Memory, NodeTelemetry, RunRecord, Series, Use, Utilization, Work
-from throughline.study.runs import Topology
+from throughline.topology import Topology
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from throughline.files import UserError, write_json
 from throughline.records import Cell, Device, Equivalence, RunRecord, Summary, dump, read_equivalence, read_run
 from throughline.report.analysis import advice, cost, goals, hardware, pooling
 from throughline.study.config import Goals, Price, Section
-from throughline.study.runs import Topology
+from throughline.topology import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
 """What two runs of one summary may differ in; everything else in their specifications is the same (of one topology, the
@@ -218,7 +218,7 @@ def _cell(every: Sequence[RunRecord], runs: Sequence[RunRecord], asked: int, bas
         efficiency=statistics.efficiency(speedup, world),
         efficiency_range=[end / world for end in interval] if interval else None,
         batch_size_per_device=spec.batch_per_device,
-        global_batch=world * spec.batch_per_device * spec.options.accumulate,
+        global_batch=spec.size.samples_per_step,
         world_size=world,
         statuses=dict(Counter(run.status for run in every)),
         reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),

@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from throughline.files import atomic
 from throughline.report.analysis.cells import PRECISIONS, Group, Row
 from throughline.report.render import markup
-from throughline.study.runs import Topology
+from throughline.topology import Topology
 
 CROWDED = 8  # with more device counts than this, ticks do not name the topologies
 WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
