@@ -267,7 +267,7 @@ class Run:
         for line in self.child("card", self.left(self.plan.card_s)):
             self.value["card"] |= line
             self.results.save()
-        if driver := nvidia_driver():
+        if driver := gpus.driver():
             self.value["card"]["driver"] = driver
 
     def checks(self) -> None:
@@ -433,12 +433,6 @@ class Alarm:
         self.timer.daemon = True
         self.timer.start()
         self.cancel = self.timer.cancel
-
-
-def nvidia_driver() -> str | None:
-    from throughline.observe.environment import nvidia_driver as driver
-
-    return driver()
 
 
 def traffic(row: Row, case: Case) -> float:

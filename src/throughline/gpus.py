@@ -1,4 +1,4 @@
-"""resources/gpus.csv: what the datasheets of GPUs promise, and what an hour of them costs. Standard library only.
+"""The GPUs' driver, and resources/gpus.csv: what datasheets promise, and what an hour costs. Standard library only.
 
 Peaks are dense (without sparsity), in TFLOP/s, with a multiply-add as two; each row says where its figures come from.
 A device that is not in the file has no peak and no price: nothing is guessed.
@@ -33,6 +33,16 @@ class Gpu:
 def find(reported_name: str) -> Gpu | None:
     """The GPU that a driver or a framework names so; None where the file does not know exactly this name."""
     return _all().get(_plain(reported_name))
+
+
+def driver() -> str | None:
+    """Version of NVIDIA's driver on this machine; None where there is none."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    version = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return version[1] if version else None
 
 
 def _plain(name: str) -> str:

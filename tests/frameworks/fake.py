@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from throughline import memory
 from throughline.frameworks import SETTINGS, Spec, Unsupported
-from throughline.observe.environment import process_memory
 
 
 class Fake:
@@ -118,7 +118,7 @@ class Fake:
         return 0
 
     def memory(self) -> dict[str, Any]:
-        return process_memory("the fake framework")
+        return memory.of_process("the fake framework")
 
     def settings(self) -> dict[str, Any]:
         own = {"parameters": len(self.scores), "optimizer": "sgd", "learning_rate": self.rate, "loss": "masked words"}

@@ -12,7 +12,10 @@ from throughline import sources
 
 SOURCES = sources.ROOT
 ORDER = [
-    {"files", "statistics", "gpus", "processes", "sources", "recipes", "clock", "messages", "topology", "size"},
+    {
+        *("files", "statistics", "gpus", "processes", "sources", "recipes", "clock", "memory", "messages"),
+        *("topology", "size"),
+    },
     {"workloads"},
     {"study"},
     {"records", "corpus"},
@@ -33,7 +36,7 @@ IN_A_RANK = [
     *("corpus/shards/layout.py", "corpus/shards/masks.py", "corpus/randomness.py"),
 ]
 MENDED_NEXT = {
-    ("frameworks", "observe"), ("observe", "launch"), ("study", "records"),
+    ("observe", "launch"), ("study", "records"),
     ("study", "report"), ("study", "launch"),
 }  # fmt: skip
 

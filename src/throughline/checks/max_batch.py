@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from throughline import files, records
+from throughline.clock import now
 from throughline.files import UserError
 from throughline.launch import launch, machine
 from throughline.study.config import Config, Steps
@@ -84,7 +84,7 @@ def find(
 
     UserError where a try fails for another reason than memory: then nothing is known of larger batches.
     """
-    started, first = _now(), specs[0]
+    started, first = now(), specs[0]
     found = {
         spec.framework: _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, say).run()
         for spec in specs
@@ -101,7 +101,7 @@ def find(
         "tried_at_most": AT_MOST,
         "frameworks": found,
         "started": started,
-        "ended": _now(),
+        "ended": now(),
     }
 
 
@@ -188,7 +188,3 @@ def write(result: dict[str, Any], path: Path) -> None:
     """Write max_batch_<precision>.json, after checking its form."""
     records.MaxBatch.model_validate(result)
     files.write_json(path, result)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,13 +12,11 @@ import horovod.mxnet as hvd
 import mxnet as mx
 from mxnet.contrib import amp
 
-from throughline import workloads
+from throughline import gpus, memory, workloads
 from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod_ranks, matmul_rate
 from throughline.frameworks.mxnet_convergence import Checked
 from throughline.frameworks.mxnet_optimizers import CLIP, THRESHOLD, build, described
-from throughline.observe.environment import nvidia_driver, process_memory
 
-REFUSALS = ("bad_alloc", "out of memory", "Failed to allocate", "Cannot allocate memory")
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
 
 Batch = list[Any]
@@ -149,7 +147,7 @@ class MXNetHorovod(Checked):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return process_memory("MXNet")
+            return memory.of_process("MXNet")
         free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet keeps what it once took
         return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
 
@@ -180,12 +178,12 @@ class MXNetHorovod(Checked):
             "mxnet": mx.__version__,
             "gluonnlp": gluonnlp.__version__,
             "cuda": "yes" if mx.runtime.Features().is_enabled("CUDA") else None,
-            "driver": nvidia_driver(),
+            "driver": gpus.driver(),
             **horovod_ranks.versions(self.options),
         }
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or any(text in str(error) for text in REFUSALS)
+        return isinstance(error, MemoryError) or memory.is_refusal(str(error))
 
     def close(self) -> None:
         if self.world > 1:

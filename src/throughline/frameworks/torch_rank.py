@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from throughline import workloads
+from throughline import gpus, memory, workloads
 from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
 from throughline.frameworks.torch_convergence import Checked
 from throughline.frameworks.torch_optimizers import CLIP, build, described
-from throughline.observe.environment import nvidia_driver, process_memory
 
-REFUSALS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED")
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precisions whose matrix products and activations are of another type than the weights."""
 GRAPHED_FLOPS = 10**13
@@ -146,7 +144,7 @@ class TorchRank(Checked):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return process_memory("PyTorch")
+            return memory.of_process("PyTorch")
         needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
@@ -182,13 +180,13 @@ class TorchRank(Checked):
             "cudnn": str(libraries.backends.cudnn.version()) if cuda else None,
             "nccl": ".".join(map(str, libraries.cuda.nccl.version())) if cuda else None,
             "gloo": "PyTorch's own",
-            "driver": nvidia_driver(),
+            "driver": gpus.driver(),
         }
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return True
-        return isinstance(error, (RuntimeError, OSError)) and any(text in str(error) for text in REFUSALS)
+        return isinstance(error, (RuntimeError, OSError)) and memory.is_refusal(str(error))
 
 
 def keep_freed_memory() -> None:

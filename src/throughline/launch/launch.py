@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import throughline
 from throughline import files, records
+from throughline.clock import now
 from throughline.files import UserError
 from throughline.launch import launchers, lock, machine, nodes, outcome, preflight, watchdog
 from throughline.launch.crew import Crew
@@ -161,7 +161,7 @@ def _interruptible() -> Iterator[Parent]:
 
 
 def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent: Parent) -> dict[str, Any]:
-    started, clock, others = _now(), time.monotonic(), preflight.Others()
+    started, clock, others = now(), time.monotonic(), preflight.Others()
     spec, variables = job.full, machine.worker_variables(job.full, Path(throughline.__file__).parents[1])
     where = nodes.find(job.spec, job.hosts)
     os.environ[files.NODES] = variables[files.NODES] = _host_names(where.names)
@@ -219,7 +219,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         log.write(f"outcome: trained to the end (the whole run took {time.monotonic() - clock:.1f} s)")
         found = _environment(reports, surroundings, everything, device, sampled)
         about = {"device": device, "data": _identity(manifest), "environment": found, "warnings": warnings}
-        return {"reports": reports, **about, "started": started, "ended": _now()}
+        return {"reports": reports, **about, "started": started, "ended": now()}
     record = {
         "schema": records.SCHEMA,
         "spec": spec,
@@ -230,7 +230,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
         "configuration": unpacked(os.environ.get(CONFIGURATION), job.spec.benchmark),
         "settings": reports.get(0, {}).get("settings"),
         "started": started,
-        "ended": _now(),
+        "ended": now(),
     }
     record["work"] = work.of(spec, record["samples_per_s"], topology.world, device, work.measured(reports))
     record["warnings"] = warnings + record["warnings"]
@@ -390,7 +390,3 @@ def is_strict(benchmark: str) -> bool:
 
 def _host_names(names: Iterable[str]) -> str:
     return " ".join(name.rpartition("@")[2] for name in names)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

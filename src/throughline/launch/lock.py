@@ -11,12 +11,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import filelock
 
+from throughline.clock import now
 from throughline.files import UserError
 
 SAY_EVERY_S = 60.0
@@ -52,7 +52,7 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
                 say(f"waiting for the devices: {_who(holder)}")
             time.sleep(0.2)
     try:
-        holder.write_text(json.dumps({"pid": os.getpid(), "target": target, "since": _now()}))
+        holder.write_text(json.dumps({"pid": os.getpid(), "target": target, "since": now()}))
         yield
     finally:
         holder.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
         return
     claim = _claim(path)
     claim.parent.mkdir(parents=True, exist_ok=True)
-    mine = json.dumps({"job": job, "since": _now()})
+    mine = json.dumps({"job": job, "since": now()})
     while True:
         try:
             with claim.open("x") as file:
@@ -144,7 +144,3 @@ def _who(holder: Path) -> str:
         return f"process {held['pid']} measures {held['target']} since {held['since']}"
     except (OSError, ValueError, KeyError):
         return "another process holds them"
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

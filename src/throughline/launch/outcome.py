@@ -7,21 +7,18 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
-from throughline import size
+from throughline import memory, size
 
 SKIPPED_AT_MOST = 0.01
 """Share of timed steps that the loss scaler may skip."""
 LEARNS_FROM = 100
 """Timed steps from which on the loss on real data has to fall."""
 
-REFUSALS = ("cannot allocate memory for thread-local data", "std::bad_alloc", "DefaultCPUAllocator: can't allocate")
-"""Last words of a process that ended because an allocator refused, outside of the framework's own handling."""
-
 
 def out_of_memory(rank: int, last_words: Iterable[str]) -> dict[str, Any] | None:
     """The report that a rank could not write any more, when its last words say why it ended."""
     for line in last_words:
-        if any(text in line for text in REFUSALS):
+        if memory.is_refusal(line):
             return {"rank": rank, "status": "oom", "reason": line.strip(), "at": 0.0}
     return None
 

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import sources
+from throughline import gpus, sources
 from throughline.files import scrub
 
 VARIABLES = re.compile(
@@ -55,7 +54,7 @@ def describe() -> dict[str, Any]:
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         "transparent_hugepages": _chosen(_line("/sys/kernel/mm/transparent_hugepage/enabled")),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "driver": nvidia_driver(),
+        "driver": gpus.driver(),
         "gpu_topology": _said("nvidia-smi", "topo", "-m"),
         "mpi": (_said("mpirun", "--version") or "").partition("\n")[0] or None,
         "code": code(),
@@ -177,26 +176,6 @@ def cpu_has_fp16() -> bool | None:
     if x86:
         return not {"avx512_fp16", "amx_fp16"}.isdisjoint(x86.split())
     return "asimdhp" in arm.split() if arm else None
-
-
-def nvidia_driver() -> str | None:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return None
-    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
-    return found[1] if found else None
-
-
-def peak_resident_bytes() -> int:
-    """The most memory that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def process_memory(framework: str) -> dict[str, Any]:
-    """A framework's `memory` on a CPU, where the process is all that has a peak."""
-    why = f"{framework} does not count its allocations on a CPU"
-    return {"needed_bytes": None, "reserved_bytes": peak_resident_bytes(), "reasons": {"needed_bytes": why}}
 
 
 def _cpuinfo(key: str) -> str | None:

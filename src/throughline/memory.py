@@ -1,0 +1,27 @@
+"""Memory of one process: its peak, and the words of an allocator that refuses more. Standard library only."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+REFUSALS = (
+    "bad_alloc", "out of memory", "can't allocate", "cannot allocate memory", "failed to allocate", "alloc_failed",
+)  # fmt: skip
+"""What an allocator says that refuses, of any library, in small letters."""
+
+
+def is_refusal(text: str) -> bool:
+    """Whether an error's message, or a line of a process's last words, is an allocator's refusal."""
+    return any(words in text.lower() for words in REFUSALS)
+
+
+def peak_resident_bytes() -> int:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def of_process(framework: str) -> dict[str, Any]:
+    """A framework's `memory` on a CPU, where the process is all that has a peak."""
+    why = f"{framework} does not count its allocations on a CPU"
+    return {"needed_bytes": None, "reserved_bytes": peak_resident_bytes(), "reasons": {"needed_bytes": why}}
