@@ -1,5 +1,6 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
 # make test       set up, check the style, run every test
+# make test-fast  the unit tests alone
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
@@ -11,7 +12,11 @@ VENV := .venv
 ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test frameworks lint format clean help
+# Tests that wait leave a core idle: one worker more than there are cores. More than eight find nothing to do.
+WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
+RESULTS := logs/tests
+
+.PHONY: run test test-fast frameworks lint format clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 8
@@ -23,8 +28,16 @@ run: $(VENV)/main.ready
 frameworks: $(VENV)/main.ready
 	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py
 
+# First everything that may run side by side, then what looks at times (the mark `alone`); both, whatever the first says.
 test: $(VENV)/test.ready lint
-	@$(ACTIVATE) && python -m pytest
+	@rm -rf $(RESULTS)
+	@$(ACTIVATE) && status=0; \
+	  python -m pytest -n $(WORKERS) -m "not alone" --junitxml=$(RESULTS)/side-by-side.xml || status=$$?; \
+	  python -m pytest -m alone --junitxml=$(RESULTS)/alone.xml || status=$$?; \
+	  exit $$status
+
+test-fast: $(VENV)/test.ready
+	@$(ACTIVATE) && python -m pytest tests/unit -n logical
 
 lint: $(VENV)/test.ready
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy \

@@ -49,9 +49,9 @@ def ended(process: subprocess.Popen[str], status: int = 0) -> str:
 
 
 def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < end, "waited for 30 s"
+        assert time.monotonic() < end, "waited for two minutes"
         time.sleep(0.001)
 
 

@@ -91,7 +91,7 @@ def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch
     run.script = tmp_path / "dying.py"
     run.script.write_text(DYING)
     work = [("first",), ("dies",), ("second",), ("aborts",), ("third",), ("hangs",), ("never",)]
-    found = [(piece[0], line is not None, why) for piece, line, why in run.pieces("checks", work, 4)]
+    found = [(piece[0], line is not None, why) for piece, line, why in run.pieces("checks", work, 10)]
     assert found == [
         ("first", True, ""), ("dies", False, "no more of this"), ("second", True, ""),
         ("aborts", False, f"exit status {-signal.SIGABRT}"), ("third", True, ""),

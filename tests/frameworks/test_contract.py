@@ -25,6 +25,7 @@ HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name, entry in frameworks.TABLE.items() if entry.starter == "horovod"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("framework", NAMES)
 def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
     record = lab.run(framework, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"})
@@ -48,6 +49,7 @@ def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
         assert record.work.matmul_flops_per_s is not None and record.work.matmul_flops_per_s > 1e8
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("framework", NAMES)
 def test_one_device_without_reading(lab: Lab, framework: str) -> None:
     steps = {"warmup": 30, "timed": 10_000, "at_most_s": 2.0}

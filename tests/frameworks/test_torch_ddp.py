@@ -61,6 +61,7 @@ def test_gradients_of_two_ranks_are_the_mean_of_per_rank_means(tmp_path: Path) -
         np.testing.assert_allclose(together, alone, rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.alone
 def test_one_rank(tmp_path: Path, manifest: Path) -> None:
     record = measure(tmp_path, manifest)
     assert record.status == "ok"
@@ -121,6 +122,7 @@ def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: 
     assert "left out" in packed.work.convention["tokens"] and "included" in padded.work.convention["tokens"]
 
 
+@pytest.mark.alone
 def test_compiled(tmp_path: Path, manifest: Path) -> None:
     record = measure(tmp_path, manifest, options={"compile": True}, steps={"warmup": 2, "timed": 2})
     assert record.status == "ok"
@@ -147,6 +149,7 @@ def test_nothing_learned_in_a_long_window_is_invalid(tmp_path: Path, manifest: P
     assert moving.status == "ok"
 
 
+@pytest.mark.alone
 def test_a_cap_on_time_makes_fewer_steps_with_a_warning(tmp_path: Path, manifest: Path) -> None:
     steps = {"warmup": 50, "timed": 10_000, "at_most_s": 3.0}
     record = measure(tmp_path, manifest, topology="1n2g", steps=steps)

@@ -14,6 +14,7 @@ from throughline.report.analysis import cells as report_cells
 from throughline.report.analysis import comparisons, summary
 from throughline.report.render import sentences
 
+pytestmark = pytest.mark.alone
 WARMUP, TIMED = 2, 60
 RAMP = ",".join(str(40 + step) for step in range(WARMUP + TIMED))
 """Milliseconds of steps that get slower."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,12 @@ SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
 
 
 @pytest.fixture
-def manifest(finished: tuple[Clone, str]) -> Path:
+def manifest(clone: Callable[[], Clone]) -> Path:
     """The sample of Wikipedia."""
-    return finished[0].path / "data/little/seq32/manifest.json"
+    made = "data/little/seq32/manifest.json"
+    small = clone()
+    small.made(made)
+    return small.path / made
 
 
 def command(framework: str, topology: str, manifest: Path, output: Path) -> list[str]:

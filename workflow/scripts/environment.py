@@ -1,8 +1,12 @@
-"""Build the environment of a framework, or of all of them, if it is not there yet; `--here` fills the one that runs."""
+"""Build the environment of a framework, or of all of them, if it is not there yet; `--here` fills the one that runs.
+
+Several are built side by side: while one downloads, unpacks or configures, the other compiles.
+"""
 
 from __future__ import annotations
 
 import argparse
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from throughline import frameworks, recipes
@@ -16,13 +20,18 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="install into the environment of this Python (conda's)")
     parser.add_argument("--log", type=Path, help="the whole output (default: logs/environments/<framework>.log)")
     arguments = parser.parse_args()
+    if arguments.log and not arguments.framework:
+        parser.error("--log needs the name of a framework")
     names = [arguments.framework] if arguments.framework else [n for n in frameworks.TABLE if recipes.ready(n)]
-    for name in names:
-        log = arguments.log or Path("logs", "environments", f"{name}.log")
-        if arguments.here:
+    logs = [arguments.log or Path("logs", "environments", f"{name}.log") for name in names]
+    if arguments.here:
+        for name, log in zip(names, logs, strict=True):
             installation.fill(name, log)
-        else:
-            installation.build(name, log)
+        return
+    with ThreadPoolExecutor(len(names)) as builders:
+        builds = [builders.submit(installation.build, name, log) for name, log in zip(names, logs, strict=True)]
+    for build in builds:  # what failed is said when the others are done
+        build.result()
 
 
 if __name__ == "__main__":
