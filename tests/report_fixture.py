@@ -84,7 +84,8 @@ def record(
         for rank in range(world_of(run["topology"]))
     ] if window else []  # fmt: skip
     return {
-        "schema": 1, "spec": run, "status": status, "reason": reason, "warnings": list(warnings),
+        "schema": 2, "spec": run, "unit": "samples/s", "figures": [],
+        "status": status, "reason": reason, "warnings": list(warnings),
         "samples_per_s": samples_per_s if ok else None, "window_s": window, "steps_asked": asked,
         "steps_timed": steps, "warmup_steps": run["steps"]["warmup"],
         "step_seconds": [step] * steps, "loss": [10.0 - 0.01 * index for index in range(steps)],

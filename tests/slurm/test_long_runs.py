@@ -38,7 +38,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     assert curve.resumed_after_step and curve.resumed_after_step % 10 == 0
     assert sorted(path.name for path in (project.path / CHECK).iterdir()) == ["curve.json", "curve.log"]
     verdict = convergence.read(Path(project.path, f"{CHECK}.json")).verdict
-    assert verdict.verdict == "not judged" and verdict.last and verdict.last.mlm_accuracy is not None
+    assert verdict.verdict == "not judged" and verdict.last and verdict.last.figures["mlm_accuracy"] is not None
 
     found = records.read_max_batch(project.path / LARGEST).frameworks["torch"]
     assert found.status == "ok" and found.largest_batch_per_device and found.smallest_out_of_memory

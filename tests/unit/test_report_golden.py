@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from throughline import records
+from throughline.files import UserError
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden_records"
 EXPECTED = GOLDEN / "expected"
@@ -89,3 +92,33 @@ def test_summaries_say_the_same(made: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [*names(".csv"), *names(".md"), *names(".tex")])
 def test_tables_are_the_same_bytes(made: Path, name: str) -> None:
     assert (made / name).read_text(encoding="utf-8") == (EXPECTED / name).read_text(encoding="utf-8")
+
+
+def test_checks_of_schema_1() -> None:
+    curve, verdict = records.read_curve(GOLDEN / "curve.json"), records.read_verdict(GOLDEN / "verdict.json")
+    assert curve.curve[1].figures == {"loss": 9.5, "mlm_accuracy": 0.04, "nsp_accuracy": 0.55}
+    assert verdict.last == curve.curve[-1]
+    proof, largest = (
+        records.read_equivalence(GOLDEN / "equivalence.json"),
+        records.read_max_batch(GOLDEN / "max_batch.json"),
+    )
+    assert (proof.batch_per_device, proof.parameters, proof.covers) == (32, {"sequence": 128}, [])
+    assert largest.parameters == {"sequence": 128}
+    for name in names(".json"):
+        assert records.read_summary(EXPECTED / name).parameters == {"sequence": 32 if "real" in name else 128}
+
+
+def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """What another version has made names that version, and stays; no advice would remove it."""
+    place = tmp_path / "bert/bz32_fp32.json"
+    place.parent.mkdir()
+    newer = json.dumps({"schema": 3, "environment": {"torch": {"commit": "5f0c1e2d3b4a"}}})
+    place.write_text(newer)
+    for read in (records.read_summary, records.read_run, records.read_curve, records.read_max_batch):
+        with pytest.raises(UserError, match="has schema 3") as refused:
+            read(place)
+        assert "5f0c1e2d3b4a" in str(refused.value) and "force" not in str(refused.value)
+    assert place.read_text() == newer
+    place.write_text('{"schema": "?"}')
+    with pytest.raises(UserError, match="reads 1 to 2"):
+        records.read_summary(place)

@@ -25,11 +25,11 @@ BLOCK = {
 def curve(**changes: Any) -> records.Curve:
     """Held-out loss 10, 8, 7 at steps 0, 10, 20."""
     looks = [
-        {"step": step, "loss": loss, "mlm_accuracy": share, "nsp_accuracy": 0.5, "samples": 100}
+        {"step": step, "samples": 100, "figures": {"loss": loss, "mlm_accuracy": share, "nsp_accuracy": 0.5}}
         for step, loss, share in ((0, 10.0, 0.0), (10, 8.0, 0.1), (20, 7.0, 0.2))
     ]
     value: dict[str, Any] = {
-        "schema": 1, "spec": training_fixtures.spec(), "evaluate_every": 10, "status": "ok", "reason": None,
+        "schema": 2, "spec": training_fixtures.spec(), "evaluate_every": 10, "status": "ok", "reason": None,
         "warnings": [], "curve": looks, "loss": [10.0 - 0.1 * step for step in range(20)], "resumed_after_step": None,
         "device": None, "data": None, "environment": {}, "started": "2026-11-20T12:00:00Z",
         "ended": "2026-11-20T12:01:00Z",
@@ -113,7 +113,8 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
 
 def test_rows_and_plot(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "step,loss\n0,10\n20,7\n")
-    (row,) = convergence.rows([verdict])
+    header, (row,) = convergence.table([verdict])
+    assert header[5:8] == ["held-out loss", "mlm accuracy", "nsp accuracy"]
     assert row[3:8] == ["pass", "20", "7.0000", "20.0 %", "50.0 %"]
     place = tmp_path / "convergence_x.json"
     convergence.write(verdict, curve(), place)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records
+from throughline import files, records, workloads
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.rank.convergence import Book
@@ -18,10 +18,8 @@ from throughline.study.config import Config, Convergence, Steps
 from throughline.study.runs import RunSpec, canonical
 from throughline.topology import Topology
 
-QUANTITIES = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
-"""What a stated curve may have beside `step` -> whether more of it is better."""
-
-COLUMNS = f"give it the columns step and some of {', '.join(QUANTITIES)}"
+Stated = dict[str, list[tuple[int, float]]]
+"""Figure of held-out data -> its (step, value) pairs, rising in step."""
 
 
 def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
@@ -99,7 +97,7 @@ def run(
         "evaluate_every": settings.evaluate_every,
         "status": bad["status"] if bad else "ok",
         "reason": bad["reason"] if bad else None,
-        "curve": [] if bad else first["curve"],
+        "curve": [] if bad else [records.Look.flat(look) for look in first["curve"]],
         "loss": [] if bad else first["losses"],
         "resumed_after_step": resume["step"] if resume else None,
         **ended,
@@ -119,12 +117,13 @@ def _identity(spec: RunSpec, settings: Convergence, data: Manifest) -> str:
 def judge(curve: records.Curve, against: Path | None, tolerance: float) -> records.ConvergenceVerdict:
     """The content of convergence_<...>.json: the curve's points against those of a CSV file.
 
-    The file has a column `step` and some of QUANTITIES, all of held-out text; between its steps it is taken to be
-    straight. A point passes where it is not worse than stated by more than the tolerance: of the stated loss a share,
-    of an accuracy an absolute difference.
+    The file has a column `step` and some of the figures that the workload looks at in held-out data; between its
+    steps it is taken to be straight. A point passes where it is not worse than stated by more than the tolerance: an
+    absolute difference where more is better (an accuracy), else a share of what is stated (a loss).
     """
-    expected = stated(against) if against else {}
-    compared = list(_compare(curve, expected, tolerance))
+    held_out = workloads.of(curve.spec.model).HELD_OUT
+    expected = stated(against, held_out) if against else {}
+    compared = list(_compare(curve, expected, held_out, tolerance))
     verdict, reason = _verdict(curve, against, compared)
     last = curve.curve[-1] if curve.curve else None
     return records.ConvergenceVerdict.model_validate({
@@ -141,33 +140,37 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     })  # fmt: skip
 
 
-def stated(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Quantity -> its (step, value) pairs, rising in step. UserError where the file is no curve."""
+def stated(path: Path, held_out: Iterable[str]) -> Stated:
+    """Figure -> its (step, value) pairs, rising in step. UserError where the file is no curve of these figures."""
+    columns = f"give it the columns step and some of {', '.join(held_out)}"
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         found = {
             name: sorted((int(row["step"]), float(row[name])) for row in rows if row[name])
-            for name in QUANTITIES
+            for name in held_out
             if rows and name in rows[0]
         }
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{path} is no curve", why=str(error), next_step=COLUMNS) from None
+        raise UserError(f"{path} is no curve", why=str(error), next_step=columns) from None
     if not any(found.values()):
-        raise UserError(f"{path} states nothing", next_step=COLUMNS)
+        raise UserError(f"{path} states nothing", next_step=columns)
     return found
 
 
 def _compare(
-    curve: records.Curve, expected: dict[str, list[tuple[int, float]]], tolerance: float
+    curve: records.Curve,
+    expected: Mapping[str, list[tuple[int, float]]],
+    held_out: Mapping[str, bool],
+    tolerance: float,
 ) -> Iterable[dict[str, Any]]:
     for name, points in expected.items():
         for point in curve.curve:
             there = between(points, point.step)
             if there is None:
                 continue
-            value = getattr(point, name)
-            more = QUANTITIES[name]
+            value = point.figures.get(name)
+            more = held_out[name]
             limit = there - tolerance if more else there * (1 + tolerance)
             yield {
                 "quantity": name,

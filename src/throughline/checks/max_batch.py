@@ -93,7 +93,7 @@ def find(
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
         "model": first.model,
-        "sequence": first.sequence,
+        **records.parameters_of(first),
         "precision": first.precision,
         "topology": first.topology,
         "steps": STEPS.warmup + STEPS.timed,

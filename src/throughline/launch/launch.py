@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 import throughline
-from throughline import files, records
+from throughline import files, records, workloads
 from throughline.clock import now
 from throughline.files import UserError
 from throughline.launch import launchers, lock, machine, nodes, outcome, preflight, watchdog
@@ -223,6 +223,7 @@ def _measure(job: Job, topology: Topology, log: Log, progress: Progress, parent:
     record = {
         "schema": records.SCHEMA,
         "spec": spec,
+        "unit": f"{workloads.of(job.spec.model).UNIT}/s",
         **outcome.assemble(spec, reports, topology.devices, topology.world),
         "device": device,
         "data": _identity(manifest),

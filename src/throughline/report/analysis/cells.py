@@ -147,7 +147,7 @@ class Group:
 
 def groups(summaries: Iterable[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
     """Groups by benchmark, then precision, then batch. `asked` adds the cells that have no record."""
-    found = {(s.benchmark, s.precision, s.batch_size_per_device): s for s in summaries}
+    found = {(s.benchmark, s.precision, s.batch): s for s in summaries}
     wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
     benchmarks = list(dict.fromkeys([*(key[0] for key in wanted), *(key[0] for key in found)]))
     keys = sorted({*found, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))

@@ -180,8 +180,8 @@ def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:
     a, b = before.summary, after.summary
     if a is None or b is None or before.benchmark == after.benchmark or before.name != after.name:
         return None
-    if (a.model, a.sequence, a.optimizer, a.steps, device(before)) != (
-        b.model, b.sequence, b.optimizer, b.steps, device(after)
+    if (a.model, a.parameters, a.optimizer, a.steps, device(before)) != (
+        b.model, b.parameters, b.optimizer, b.steps, device(after)
     ):  # fmt: skip
         return None
     different = [

@@ -16,7 +16,17 @@ from pydantic import Field, ValidationError
 
 from throughline import statistics
 from throughline.files import UserError, write_json
-from throughline.records import Cell, Device, Equivalence, RunRecord, Summary, dump, read_equivalence, read_run
+from throughline.records import (
+    Cell,
+    Device,
+    Equivalence,
+    RunRecord,
+    Summary,
+    dump,
+    parameters_of,
+    read_equivalence,
+    read_run,
+)
 from throughline.report.analysis import advice, cost, goals, hardware, pooling
 from throughline.study.config import Goals, Price, Section
 from throughline.topology import Topology
@@ -88,13 +98,14 @@ def summarize(
     terms = terms or Terms()
     frameworks = {name: _priced(series, device, terms) for name, series in frameworks.items()}
     return Summary(
-        schema_=1,
+        schema_=2,
         benchmark=spec.benchmark,
         model=spec.model,
-        sequence=spec.sequence,
+        parameters=parameters_of(spec),
+        batch=spec.batch_per_device,
         batch_size_per_device=spec.batch_per_device,
         precision=spec.precision,
-        unit="samples/s",
+        unit=first.unit,
         device=device,
         environment={
             record.spec.framework: record.environment for record in reversed(records)
@@ -107,6 +118,7 @@ def summarize(
         mathematics=mathematics,
         settings=settings if any(settings.values()) else None,
         goals=goals.judge(frameworks, terms.goals, device.kind if device else None) if terms.goals else None,
+        baselines=dict.fromkeys(frameworks, "1n1g"),
         frameworks=frameworks,
     )
 
@@ -133,7 +145,7 @@ def write(
     """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
     compared = read_equivalence(equivalence) if equivalence else None
     summary = summarize(paths, asked, remarks, compared, terms)
-    own = f"{summary.benchmark}/bz{summary.batch_size_per_device}_{summary.precision}.json"
+    own = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
     if not output.absolute().as_posix().endswith("/" + own):
         raise UserError(
             f"these records belong into {own}, not into {output}",
@@ -220,6 +232,7 @@ def _cell(every: Sequence[RunRecord], runs: Sequence[RunRecord], asked: int, bas
         batch_size_per_device=spec.batch_per_device,
         global_batch=spec.size.samples_per_step,
         world_size=world,
+        replicas=world,
         statuses=dict(Counter(run.status for run in every)),
         reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),
         warnings=[],

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from throughline import workloads
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
 from throughline.report.render import plots
 from throughline.report.render.markup import percent, reading
 
-HEADER = [
-    *("framework", "topology", "precision", "verdict", "steps"),
-    *("held-out loss", "masked tokens", "next sentence", "why"),
-]
+LOSS = "loss"
+SHARE = "accuracy"
+"""Figures whose names end so are shares between 0 and 1."""
 SMOOTHED = 100
 """Training losses are averaged so that about so many points are drawn."""
 
@@ -34,22 +35,33 @@ def read(path: Path) -> Check:
     return Check(read_verdict(path), read_curve(curve) if curve.is_file() else None)
 
 
-def rows(found: Iterable[ConvergenceVerdict]) -> list[list[str]]:
-    """A row per check, in the words of HEADER; what is not known is n/a."""
-    return [
+def table(verdicts: Sequence[ConvergenceVerdict]) -> tuple[list[str], list[list[str]]]:
+    """Header and a row per check of one benchmark; what is not known is n/a."""
+    figures = list(workloads.of(verdicts[0].spec.model).HELD_OUT) if verdicts else []
+    header = ["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"]
+    return header, [
         [
             one.spec.framework,
             one.spec.topology,
             f"{one.spec.precision}, batch {one.spec.batch_per_device}",
             one.verdict,
             f"{one.last.step:,}" if one.last else "n/a",
-            f"{one.last.loss:.4f}" if one.last and one.last.loss is not None else "n/a",
-            (percent(one.last.mlm_accuracy, 1) if one.last else "") or "n/a",
-            (percent(one.last.nsp_accuracy, 1) if one.last else "") or "n/a",
+            *(_text(name, one.last.figures.get(name) if one.last else None) for name in figures),
             one.reason + (f" (against {one.against}, tolerance {one.tolerance:g})" if one.against else ""),
         ]
-        for one in found
+        for one in verdicts
     ]
+
+
+def _label(name: str) -> str:
+    """A figure of held-out data as it is read: `held-out loss`, `mlm accuracy`."""
+    return "held-out loss" if name == LOSS else name.replace("_", " ")
+
+
+def _text(name: str, value: float | None) -> str:
+    if value is None:
+        return "n/a"
+    return percent(value, 1) if name.endswith(SHARE) else f"{value:.4f}"
 
 
 def write(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:
@@ -58,39 +70,45 @@ def write(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:
 
 
 def draw(check: Check, theme: plots.Theme) -> Figure:
-    """Training loss (averaged) and held-out loss over steps, with what is stated; the accuracies below."""
-    spec, curve, stated = check.verdict.spec, check.curve, check.verdict.stated
+    """Training loss (averaged) and held-out loss over steps, with what is stated; the other figures below."""
+    spec, curve = check.verdict.spec, check.curve
     heading = f"{spec.benchmark}: {spec.framework} {spec.topology}, {spec.precision}: {check.verdict.verdict}"
-    figure, axes = plots.blank(theme, heading, "loss")
-    figure.set_size_inches(theme.size[0], theme.size[1] * 1.6)
-    axes.set_position((0.13, 0.50, 0.83, 0.38))
+    figure, axes = plots.blank(theme, heading, LOSS)
+    names = list(workloads.of(spec.model).HELD_OUT)
+    every = [axes]
+    if len(names) > 1:
+        figure.set_size_inches(theme.size[0], theme.size[1] * 1.6)
+        axes.set_position((0.13, 0.50, 0.83, 0.38))
+        every.append(figure.add_axes((0.13, 0.10, 0.83, 0.32), sharex=axes))
+        shares = all(name.endswith(SHARE) for name in names if name != LOSS)
+        plots.style(every[1], theme, "", "share of right answers" if shares else "")
+        if shares:
+            every[1].set_ylim(0, 1.02)
     axes.set_xlabel("")
-    below = figure.add_axes((0.13, 0.10, 0.83, 0.32), sharex=axes)
-    plots.style(below, theme, "", "share of right answers")
-    below.set_xlabel("step", color=theme.muted, fontsize=9)
+    every[-1].set_xlabel("step", color=theme.muted, fontsize=9)
     if curve:
         axes.plot(*smoothed(curve.loss), "-", color=theme.muted, lw=1.0, label="training", zorder=1)
-    for name, (where, label, colour) in {
-        "loss": (axes, "held-out", theme.colour(0)),
-        "mlm_accuracy": (below, "masked tokens", theme.colour(1)),
-        "nsp_accuracy": (below, "next sentence", theme.colour(2)),
-    }.items():
-        looks = curve.curve if curve else []
-        points = [(look.step, value) for look in looks if (value := getattr(look, name)) is not None]
-        where.plot(*_columns(points), "-o", color=colour, lw=1.6, ms=3.5, label=label, zorder=3)
-        if name in stated:
-            where.plot(*_columns(stated[name]), ":", color=colour, lw=1.6, label=f"{label}, stated", zorder=2)
-    below.set_ylim(0, 1.02)
-    for where in (axes, below):
+    for index, name in enumerate(names):
+        _line(axes if name == LOSS else every[-1], check, name, theme.colour(index))
+    for where in every:
         where.legend(fontsize=7.5, frameon=False, labelcolor=theme.ink, loc="best")
     return figure
+
+
+def _line(axes: Axes, check: Check, name: str, colour: str) -> None:
+    """One figure of held-out data over steps, and what is stated of it."""
+    looks, stated = check.curve.curve if check.curve else [], check.verdict.stated
+    points = [(look.step, value) for look in looks if (value := look.figures.get(name)) is not None]
+    axes.plot(*_columns(points), "-o", color=colour, lw=1.6, ms=3.5, label=_label(name), zorder=3)
+    if name in stated:
+        axes.plot(*_columns(stated[name]), ":", color=colour, lw=1.6, label=f"{_label(name)}, stated", zorder=2)
 
 
 def describe(check: Check) -> str:
     """The plot's ends in words."""
     looks = check.curve.curve if check.curve else []
     ends = [looks[0], looks[-1]] if looks else []
-    return "; ".join(f"held-out loss {reading(look.loss)} after {look.step:,} steps" for look in ends)
+    return "; ".join(f"held-out loss {reading(look.figures.get(LOSS))} after {look.step:,} steps" for look in ends)
 
 
 def smoothed(losses: Sequence[float | None]) -> tuple[list[float], list[float]]:

@@ -38,7 +38,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     coverage = statistics.range_coverage(repeats)
     sure = f"; their range holds the true median with {markup.percent(coverage, 1)} probability" if coverage else ""
     return [
-        ("model", f"{summary.model}, {summary.sequence} tokens per sample"),
+        ("model", f"{summary.model}, {summary.parameters['sequence']} tokens per sample"),
         ("device", summary.device.name if summary.device else "n/a"),
         ("steps", f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
         ("repeats", f"{repeats} per cell, interleaved{sure}"),

@@ -106,7 +106,6 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
     )
     return environment.get_template("report.html.j2").render(
         largest_header=max_batch.HEADER,
-        checks_header=convergence.HEADER,
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -170,7 +169,7 @@ class _View:
             "precisions": self._precisions(parts, identity) if comparable else [],
             **sections.of(parts, self.everything, self.floors),
             "largest": max_batch.rows(one for one in self.found.largest if one.benchmark == name),
-            "checks": convergence.rows(one.verdict for one in self._checks(name)),
+            "checks": convergence.table([one.verdict for one in self._checks(name)]),
             "check_plots": [
                 inline.figure(
                     convergence.draw(one, inline.PAGE),
@@ -263,7 +262,7 @@ def _counts(found: Sequence[Group]) -> list[tuple[str, str, int]]:
 
 
 def _key(summary: Summary) -> tuple[str, str]:
-    return summary.benchmark, f"bz{summary.batch_size_per_device}_{summary.precision}"
+    return summary.benchmark, f"bz{summary.batch}_{summary.precision}"
 
 
 def _logs(summary: Summary) -> list[str]:

@@ -142,7 +142,7 @@ def _identity(group: Group, row: Row) -> dict[str, object]:
     return {
         "benchmark": markup.spreadsheet(group.benchmark),
         "model": markup.spreadsheet(summary.model) if summary else None,
-        "sequence_tokens": summary.sequence if summary else None,
+        "sequence_tokens": summary.parameters["sequence"] if summary else None,
         "precision": group.precision,
         "batch_size_per_device": group.batch,
         "framework": markup.spreadsheet(row.framework),

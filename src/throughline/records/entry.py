@@ -1,0 +1,79 @@
+"""What every entry of a record is, and the parts that several kinds of files share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from throughline import workloads
+from throughline.study.runs import RunSpec
+
+SCHEMA = 2
+"""Schema number of every file that is written; raised when a key changes its meaning or goes."""
+
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Bytes = Annotated[int, Field(ge=0)]
+
+
+class Entry(BaseModel):
+    """A part of a record: types are strict, unknown keys are errors, numbers are finite."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+
+
+class OfWorkload(Entry):
+    """A file about a model. In JSON the workload's parameters stand flat beside the other keys."""
+
+    model: str
+    parameters: dict[str, int | float | str | bool]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or "parameters" in value or not isinstance(value.get("model"), str):
+            return value
+        names = parameter_names(value["model"])
+        rest = {key: one for key, one in value.items() if key not in names}
+        return {**rest, "parameters": {key: value[key] for key in names if key in value}}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)
+        return {**value.pop("parameters"), **value}
+
+
+def parameter_names(model: str) -> list[str]:
+    """The keys of a specification that belong to the model's workload."""
+    return [field.name for field in fields(workloads.of(model).Parameters)]
+
+
+def parameters_of(spec: RunSpec) -> dict[str, Any]:
+    """A specification's parameters of its workload."""
+    value = spec.model_dump()
+    return {name: value[name] for name in parameter_names(spec.model) if name in value}
+
+
+class Figure(Entry):
+    """A figure beside throughput that a workload declares: its value, and at which size (`at`) it was measured."""
+
+    name: str
+    unit: str
+    better: Literal["more", "less"]
+    at: int | float | str | None
+    value: float | None
+
+
+class Device(Entry):
+    kind: Literal["cpu", "cuda"]
+    name: str
+    count: Annotated[int, Field(ge=1)]
+    fp16_native: bool | None
+
+
+class Data(Entry):
+    content_digest: str
+    rows: Annotated[int, Field(ge=0)]

@@ -1,0 +1,104 @@
+"""Files under results/ -> entries. One of an older schema is translated, one of a newer schema is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from throughline import __version__
+from throughline.files import UserError, read_json
+from throughline.records import schema1
+from throughline.records.convergence import ConvergenceVerdict, Curve
+from throughline.records.entry import SCHEMA, Entry
+from throughline.records.largest import MaxBatch
+from throughline.records.proof import Equivalence
+from throughline.records.run import RunRecord
+from throughline.records.summary import Summary
+
+Kind = TypeVar("Kind", bound=Entry)
+
+
+def read_equivalence(path: str | Path) -> Equivalence:
+    """The comparison in a file; UserError where it is not one."""
+    return _validated(Equivalence, path)
+
+
+def read_max_batch(path: str | Path) -> MaxBatch:
+    """The search for the largest batch in a file; UserError where it is not one."""
+    return _validated(MaxBatch, path)
+
+
+def read_curve(path: str | Path) -> Curve:
+    """The curve of a convergence check in a file; UserError where it is not one."""
+    return _validated(Curve, path)
+
+
+def read_verdict(path: str | Path) -> ConvergenceVerdict:
+    """The verdict of a convergence check in a file; UserError where it is not one."""
+    return _validated(ConvergenceVerdict, path)
+
+
+def read_run(path: str | Path) -> RunRecord:
+    """The record in a file; UserError where it is not one, or stands where another run's record belongs."""
+    record = _validated(RunRecord, path)
+    if not str(Path(path).as_posix()).endswith(record.spec.record.removeprefix("results/")):
+        raise UserError(
+            f"{path} holds the record of another run",
+            why=f"its specification belongs at {record.spec.record}",
+            next_step=f"remove the file and make it again: snakemake {path}",
+        )
+    return record
+
+
+def read_summary(path: str | Path) -> Summary:
+    """The summary in a file; UserError where it is not one."""
+    return _validated(Summary, path)
+
+
+def dump(entry: Entry) -> dict[str, Any]:
+    """What `files.write_json` writes."""
+    return entry.model_dump(by_alias=True)
+
+
+def refuse(value: Mapping[str, Any], path: str | Path) -> None:
+    """UserError where a file's schema is not one that this version reads: such a file is left as it is."""
+    schema = value.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        commit = next((str(found) for found in _values(value.get("environment"), "commit") if found), "not known")
+        raise UserError(
+            f"{path} has schema {schema}; this version of Throughline ({__version__}) reads 1 to {SCHEMA}",
+            why=f"a newer version has made it (its commit: {commit}); the file is left as it is",
+            next_step="use that version, or a results folder of its own for this one",
+        )
+    if schema not in range(1, SCHEMA + 1):
+        raise UserError(
+            f"{path} has schema {schema!r}; this version reads 1 to {SCHEMA}",
+            next_step="remove the file and run snakemake again",
+        )
+
+
+def _values(value: Any, key: str) -> Iterator[Any]:
+    """Everything that stands under `key` in nested maps."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from [inner] if name == key else _values(inner, key)
+
+
+def _validated(model: type[Kind], path: str | Path) -> Kind:
+    value = read_json(path)
+    if isinstance(value, Mapping):
+        refuse(value, path)
+    try:
+        return model.model_validate(schema1.translated(model.__name__, value))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"{path} is not a valid {model.__name__}",
+            why=f"{where}: {first['msg']}"
+            + (f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""),
+            next_step="remove the file and run snakemake again",
+        ) from None

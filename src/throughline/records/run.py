@@ -1,0 +1,160 @@
+"""run<k>.json: one measured run, and what was observed while it ran."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from throughline.records.entry import Bytes, Data, Device, Entry, Figure, NonNegative, Positive
+from throughline.study.runs import RunSpec
+
+Status = Literal["ok", "oom", "unsupported", "invalid"]
+
+
+class Rank(Entry):
+    """One rank's window; seconds count from the first start among the ranks of its node."""
+
+    rank: Annotated[int, Field(ge=0)]
+    node: Annotated[int, Field(ge=0)]
+    window_start_s: NonNegative
+    window_end_s: NonNegative
+    peak_memory_bytes: Bytes | None
+    cpu_seconds: NonNegative | None
+    loader_stall_s: NonNegative | None
+    loss: list[float | None] | None = None
+
+
+class Utilization(Entry):
+    """Shares of the devices' time over the timed window."""
+
+    cpu: NonNegative | None
+    gpu: NonNegative | None
+
+
+class Series(Entry):
+    """One figure over the timed window, sampled at a fixed interval."""
+
+    mean: float
+    min: float
+    max: float
+
+
+class DeviceTelemetry(Entry):
+    """One device over the window. What it does not tell is None, and `NodeTelemetry.reasons` says why."""
+
+    index: Annotated[int, Field(ge=0)]
+    utilization: Series | None = None
+    memory_used_bytes: Series | None = None
+    sm_clock_mhz: Series | None = None
+    memory_clock_mhz: Series | None = None
+    power_w: Series | None = None
+    temperature_c: Series | None = None
+    sm_active: Series | None = None
+    tensor_active: Series | None = None
+    dram_active: Series | None = None
+    nvlink_bytes_per_s: Series | None = None
+    energy_j: NonNegative | None = None
+    throttle_reasons: list[str] | None = None
+
+
+class NodeTelemetry(Entry):
+    """What one node did over the window: the whole machine, the run's own processes, the run's devices.
+
+    `cost_cpu_share` is the sampler's own CPU-seconds over the window's seconds. `reasons` says of every figure that is
+    None why it is.
+    """
+
+    node: Annotated[int, Field(ge=0)]
+    interval_s: Positive
+    samples: Annotated[int, Field(ge=0)]
+    cost_cpu_share: NonNegative | None
+    machine: dict[str, Series | None]
+    processes: dict[str, Series | None]
+    devices: list[DeviceTelemetry]
+    reasons: dict[str, str]
+
+
+class Memory(Entry):
+    """Peak memory of one device, the highest of all ranks: as the framework needs it, as it reserves it, as the card
+    sees it, and what there is."""
+
+    needed_bytes: Bytes | None
+    reserved_bytes: Bytes | None
+    device_used_bytes: Bytes | None
+    device_total_bytes: Bytes | None
+    reasons: dict[str, str]
+
+
+class Work(Entry):
+    """How much work a sample is, and how much of the device's peak that came to, per device.
+
+    `mfu` divides by the datasheet's dense peak at this precision, `matmul_share` by a matrix product measured on this
+    very device in this run. `convention` states every choice behind the figures.
+    """
+
+    flops_per_sample: Positive | None
+    flops_per_s: Positive | None
+    datasheet_flops_per_s: Positive | None
+    mfu: NonNegative | None
+    matmul_flops_per_s: Positive | None
+    matmul_share: NonNegative | None
+    real_token_share: NonNegative | None
+    real_tokens_per_s: Positive | None
+    convention: dict[str, str]
+    reasons: dict[str, str]
+
+
+class RunRecord(Entry):
+    """One measured run. `status` is a measured outcome; only `ok` carries a throughput.
+
+    `samples_per_s` is the primary figure, whatever `unit` calls a sample; `loss` is None where a workload has none.
+    """
+
+    schema_: Literal[2] = Field(alias="schema")
+    spec: RunSpec
+    status: Status
+    reason: str | None
+    warnings: list[str]
+    unit: str
+    samples_per_s: Positive | None
+    figures: list[Figure] = Field(default_factory=list)
+    window_s: Positive | None
+    steps_asked: Annotated[int, Field(ge=1)]
+    steps_timed: Annotated[int, Field(ge=0)]
+    warmup_steps: Annotated[int, Field(ge=0)]
+    step_seconds: list[NonNegative]
+    loss: list[float | None] | None
+    scaler_skipped_steps: Annotated[int, Field(ge=0)]
+    ranks: list[Rank]
+    peak_memory_bytes: Bytes | None
+    loader_stall_share: NonNegative | None
+    utilization: Utilization
+    device: Device | None
+    data: Data | None
+    environment: dict[str, Any]
+    settings: dict[str, Any] | None = None
+    telemetry: list[NodeTelemetry] | None = None
+    memory: Memory | None = None
+    work: Work | None = None
+    configuration: dict[str, Any] | None = None
+    started: str
+    ended: str
+
+    @model_validator(mode="after")
+    def _status_and_number_agree(self) -> RunRecord:
+        if (self.status == "ok") != (self.samples_per_s is not None):
+            raise ValueError(f"status {self.status} with samples_per_s {self.samples_per_s}")
+        if self.status != "ok" and not self.reason:
+            raise ValueError(f"status {self.status} without a reason")
+        if self.status == "ok" and self.samples_per_s is not None:
+            self._throughput_follows_from_the_window(self.samples_per_s)
+        return self
+
+    def _throughput_follows_from_the_window(self, samples_per_s: float) -> None:
+        """samples/s = samples per step * steps / window."""
+        if self.window_s is None or self.steps_timed == 0:
+            raise ValueError("status ok without a timed window")
+        expected = self.spec.size.samples_per_step * self.steps_timed / self.window_s
+        if abs(samples_per_s - expected) > 1e-6 * expected:
+            raise ValueError(f"samples_per_s {samples_per_s} does not follow from the window: {expected}")

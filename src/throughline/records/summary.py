@@ -1,0 +1,133 @@
+"""bz<b>_<precision>.json: every framework and topology of one batch size and precision, over their repeats."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from throughline.records.entry import Bytes, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive
+from throughline.records.proof import Mathematics
+from throughline.records.run import Memory, Series, Utilization, Work
+from throughline.study.config import Optimizer, Options, Precision, Steps
+
+
+class LeftOut(Entry):
+    """Repeats that are ok and do not enter the figures, because they ran in another environment than the others."""
+
+    repeats: list[Annotated[int, Field(ge=1)]]
+    values: list[Positive]
+    environment: str | None
+    differs: list[str]
+
+
+class Use(Entry):
+    """What the telemetry of a cell comes to: means over nodes, devices and repeats, and the extremes of all.
+
+    `devices` has the names of `DeviceTelemetry`. `reasons` says of every figure that is None why it is.
+    """
+
+    machine: dict[str, Series | None]
+    processes: dict[str, Series | None]
+    devices: dict[str, Series | None]
+    throttle_reasons: list[str] | None
+    samples: Annotated[int, Field(ge=0)]
+    cost_cpu_share: NonNegative | None
+    reasons: dict[str, str]
+
+
+class Cost(Entry):
+    """What a cell's throughput costs; `price_per_device_hour` times devices. `reasons` says why a figure is None."""
+
+    price_per_device_hour: Positive | None
+    currency: str | None
+    price_source: str | None
+    per_million_samples: Positive | None
+    samples_per_currency_unit: Positive | None
+    task_samples: Annotated[int, Field(ge=1)] | None
+    task_hours: Positive | None
+    task_price: Positive | None
+    reasons: dict[str, str]
+
+
+class Goal(Entry):
+    """One goal of the configuration and what became of it; `worst` is the cell that decides, `where` names it."""
+
+    name: Literal["efficiency", "utilization"]
+    verdict: Literal["pass", "fail", "not measured"]
+    at_least: Positive
+    from_nodes: Annotated[int, Field(ge=1)] | None
+    worst: NonNegative | None
+    where: str | None
+    why: str
+
+
+class Cell(Entry):
+    """All repeats of one framework on one topology, and what they come to.
+
+    `other_units` is the median throughput in other units (tokens/s); `figures` are medians of the repeats.
+    """
+
+    values: list[Positive | None]
+    n: Annotated[int, Field(ge=1)]
+    n_ok: Annotated[int, Field(ge=0)]
+    median_speed: Positive | None
+    average_speed: Positive | None
+    min: Positive | None
+    max: Positive | None
+    speedup: Positive | None
+    efficiency: Positive | None
+    batch_size_per_device: Annotated[int, Field(ge=1)] | None
+    replicas: Annotated[int, Field(ge=1)]
+    global_batch: Annotated[int, Field(ge=1)]
+    world_size: Annotated[int, Field(ge=1)]
+    statuses: dict[str, int]
+    reasons: list[str]
+    warnings: list[str]
+    peak_memory_bytes: Bytes | None
+    loader_stall_share: NonNegative | None
+    simulated: bool = False
+    logs: list[str]
+    median_absolute_deviation: NonNegative | None = None
+    coefficient_of_variation: NonNegative | None = None
+    range_coverage: NonNegative | None = None
+    speedup_range: list[Positive] | None = None
+    speedup_coverage: NonNegative | None = None
+    efficiency_range: list[Positive] | None = None
+    left_out: list[LeftOut] = Field(default_factory=list)
+    utilization: Utilization | None = None
+    memory: Memory | None = None
+    use: Use | None = None
+    work: Work | None = None
+    energy_j_per_sample: Positive | None = None
+    other_units: dict[str, Positive] = Field(default_factory=dict)
+    figures: list[Figure] = Field(default_factory=list)
+    cost: Cost | None = None
+
+
+class Summary(OfWorkload):
+    """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision.
+
+    `batch` is the number of the configuration. `batch_size_per_device` is DLPerf's key: None where `batch` is of
+    something else, and `reasons` says of what. `baselines` names each framework's topology that speedups are over.
+    """
+
+    schema_: Literal[2] = Field(alias="schema")
+    benchmark: str
+    batch: Annotated[int, Field(ge=1)]
+    batch_size_per_device: Annotated[int, Field(ge=1)] | None
+    precision: Precision
+    unit: str
+    device: Device | None
+    environment: dict[str, Any]
+    optimizer: Optimizer
+    options: Options
+    steps: Steps
+    data: Data | None
+    remarks: str | None
+    mathematics: dict[str, Mathematics] | None = None
+    settings: dict[str, dict[str, Any] | None] | None = None
+    goals: list[Goal] | None = None
+    reasons: dict[str, str] = Field(default_factory=dict)
+    baselines: dict[str, str]
+    frameworks: dict[str, dict[str, Cell]]
