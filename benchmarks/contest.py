@@ -299,12 +299,11 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     from throughline.workloads import bert
 
     framework = TorchDDP(case.spec(), 0, 0, 1, case.device)
-    for stage in (framework.join, framework.device, lambda: framework.model(case.vocabulary)):
+    for stage in (framework.join, framework.device, lambda: framework.model({"vocabulary": case.vocabulary})):
         stage()
     if case.manifest:
-        source = batches(Manifest(Path(case.manifest)), SEED, 0, 1, case.batch)
-        packed = bert.unpadded if case.options.get("unpadded") else dict
-        loader = Loader(source, lambda rows: framework.data(packed(bert.batch(rows))))
+        source = batches(Manifest(Path(case.manifest), "corpus"), SEED, 0, 1, case.batch)
+        loader = Loader(source, lambda rows: framework.data(bert.batch(rows, case.options)))
         if case.options.get("data") == "resident":
             made = [loader.next() for _ in range(BATCHES)]
             loader.close()
@@ -413,7 +412,8 @@ CONTESTANTS: dict[str, Callable[[Case, dict[str, Any], int, Iterator[int]], None
 def synthetic(case: Case) -> list[dict[str, Any]]:
     from throughline.workloads import bert
 
-    return [bert.synthetic(case.batch, case.sequence, case.predictions, seed) for seed in range(BATCHES)]
+    sizes = {"sequence": case.sequence, "predictions": case.predictions}
+    return [bert.synthetic(case.batch, sizes, seed) for seed in range(BATCHES)]
 
 
 def hugging_face(case: Case) -> list[dict[str, Any]]:
@@ -443,7 +443,7 @@ def theirs(case: Case) -> Any:
     from throughline.workloads.bert import in_torch
 
     torch.manual_seed(SEED)
-    source = in_torch.build(case.spec(), case.vocabulary)
+    source = in_torch.build(case.spec(), {"vocabulary": case.vocabulary})
     config = source.bert.config
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = case.spec()["options"]["dropout"]
     network = BertForPreTraining(config)

@@ -312,7 +312,7 @@ class Run:
         asked = {"ours": ("ours", case), **{label: kinds[label] for label in row.rivals}}
         found = self._contest(asked, limit_s, profile=True)
         if found["status"] == "ok":
-            flops = bert.flops_per_sample(bert.shape(row.model), case.sequence, case.predictions, case.vocabulary)
+            flops = bert.flops(bert.shape(row.model), case.sequence, case.predictions, case.vocabulary)
             speed = row.batch / found["seconds"]["ours"]
             found |= shares(self.value["card"], row.precision, speed * flops, traffic(row, case), speed / row.batch)
             found["samples_per_s"] = {label: row.batch / one for label, one in found["seconds"].items()}
@@ -497,7 +497,7 @@ def real_token_share(manifest: Path) -> float:
     """Share of the first training shard's positions that are no padding."""
     from throughline.rank.data import Manifest
 
-    shards = Manifest(manifest)
+    shards = Manifest(manifest, "corpus")
     return float(shards.read(shards.shards[0], 0)["input_mask"].mean())
 
 

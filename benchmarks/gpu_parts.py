@@ -82,7 +82,7 @@ def framework(case: Case) -> Any:
     from throughline.frameworks.torch_ddp import TorchDDP
 
     made = TorchDDP(case.spec(), 0, 0, 1, case.device)
-    for stage in (made.join, made.device, lambda: made.model(case.vocabulary), made.optimizer):
+    for stage in (made.join, made.device, lambda: made.model({"vocabulary": case.vocabulary}), made.optimizer):
         stage()
     return made
 
@@ -99,7 +99,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     one = framework(Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options))
     batches = []
     for seed in range(BATCHES):
-        arrays = bert.synthetic(batch, plan.sequence, plan.predictions, seed)
+        arrays = bert.synthetic(batch, {"sequence": plan.sequence, "predictions": plan.predictions}, seed)
         if text != "full":
             draw = np.random.Generator(np.random.Philox(key=seed))
             lengths = draw.integers(plan.sequence // 4, plan.sequence + 1, (batch, 1))
@@ -204,7 +204,10 @@ def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[s
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     one.optimizer()
-    made = [bert.synthetic(batch, plan.sequence, plan.predictions, seed) for seed in range(BATCHES)]
+    made = [
+        bert.synthetic(batch, {"sequence": plan.sequence, "predictions": plan.predictions}, seed)
+        for seed in range(BATCHES)
+    ]
     batches = [one.deliver(one.data(arrays)) for arrays in made]
 
     def steps(count: int) -> float:

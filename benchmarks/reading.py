@@ -53,7 +53,7 @@ def loop(manifest: Path, rows: int) -> Callable[[], int]:
     """An epoch of batches, as a training run reads them."""
 
     def read() -> int:
-        source = batches(Manifest(manifest), 1, 0, 1, BATCH)
+        source = batches(Manifest(manifest, "corpus"), 1, 0, 1, BATCH)
         loader = Loader(source, lambda batch: batch)
         for _ in range(rows // BATCH):
             loader.next()
@@ -68,7 +68,7 @@ def whole(manifest: Path) -> Callable[[], int]:
 
     def read() -> int:
         count = 0
-        for shard in Manifest(manifest).shards:
+        for shard in Manifest(manifest, "corpus").shards:
             with h5py.File(manifest.parent / shard["file"]) as file:
                 count += max(len(file[name][:]) for name in layout.types(file))
         return count
@@ -88,7 +88,7 @@ def main() -> None:
         unpacked.mkdir()
         one = manifest_of(packed, arguments.shards, unpack=False)
         other = manifest_of(unpacked, arguments.shards, unpack=True)
-        rows = Manifest(one).rows
+        rows = Manifest(one, "corpus").rows
         ways = {"loop": loop(one, rows), "loop, unpacked": loop(other, rows), "whole, h5py": whole(one)}
         found: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(arguments.rounds):

@@ -112,6 +112,7 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
     if value["status"] != "ok":
         return value
     world, memory = world_of(run["topology"]), value["peak_memory_bytes"]
+    measured = {"matmul_flops_per_s": 14.1e12, "counted": {"real_token_share": 0.87}}
 
     def series(mean: float, spread: float = 0.02) -> dict[str, float]:
         return {"mean": mean, "min": mean * (1 - spread), "max": mean * (1 + spread)}
@@ -138,7 +139,7 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
             "needed_bytes": int(memory * 0.93), "reserved_bytes": memory, "device_used_bytes": int(memory * 1.05),
             "device_total_bytes": 16_945_512_448, "reasons": {},
         },
-        "work": work.of(run, speed, world, value["device"], {"matmul_flops_per_s": 14.1e12, "real_token_share": 0.87}),
+        "work": work.of(run, speed, world, value["device"], measured),
     }  # fmt: skip
 
 

@@ -52,8 +52,8 @@ class Fake:
         if self.options["compile"] or self.options["checkpointing"]:
             raise Unsupported("the fake framework has nothing to compile or to recompute")
 
-    def model(self, vocabulary: int) -> None:
-        self.scores = np.zeros(vocabulary, np.float32)
+    def model(self, facts: dict[str, Any]) -> None:
+        self.scores = np.zeros(facts["vocabulary"], np.float32)
 
     def load(self, weights: dict[str, Any]) -> None:
         """None of a BERT's weights has a place in it."""

@@ -26,7 +26,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def batch(model: Any, seed: int) -> dict[str, Any]:
     """Sentences of several lengths, with several numbers of masked tokens."""
-    made: dict[str, Any] = model.synthetic(4, 32, 5, seed)
+    made: dict[str, Any] = model.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
     made["input_ids"] %= 900
     made["labels"] %= 900
     made["positions"].reshape(-1)[3 * seed % 7 :: 5] = 0
@@ -41,7 +41,7 @@ def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> Any:
     one = framework(spec, 0, 0, 1, "cpu")
     one.join()
     one.device()
-    one.model(1000)
+    one.model({"vocabulary": 1000})
     one.load(weights)
     one.optimizer()
     return one

@@ -145,7 +145,7 @@ def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     """framework -> losses of every set of options, from the same weights, in one process each."""
     folder = tmp_path_factory.mktemp("steps")
     weights = folder / "weights.npz"
-    equivalence.initial(training_fixtures.spec(), Manifest(lab.manifest), weights)
+    equivalence.initial(training_fixtures.spec(), Manifest(lab.manifest, "corpus"), weights)
     specs = [
         json.loads(
             training_fixtures.spec(**{**one, "options": {"dropout": 0.0, **one.get("options", {})}}).model_dump_json()
@@ -203,6 +203,6 @@ def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
 def test_weights_of_another_network_are_refused() -> None:
     form = workloads.form("bert-tiny", "torch")
     spec = json.loads(training_fixtures.spec().model_dump_json())
-    weights = form.weights(form.build(spec, 1000))
+    weights = form.weights(form.build(spec, {"vocabulary": 1000}))
     with pytest.raises(ValueError, match="weights of another network"):
-        form.load(form.build(spec, 1000), {**weights, "more": np.zeros(1)})
+        form.load(form.build(spec, {"vocabulary": 1000}), {**weights, "more": np.zeros(1)})

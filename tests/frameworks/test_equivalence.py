@@ -52,7 +52,7 @@ def distance(ours: list[float], others: list[float]) -> float:
 
 def test_small_differences_in_the_mathematics_are_noticed(lab: Lab, tmp_path: Path) -> None:
     """Another epsilon, rate, beta or order of the data: each is further from the reference than is tolerated."""
-    weights, manifest = tmp_path / "weights.npz", Manifest(lab.manifest)
+    weights, manifest = tmp_path / "weights.npz", Manifest(lab.manifest, "corpus")
     spec = settled()
     equivalence.initial(spec, manifest, weights)
     true = equivalence.reference(spec, manifest, 1, weights)

@@ -23,7 +23,7 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     plain = equivalence.settings(training_fixtures.spec(framework=framework, topology="1n2g"), steps=6)
     spec = plain.model_copy(update={"options": plain.options.model_copy(update={"exchange": False})})
     weights, place = tmp_path / "weights.npz", tmp_path / "run1.json"
-    data = Manifest(manifest)
+    data = Manifest(manifest, "corpus")
     equivalence.initial(spec, data, weights)
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     record = launch.run(

@@ -25,7 +25,7 @@ from pathlib import Path
 from throughline.training import data
 for rank in range(2):
     digest = hashlib.sha256()
-    for batch in itertools.islice(data.batches(data.Manifest(Path(sys.argv[1])), 1, rank, 2, 32), 40):
+    for batch in itertools.islice(data.batches(data.Manifest(Path(sys.argv[1]), "corpus"), 1, rank, 2, 32), 40):
         for name in data.ARRAYS:
             digest.update(batch[name].tobytes())
     print(digest.hexdigest())

@@ -35,13 +35,13 @@ def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
     made = TorchDDP(spec, 0, 0, 1, kind)
     made.join()
     made.device()
-    made.model(bert.VOCABULARY)
+    made.model(bert.facts(None))
     made.optimizer()
     return made
 
 
 def batch(one: TorchDDP, seed: int, masked: bool = False) -> Any:
-    arrays = bert.synthetic(4, 32, 5, seed)
+    arrays = bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
     if masked or one.options["unpadded"]:
         lengths = torch.tensor([32, 20, 32, 30])[:, None].numpy()
         arrays["mask"] = (torch.arange(32).numpy() < lengths).astype("int8")
@@ -85,7 +85,9 @@ def test_without_padding_a_cpu_compiles_nothing() -> None:
 def test_only_small_compiled_steps_of_one_gpu_are_recorded() -> None:
     def small(kind: str = "cuda", world: int = 1, **changes: Any) -> bool:
         spec = json.loads(training_fixtures.spec(**changes).model_dump_json())
-        return TorchDDP(spec, 0, 0, world, kind).small()
+        one = TorchDDP(spec, 0, 0, world, kind)
+        one.facts = bert.facts(None)
+        return one.captures()
 
     base: dict[str, Any] = {"model": "bert-base", "sequence": 128, "predictions": 20, "batch_per_device": 32}
     compiled = {"options": {"compile": True}}
@@ -162,7 +164,7 @@ def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -
         one = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
         losses = []
         for seed in range(6):
-            arrays = bert.synthetic(4, 32, 5, seed)
+            arrays = bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
             lengths = torch.tensor([32, 20 + seed, 32, 30 - seed])
             arrays["mask"] = (torch.arange(32) < lengths[:, None]).to(torch.int8).numpy()
             arrays["positions"][arrays["positions"] >= lengths.numpy()[:, None]] = 0

@@ -15,7 +15,7 @@ from throughline.workloads import bert
 
 def batch(rank: int) -> dict[str, Any]:
     """Different mask counts on each rank: there the mean of means differs from one mean over everything."""
-    made = bert.synthetic(4, 32, 5, 100 + rank)
+    made = bert.synthetic(4, {"sequence": 32, "predictions": 5}, 100 + rank)
     made["positions"].reshape(-1)[: 7 * rank] = 0
     made["mask"] = (np.arange(32) < np.array([32, 20, 32, 30])[:, None]).astype(np.int8)
     return made
@@ -27,7 +27,7 @@ def main() -> None:
     framework = TorchDDP(spec, rank, rank, world, "cpu")
     framework.join()
     framework.device()
-    framework.model(bert.VOCABULARY)
+    framework.model(bert.facts(None))
     framework.optimizer()
     mine = [rank] if world > 1 else [0, 1]  # one process: the mean of the two ranks' means
     for index in mine:

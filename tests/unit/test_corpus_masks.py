@@ -16,7 +16,7 @@ from test_corpus_instances import LENGTHS, all_rows
 
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
 from throughline import files
-from throughline.corpus import kernel
+from throughline.corpus import kernel, reading
 from throughline.corpus.shards import layout, making, manifest, masks, verification
 from throughline.corpus.shards.instances import Parameters
 from throughline.corpus.text import tokens
@@ -53,12 +53,12 @@ def corpus(folder: Path, words: Vocabulary) -> Manifest:
         files.write_json(path.with_suffix(".json"), result)
         verified.append(path.with_suffix(".json"))
     manifest.merge("sample", verified, words, DYNAMIC.described(), folder / "manifest.json")
-    return Manifest(folder / "manifest.json")
+    return Manifest(folder / "manifest.json", "corpus")
 
 
 def told_apart(rows: data.Rows) -> list[bytes]:
     """Each row's content: all six arrays."""
-    return [b"".join(rows[name][row].tobytes() for name in data.ARRAYS) for row in range(len(rows["input_ids"]))]
+    return [b"".join(rows[name][row].tobytes() for name in reading.ARRAYS) for row in range(len(rows["input_ids"]))]
 
 
 def taken(corpus: Manifest, rank: int, world: int, size: int, count: int) -> list[bytes]:
@@ -108,7 +108,7 @@ def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) ->
     parameters = Parameters(64, 9, copies=1, dynamic=True)
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     epochs = [masking.masked(plain, masking.stream("training_0000", epoch)) for epoch in range(9)]
-    arrays = {name: np.concatenate([one[name] for one in epochs]) for name in data.ARRAYS}
+    arrays = {name: np.concatenate([one[name] for one in epochs]) for name in reading.ARRAYS}
     counts = verification.counted(arrays, words)
     verification.check_shares(Path("shard"), counts, words)
     static = verification.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
@@ -218,13 +218,13 @@ def test_epochs_differ_and_restarts_do_not(corpus: Manifest) -> None:
     two = taken(corpus, 0, 1, 1, 2 * epoch)
     first, second = set(two[:epoch]), set(two[epoch:])
     assert len(first & second) < epoch / 100, "the same rows with other masks"
-    again = Manifest(corpus.path)
+    again = Manifest(corpus.path, "corpus")
     assert taken(again, 0, 1, 7, 2 * epoch // 7) == two[: 2 * epoch // 7 * 7], "whatever the size of a batch"
 
 
 def test_what_is_held_out_is_masked_once_and_for_all(corpus: Manifest) -> None:
     (shard,) = corpus.held_out
-    assert told_apart(corpus.read(shard, 0)) == told_apart(Manifest(corpus.path).read(shard, 0))
+    assert told_apart(corpus.read(shard, 0)) == told_apart(Manifest(corpus.path, "corpus").read(shard, 0))
 
 
 def test_files_and_manifest_say_how_masks_are_drawn(corpus: Manifest, folder: Path, words: Vocabulary) -> None:
@@ -245,7 +245,10 @@ def test_unpacked_and_packed_shards_read_the_same(corpus: Manifest, folder: Path
     made = folder / "tokens_0.hdf5", folder / "tiny.txt", DYNAMIC, "training", 0
     making.make(*made, tmp_path / "training_0000.hdf5", unpacked=True)
     (tmp_path / "manifest.json").write_text(json.dumps(corpus.content))
-    one, other = corpus.read(corpus.shards[0], 3), Manifest(tmp_path / "manifest.json").read(corpus.shards[0], 3)
+    one, other = (
+        corpus.read(corpus.shards[0], 3),
+        Manifest(tmp_path / "manifest.json", "corpus").read(corpus.shards[0], 3),
+    )
     assert told_apart(one) == told_apart(other)
     assert layout.content_digest(layout.read(tmp_path / "training_0000.hdf5")) == corpus.shards[0]["content_digest"]
 
@@ -309,4 +312,4 @@ def test_one_kind_is_not_taken_for_the_other(corpus: Manifest, folder: Path, wor
     with layout.open_shard(finished) as stream:
         assert "dynamic" not in json.loads(stream.attrs["parameters"])
     with pytest.raises(ValueError, match="no array a_lengths"):
-        data.read_shard(finished, data.UNMASKED)
+        reading.read_shard(finished, reading.UNMASKED)

@@ -11,10 +11,10 @@ import pytest
 from test_corpus_shards import arrays_of, blocks_of
 
 from corpus_helpers import documents, tiny_vocabulary
+from throughline.corpus import reading
 from throughline.corpus.shards import layout, making
 from throughline.corpus.shards.instances import Parameters
 from throughline.corpus.text import tokens
-from throughline.rank import data
 
 PACKINGS: dict[str, dict[str, Any]] = {
     "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},
@@ -41,7 +41,7 @@ def packed(path: Path, arrays: dict[str, np.ndarray], how: dict[str, Any], kind:
 @pytest.mark.parametrize("how", PACKINGS)
 def test_every_packing(tmp_path: Path, how: str, rows: int) -> None:
     arrays = arrays_of(rows, 48, 7)
-    found = data.read_shard(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how]))
+    found = reading.read_shard(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how]))
     for name, array in arrays.items():
         assert found[name].dtype == array.dtype and np.array_equal(found[name], array), name
 
@@ -61,7 +61,7 @@ def test_some_rows(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("how", ["ours", "theirs"])
 def test_every_type(tmp_path: Path, how: str, kind: str) -> None:
     arrays = {name: array % 120 for name, array in arrays_of(200).items()}
-    found = data.read_shard(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how], kind))
+    found = reading.read_shard(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how], kind))
     assert all(np.array_equal(found[name], array) for name, array in arrays.items())
 
 
@@ -69,7 +69,7 @@ def test_without_isal_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     arrays = arrays_of(300)
     path = packed(tmp_path / "shard.hdf5", arrays, PACKINGS["ours"])
     monkeypatch.setitem(__import__("sys").modules, "isal", None)
-    assert all(np.array_equal(data.read_shard(path)[name], array) for name, array in arrays.items())
+    assert all(np.array_equal(reading.read_shard(path)[name], array) for name, array in arrays.items())
 
 
 def test_chunks_that_were_never_written_or_not_compressed(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_chunks_that_were_never_written_or_not_compressed(tmp_path: Path) -> Non
         ids = stream.create_dataset("input_ids", (200, 16), "i4", chunks=(64, 16), compression="gzip", shuffle=True)
         ids[64:128] = 7
         ids.id.write_direct_chunk((128, 0), np.full((64, 16), 9, "<i4").tobytes(), filter_mask=3)
-    found = data.read_shard(path)["input_ids"]
+    found = reading.read_shard(path)["input_ids"]
     assert [found[row, 0] for row in (0, 64, 128, 199)] == [0, 7, 9, 0]
 
 
@@ -92,7 +92,7 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
     content[place.byte_offset + place.size // 2] ^= 4
     path.write_bytes(content)
     with pytest.raises(OSError):
-        data.read_shard(path)
+        reading.read_shard(path)
 
 
 def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
     assert len(expected["input_ids"]) > 1000
     for name in ("unpacked", "copied"):
         path = tmp_path / f"{name}.hdf5"
-        read = data.read_shard(path)
+        read = reading.read_shard(path)
         assert all(np.array_equal(read[array], expected[array]) for array in expected)
         assert isinstance(read["input_ids"].base, np.memmap)
         with layout.open_shard(path) as stream:

@@ -33,7 +33,7 @@ LIBRARIES = {
 """What a file may import whose name holds a library's."""
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
-    *("corpus/shards/layout.py", "corpus/shards/masks.py", "corpus/randomness.py"),
+    *("corpus/reading.py", "corpus/shards/layout.py", "corpus/shards/masks.py", "corpus/randomness.py"),
 ]
 MENDED_NEXT = {
     ("observe", "launch"), ("study", "records"),

@@ -21,7 +21,7 @@ from throughline.workloads.bert import in_torch  # noqa: E402
     [("base", 128, 20, 69.93e9), ("large", 128, 20, 240.6e9), ("base", 128, 128, 85.50e9)],
 )
 def test_flops_agree_with_the_known_figures(size: str, sequence: int, predictions: int, published: float) -> None:
-    flops = bert.flops_per_sample(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
+    flops = bert.flops(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
     assert flops == pytest.approx(published, rel=1e-3)
 
 
@@ -36,12 +36,12 @@ def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: in
         network = in_torch.BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
     batch = {
         name: None if array is None else torch.from_numpy(array).to("meta")
-        for name, array in bert.synthetic(count, sequence, predictions, 1).items()
+        for name, array in bert.synthetic(count, {"sequence": sequence, "predictions": predictions}, 1).items()
     }
     # The counter does not see into every fused attention.
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         network(**batch).backward()
-    expected = count * bert.flops_per_sample(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
+    expected = count * bert.flops(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
@@ -71,7 +71,7 @@ def rows(count: int = 3, sequence: int = 16, predictions: int = 4) -> dict[str, 
 
 def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
     model, given = network(), rows()
-    batch = tensors(bert.batch(given))
+    batch = tensors(bert.batch(given, {}))
     labels = torch.full((3, 16), -100)
     for row, (positions, ids) in enumerate(zip(given["masked_lm_positions"], given["masked_lm_ids"], strict=True)):
         for position, token in zip(positions, ids, strict=True):
@@ -93,7 +93,7 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
 
 def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
     model, given = network().eval(), rows()
-    batch = tensors(bert.batch(given))
+    batch = tensors(bert.batch(given, {}))
     segments = batch["segments"]
     ours, _ = model.encode(batch["input_ids"], segments, batch["mask"])
     mask = torch.from_numpy(given["input_mask"])
@@ -109,7 +109,7 @@ def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
 def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
     gradients, calls = [], []
     for checkpointing in (False, True):
-        model, batch = network(checkpointing), tensors(bert.batch(rows()))
+        model, batch = network(checkpointing), tensors(bert.batch(rows(), {}))
         calls.append(0)
 
         def count(*given: Any) -> Any:
@@ -125,7 +125,7 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
 
 def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
     """bf16 and fp16 activations: loss and gradients near those of fp32, in the weights' type."""
-    batch = tensors(bert.batch(rows()))
+    batch = tensors(bert.batch(rows(), {}))
     found = []
     for kind in (None, torch.bfloat16, torch.float16):
         model = network()
@@ -184,7 +184,7 @@ def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatc
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_without_padding_loss_and_gradients_are_the_same(kind: Any, near: float, checkpointing: bool) -> None:
     losses, gradients = [], []
-    for arrays in (bert.batch(rows()), bert.unpadded(bert.batch(rows()))):
+    for arrays in (bert.batch(rows(), {}), bert.unpadded(bert.batch(rows(), {}))):
         model = network(checkpointing)
         model.half_type = kind
         loss = model(**tensors(arrays))
@@ -197,13 +197,13 @@ def test_without_padding_loss_and_gradients_are_the_same(kind: Any, near: float,
 
 def test_packed_samples_neither_see_nor_hold_padding() -> None:
     given = rows()
-    padded, packed = bert.batch(given), bert.unpadded(bert.batch(given))
+    padded, packed = bert.batch(given, {}), bert.unpadded(bert.batch(given, {}))
     ids, lengths = packed["input_ids"], packed["lengths"]
     assert ids is not None and lengths is not None and packed["mask"] is None
     assert ids.shape == (42,) and lengths.tolist() == [16, 16, 10], "the longest first"
     assert ids[32:].tolist() == given["input_ids"][1, :10].tolist()
     assert packed["labels"] is not None and packed["labels"].tolist() == given["masked_lm_ids"][[0, 2, 1]].tolist()
-    full = bert.synthetic(2, 16, 4, 1)
+    full = bert.synthetic(2, {"sequence": 16, "predictions": 4}, 1)
     assert bert.unpadded(full) is full, "nothing to leave out"
     model = network().eval()
     bounds = torch.tensor([0, 16, 32, 42], dtype=torch.int32)
@@ -225,7 +225,7 @@ def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str)
     given = rows()
     given["input_mask"][1] = real
     with pytest.raises(ValueError, match=fault):
-        bert.unpadded(bert.batch(given))
+        bert.unpadded(bert.batch(given, {}))
 
 
 @pytest.mark.parametrize("kind", [None, torch.float16, torch.bfloat16])
@@ -257,7 +257,7 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
 
 
 def unpadded(given: dict[str, np.ndarray]) -> dict[str, Any]:
-    return bert.unpadded(bert.batch(given))
+    return bert.unpadded(bert.batch(given, {}))
 
 
 def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> None:
@@ -267,28 +267,28 @@ def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> No
     tokens, pairs = (16 + 10 + 16) / 3, (16**2 + 10**2 + 16**2) / 3
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         model(**tensors(unpadded(given))).backward()
-    expected = 3 * bert.flops_per_sample(bert.SHAPES["tiny"], tokens, 4, 1000, pairs)
+    expected = 3 * bert.flops(bert.SHAPES["tiny"], tokens, 4, 1000, pairs)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
 def test_unused_predictions_weigh_nothing() -> None:
     model, given = network(), rows()
-    before = model(**tensors(bert.batch(given)))
+    before = model(**tensors(bert.batch(given, {})))
     unused = given["masked_lm_positions"] == 0
     assert unused.sum() == 4
     given["masked_lm_ids"][unused] = 17
-    assert torch.equal(model(**tensors(bert.batch(given))), before)
+    assert torch.equal(model(**tensors(bert.batch(given, {}))), before)
     given["masked_lm_ids"][~unused] = 17
-    assert not torch.equal(model(**tensors(bert.batch(given))), before)
+    assert not torch.equal(model(**tensors(bert.batch(given, {}))), before)
 
 
 def test_what_travels_to_the_device_is_what_the_shard_stores() -> None:
     """No label, weight or mask is made on the host: types and bytes are the shard's own."""
     given = rows()
-    batch = bert.batch(given)
+    batch = bert.batch(given, {})
     assert all(np.shares_memory(batch[name], given[stored]) for name, (stored, _) in bert.FORM.items())
     wide = {name: array.astype("int64") for name, array in given.items()}
-    for name, array in bert.batch(wide).items():
+    for name, array in bert.batch(wide, {}).items():
         assert array is not None and array.dtype == batch[name].dtype and np.array_equal(array, batch[name])
 
 
@@ -302,7 +302,7 @@ def test_the_vocabulary_is_padded_and_tied() -> None:
 
 
 def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
-    first, again, other = (bert.synthetic(4, 32, 5, seed) for seed in (1, 1, 2))
+    first, again, other = (bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed) for seed in (1, 1, 2))
     assert first["mask"] is None and (first["input_ids"] >= 1000).all() and first["positions"].all()
     assert np.array_equal(first["input_ids"], again["input_ids"])
     assert not np.array_equal(first["input_ids"], other["input_ids"])

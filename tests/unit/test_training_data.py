@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 import training_fixtures
+from throughline import workloads
+from throughline.corpus import reading
 from throughline.files import UserError
 from throughline.rank import data
+from throughline.workloads import bert
 
 
 def numbered(folder: Path, rows: list[int]) -> data.Manifest:
@@ -25,7 +28,7 @@ def numbered(folder: Path, rows: list[int]) -> data.Manifest:
     first = 0
     for shard, count in zip(content["shards"], rows, strict=True):
         with h5py.File(folder / shard["file"], "r") as file:
-            arrays = {name: np.resize(file[name][:], (count, *file[name].shape[1:])) for name in data.ARRAYS}
+            arrays = {name: np.resize(file[name][:], (count, *file[name].shape[1:])) for name in reading.ARRAYS}
         arrays["input_ids"][:, 0] = np.arange(first, first + count)
         first += count
         with h5py.File(folder / shard["file"], "w") as file:
@@ -33,7 +36,7 @@ def numbered(folder: Path, rows: list[int]) -> data.Manifest:
                 file[name] = array
         shard["rows"] = count
     (folder / "manifest.json").write_text(json.dumps(content))
-    return data.Manifest(folder / "manifest.json")
+    return data.Manifest(folder / "manifest.json", "corpus")
 
 
 def read(manifest: data.Manifest, rank: int, world: int, size: int, count: int, seed: int = 1) -> list[int]:
@@ -41,7 +44,7 @@ def read(manifest: data.Manifest, rank: int, world: int, size: int, count: int, 
     source = data.batches(manifest, seed, rank, world, size)
     taken = list(itertools.islice(source, count))
     source.close()  # type: ignore[attr-defined]
-    assert all(len(batch[name]) == size for batch in taken for name in data.ARRAYS)
+    assert all(len(batch[name]) == size for batch in taken for name in reading.ARRAYS)
     return [int(token) for batch in taken for token in batch["input_ids"][:, 0]]
 
 
@@ -74,7 +77,7 @@ def test_a_shard_with_fewer_rows_than_ranks(tmp_path: Path) -> None:
 
 
 def test_only_shards_that_are_used_are_checked(tmp_path: Path) -> None:
-    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=8, rows=40))
+    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=8, rows=40), "corpus")
     assert 1 <= len(manifest.used(1, 1, 60)) < 8
     assert len(manifest.used(1, 1, 10_000)) == 8
     unused = next(shard for shard in manifest.shards if shard not in manifest.used(1, 1, 60))
@@ -85,21 +88,21 @@ def test_only_shards_that_are_used_are_checked(tmp_path: Path) -> None:
 
 
 def test_more_ranks_than_rows(tmp_path: Path) -> None:
-    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=1, rows=2))
-    with pytest.raises(UserError, match="2 training rows for 3 ranks"):
-        manifest.fits(32, 5, 3)
+    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=1, rows=2), "corpus")
+    with pytest.raises(UserError, match="2 training rows for 3 replicas"):
+        manifest.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 3)
 
 
 def test_arrays_of_different_lengths_are_an_error(tmp_path: Path) -> None:
     import h5py
 
-    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=1))
+    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=1), "corpus")
     path = manifest.file(manifest.shards[0])
     with h5py.File(path, "a") as file:
         del file["input_mask"]
         file["input_mask"] = np.ones((3, 32), "i1")
     with pytest.raises(ValueError, match="differ in length"):
-        data.read_shard(path)
+        reading.read_shard(path)
 
 
 def test_the_loader_counts_the_seconds_it_was_waited_for() -> None:

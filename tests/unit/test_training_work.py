@@ -25,7 +25,7 @@ def of(
 
 
 def test_a_known_device() -> None:
-    found = of(4800.0, A100, {"matmul_flops_per_s": 250e12, "real_token_share": 0.75})
+    found = of(4800.0, A100, {"matmul_flops_per_s": 250e12, "counted": {"real_token_share": 0.75}})
     assert found.flops_per_sample == pytest.approx(BERT_LARGE, rel=1e-3)
     assert found.flops_per_s == pytest.approx(600 * BERT_LARGE, rel=1e-3)
     assert found.mfu == pytest.approx(600 * BERT_LARGE / 312e12, rel=1e-3)
@@ -55,7 +55,7 @@ def test_nothing_is_guessed(device: dict[str, Any] | None, precision: str, why: 
 
 
 def test_a_run_without_throughput_says_so() -> None:
-    found = of(None, A100, {"real_token_share": 0.5})
+    found = of(None, A100, {"counted": {"real_token_share": 0.5}})
     assert (found.flops_per_s, found.mfu, found.real_tokens_per_s) == (None, None, None)
     assert set(found.reasons) >= {"flops_per_s", "mfu", "real_tokens_per_s"}
 
@@ -65,7 +65,7 @@ def test_made_up_tokens_are_all_real() -> None:
 
 
 def test_without_padding_the_real_tokens_alone_are_counted() -> None:
-    left_out, shares = {"unpadded": True}, {"real_token_share": 0.5, "real_pair_share": 0.25}
+    left_out, shares = {"unpadded": True}, {"counted": {"real_token_share": 0.5, "real_pair_share": 0.25}}
     found, padded = of(10.0, A100, shares, options=left_out), of(10.0, A100, shares)
     assert found.flops_per_sample == pytest.approx(of(10.0, A100, sequence=64).flops_per_sample)
     assert (found.real_tokens_per_s, padded.real_tokens_per_s) == (640.0, 640.0)
@@ -78,18 +78,18 @@ def test_without_padding_the_real_tokens_alone_are_counted() -> None:
 
 
 def test_a_larger_vocabulary_is_more_work() -> None:
-    larger = of(1.0, A100, {"vocabulary_rows": 2 * 30528}).flops_per_sample
+    larger = of(1.0, A100, {"facts": {"vocabulary": 2 * 30528}}).flops_per_sample
     assert larger == pytest.approx((of(1.0, A100).flops_per_sample or 0) + 3 * 20 * 2 * 1024 * 30528)
 
 
 def test_what_the_ranks_measured() -> None:
     reports = {
-        0: {"matmul_flops_per_s": 3e12, "real_token_share": 0.5, "settings": {"vocabulary_rows": 30528}},
-        1: {"matmul_flops_per_s": 2e12, "real_token_share": 0.7, "settings": {"vocabulary_rows": 30528}},
+        0: {"matmul_flops_per_s": 3e12, "counted": {"real_token_share": 0.5}, "facts": {"vocabulary": 30522}},
+        1: {"matmul_flops_per_s": 2e12, "counted": {"real_token_share": 0.7}, "facts": {"vocabulary": 30522}},
     }
     found = work.measured(reports)
     assert found["matmul_flops_per_s"] == 2e12
-    assert found["real_token_share"] == pytest.approx(0.6)
+    assert found["counted"] == pytest.approx({"real_token_share": 0.6}) and found["facts"] == {"vocabulary": 30522}
     assert work.measured({0: {"work_reasons": {"matmul_flops_per_s": "it failed"}}})["reasons"] == {
         "matmul_flops_per_s": "it failed"
     }

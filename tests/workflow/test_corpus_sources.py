@@ -140,7 +140,7 @@ def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], sha
         "wikicorpus_en_training_9.hdf5", "wikicorpus_en_training_10.hdf5", "wikicorpus_en_test_9.hdf5"
     ]  # fmt: skip
     assert str(shards) not in str(manifest)
-    read = Manifest(fresh.path / "data/adopted/seq32/manifest.json")
+    read = Manifest(fresh.path / "data/adopted/seq32/manifest.json", "corpus")
     read.fits(32, 5, 2)
     read.check(read.shards)
     assert len(next(batches(read, 1, 0, 2, 8))["input_ids"]) == 8

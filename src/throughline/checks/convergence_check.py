@@ -59,7 +59,7 @@ def run(
 
     UserError where it does not end by itself: the checkpoints stay, and the next call resumes.
     """
-    data = Manifest(manifest)
+    data = Manifest(manifest, str(workloads.of(spec.model).DATA))
     if not data.held_out:
         raise UserError(
             f"{manifest} lists no test shards",

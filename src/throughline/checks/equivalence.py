@@ -81,7 +81,8 @@ def prove(
     to `folder`.
     """
     plain = [settings(spec, steps) for spec in specs]
-    first, data = plain[0], Manifest(manifest) if manifest else None
+    first = plain[0]
+    data = Manifest(manifest, str(workloads.of(first.model).DATA)) if manifest else None
     found: dict[str, dict[str, Any]] = {}
     expected: dict[int, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="throughline-") as work:
@@ -151,7 +152,7 @@ def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
     torch.manual_seed(spec.seed)
     form = workloads.form(spec.model, "torch")
     with path.open("wb") as file:
-        np.savez(file, **form.weights(form.build(spec.model_dump(), _vocabulary(spec, manifest))))
+        np.savez(file, **form.weights(form.build(spec.model_dump(), _facts(spec, manifest))))
 
 
 def reference(spec: RunSpec, manifest: Manifest | None, world: int, weights: Path) -> list[float]:
@@ -160,7 +161,7 @@ def reference(spec: RunSpec, manifest: Manifest | None, world: int, weights: Pat
     import torch
 
     form = workloads.form(spec.model, "torch")
-    network = form.build(spec.model_dump(), _vocabulary(spec, manifest))
+    network = form.build(spec.model_dump(), _facts(spec, manifest))
     with np.load(weights) as file:
         form.load(network, {name: file[name] for name in file.files})
     torch.set_num_threads(spec.threads)  # as a worker: where others compute as well, threads wait for one another
@@ -203,13 +204,13 @@ def _batches(spec: RunSpec, manifest: Manifest | None, rank: int, world: int) ->
     """The batches that a worker of this rank reads."""
     model, count = workloads.of(spec.model), spec.batch_per_device
     if manifest:
-        return (model.batch(rows) for rows in batches(manifest, spec.seed, rank, world, count))
+        return (model.batch(rows, {}) for rows in batches(manifest, spec.seed, rank, world, count))
     seeds = itertools.cycle(synthetic_seeds(spec.seed, rank))
-    return (model.synthetic(count, spec.sequence, spec.predictions, seed) for seed in seeds)
+    return (model.synthetic(count, spec.model_dump(), seed) for seed in seeds)
 
 
-def _vocabulary(spec: RunSpec, manifest: Manifest | None) -> int:
-    return manifest.vocabulary if manifest else int(workloads.of(spec.model).VOCABULARY)
+def _facts(spec: RunSpec, manifest: Manifest | None) -> dict[str, Any]:
+    return workloads.of(spec.model).facts(manifest.content if manifest else None)
 
 
 def write(result: dict[str, Any], path: Path) -> None:

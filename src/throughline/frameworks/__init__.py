@@ -32,8 +32,9 @@ class Framework(Protocol):
     def device(self) -> None:
         """Take the device, set threads, seeds and precision. Raises Unsupported."""
 
-    def model(self, vocabulary: int) -> None:
-        """Build the model with random weights, the same on every rank."""
+    def model(self, facts: dict[str, Any]) -> None:
+        """Have the workload's form build the model, with random weights, the same on every rank. `facts`: what the
+        form has to know of the data (`Workload.facts`)."""
 
     def load(self, weights: dict[str, Any]) -> None:
         """Replace the weights by these (numpy arrays by the names of the model's PyTorch form)."""
@@ -147,10 +148,6 @@ TABLE = {
 
 SETTINGS = (
     "parameters",
-    "vocabulary_rows",
-    "vocabulary_head",
-    "gelu",
-    "norm_epsilon",
     "dropout",
     "loss",
     "optimizer",
@@ -164,7 +161,8 @@ SETTINGS = (
     "clip_at",
     "threads",
 )
-"""What every framework states of itself (`settings`), as it is built and not as it was asked for."""
+"""What every framework states of itself (`settings`), as it is built and not as it was asked for, beside what the
+workload's form states (`Workload.SETTINGS`)."""
 
 
 MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}

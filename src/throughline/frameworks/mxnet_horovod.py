@@ -14,7 +14,7 @@ from mxnet.contrib import amp
 
 from throughline import gpus, memory, workloads
 from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod_ranks, matmul_rate
-from throughline.frameworks.mxnet_convergence import Checked
+from throughline.frameworks.mxnet_checkpointing import Checkpointing
 from throughline.frameworks.mxnet_optimizers import CLIP, THRESHOLD, build, described
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
@@ -22,7 +22,7 @@ NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it res
 Batch = list[Any]
 
 
-class MXNetHorovod(Checked):
+class MXNetHorovod(Checkpointing):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
@@ -51,8 +51,8 @@ class MXNetHorovod(Checked):
             amp.init("float16")
         mx.random.seed(self.spec["seed"])
 
-    def model(self, vocabulary: int) -> None:
-        self.network = self.form.build(self.spec, vocabulary, self.at)
+    def model(self, facts: dict[str, Any]) -> None:
+        self.network = self.form.build(self.spec, facts, self.at)
         self.parameters = [parameter for _, parameter in self.network.named_parameters()]
         if self.options["accumulate"] > 1:
             for parameter in self.parameters:

@@ -20,8 +20,8 @@ class TorchDDP(TorchRank):
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
 
-    def model(self, vocabulary: int) -> None:
-        network = self.build(vocabulary)
+    def model(self, facts: dict[str, Any]) -> None:
+        network = self.build(facts)
         self.parallel: Any = network
         if self.world > 1:
             self.parallel = torch.nn.parallel.DistributedDataParallel(
@@ -34,7 +34,7 @@ class TorchDDP(TorchRank):
 
     def optimizer(self) -> None:
         super().optimizer()
-        self.replayed = Replayed(self.passes, self.parameters) if self.small() else None
+        self.replayed = Replayed(self.passes, self.parameters) if self.captures() else None
 
     def passes(self, batches: list[Batch]) -> Tensor:
         """Forward and backward through the micro-batches: the mean loss, and every parameter's gradient."""

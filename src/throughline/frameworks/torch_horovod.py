@@ -19,8 +19,8 @@ class TorchHorovod(TorchRank):
         if self.world > 1:
             horovod_ranks.join(hvd, self.options)
 
-    def model(self, vocabulary: int) -> None:
-        network = self.build(vocabulary)
+    def model(self, facts: dict[str, Any]) -> None:
+        network = self.build(facts)
         if self.world > 1:
             hvd.broadcast_parameters(network.state_dict(), root_rank=0)
         self.network: Any = network

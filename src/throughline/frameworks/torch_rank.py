@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from throughline import gpus, memory, workloads
+from throughline import gpus, memory, size, workloads
 from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
-from throughline.frameworks.torch_convergence import Checked
+from throughline.frameworks.torch_checkpointing import Checkpointing
 from throughline.frameworks.torch_optimizers import CLIP, build, described
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precisions whose matrix products and activations are of another type than the weights."""
-GRAPHED_FLOPS = 10**13
+CAPTURED_FLOPS = 10**13
 """Micro-batches of fewer FLOPs take less time on a GPU than their kernels take to launch, or not much more."""
 
 Batch = dict[str, Tensor | None]
@@ -35,7 +35,7 @@ class Travelling(NamedTuple):
     arrived: Any
 
 
-class TorchRank(Checked):
+class TorchRank(Checkpointing):
     """The part of `frameworks.Framework` that does not depend on how ranks talk to each other."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
@@ -68,9 +68,10 @@ class TorchRank(Checked):
             keep_freed_memory()
         torch.manual_seed(self.spec["seed"])
 
-    def build(self, vocabulary: int) -> torch.nn.Module:
+    def build(self, facts: dict[str, Any]) -> torch.nn.Module:
         """The network on its device; from here on every rank draws its own dropout."""
-        self.bare: Any = self.form.build(self.spec, vocabulary).to(self.at)
+        self.facts = facts
+        self.bare: Any = self.form.build(self.spec, facts).to(self.at)
         self.parameters = list(self.bare.parameters())
         self.bare.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
@@ -112,14 +113,14 @@ class TorchRank(Checked):
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
 
-    def small(self) -> bool:
-        """Whether a compiled step on one GPU is to be recorded and replayed (`torch_graph`)."""
-        form, options = workloads.of(self.spec["model"]), self.options
-        sizes = self.spec["sequence"], self.spec["predictions"], form.VOCABULARY
-        flops = self.spec["batch_per_device"] * form.flops_per_sample(form.shape(self.spec["model"]), *sizes)
-        alone = self.kind == "cuda" and self.world == 1
+    def captures(self) -> bool:
+        """Whether a compiled step on one GPU is to be captured and replayed (`torch_graph`): one of few FLOPs."""
+        options = self.options
         still = not options["checkpointing"] and not options["unpadded"]
-        return bool(alone and options["compile"] and still and flops <= GRAPHED_FLOPS)
+        if self.kind != "cuda" or self.world > 1 or not options["compile"] or not still:
+            return False
+        each = workloads.of(self.spec["model"]).flops_per_sample(self.spec, self.facts, {})
+        return not isinstance(each, str) and size.of_spec(self.spec).batch_per_replica * each <= CAPTURED_FLOPS
 
     def sync(self) -> None:
         if self.kind == "cuda":

@@ -282,8 +282,9 @@ def _checked_data(job: Job) -> Manifest | None:
         return None
     if job.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
-    manifest = Manifest(job.manifest, job.repair)
-    manifest.fits(spec.sequence, spec.predictions, spec.size.replicas)
+    workload = workloads.of(spec.model)
+    manifest = Manifest(job.manifest, str(workload.DATA), job.repair)
+    manifest.fits(workload, workloads.parameters(job.full), spec.size.replicas)
     rows_per_step = spec.size.batch_per_replica * spec.size.accumulate
     rows = (spec.steps.warmup + spec.steps.timed) * rows_per_step
     manifest.check(manifest.used(spec.seed, spec.size.replicas, rows), job.repair)

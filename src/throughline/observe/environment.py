@@ -114,7 +114,8 @@ def packages(modules: Mapping[str, Any]) -> dict[str, str]:
 def code() -> str:
     """12 hexadecimal digits of the code that a rank runs."""
     rooms = [path for room in ("frameworks", "workloads") for path in sorted((sources.ROOT / room).rglob("*.py"))]
-    return sources.digest([*sources.closure("throughline.rank.worker"), *rooms])
+    reading = sorted(sources.ROOT.glob("*/reading.py"))
+    return sources.digest([*sources.closure("throughline.rank.worker", *reading), *rooms])
 
 
 def variables(environment: dict[str, str]) -> dict[str, str]:

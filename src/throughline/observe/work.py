@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from throughline import gpus, workloads
-from throughline.files import UserError
 
 BEFORE_WINDOW = "the run has no throughput"
 
@@ -25,18 +24,24 @@ def of(
     """The `work` of a record, per device where it is a rate of FLOPs, over all devices where it is one of tokens.
 
     raw: what was measured in the run, each of it optional: `matmul_flops_per_s` of one device at the run's precision,
-    `real_token_share` of the window's tokens, `real_pair_share` of its pairs of tokens within a sample,
-    `vocabulary_rows` of the model, `reasons` why one is missing.
+    `facts` of the data and what was `counted` of them (both the workload's), `reasons` why one is missing.
     """
+    workload = workloads.of(spec["model"])
+    facts, counted = raw.get("facts") or workload.facts(None), raw.get("counted") or {}
     reasons: dict[str, str] = dict(raw.get("reasons") or {})
     peak, source = _datasheet(spec["precision"], device, reasons)
     matmul = raw.get("matmul_flops_per_s")
-    share = 1.0 if spec["options"]["data"] == "synthetic" else raw.get("real_token_share")
+    tokens = workload.UNITS.get("tokens")
+    share = 1.0 if tokens and spec["options"]["data"] == "synthetic" else counted.get("real_token_share")
     if matmul is None:
         reasons.setdefault("matmul_flops_per_s", "no matrix product was measured in this run")
     if share is None:
-        reasons.setdefault("real_token_share", "the run did not count its padding")
-    per_sample = _flops_per_sample(spec, raw, reasons)
+        why = "the run did not count its padding" if tokens else f"{spec['model']} has no tokens"
+        reasons.setdefault("real_token_share", why)
+    each = workload.flops_per_sample(spec, facts, counted)
+    per_sample = None if isinstance(each, str) else float(each)
+    if isinstance(each, str):
+        reasons["flops_per_sample"] = each
     rate = per_sample * samples_per_s / world if per_sample and samples_per_s else None
     figures = {
         "flops_per_sample": per_sample,
@@ -46,7 +51,9 @@ def of(
         "matmul_flops_per_s": matmul,
         "matmul_share": rate / matmul if rate and matmul else None,
         "real_token_share": share,
-        "real_tokens_per_s": share * spec["sequence"] * samples_per_s if share and samples_per_s else None,
+        "real_tokens_per_s": share * tokens(workloads.parameters(spec)) * samples_per_s
+        if tokens and share and samples_per_s
+        else None,
     }
     if samples_per_s is None:
         reasons |= dict.fromkeys(("flops_per_s", "real_tokens_per_s"), BEFORE_WINDOW)
@@ -59,47 +66,26 @@ def of(
             reasons.setdefault(name, reasons[needed])
     return {
         **figures,
-        "convention": _convention(spec, source),
+        "convention": workload.convention(spec) | _convention(spec["precision"], source),
         "reasons": {name: why for name, why in reasons.items() if figures.get(name) is None},
     }
 
 
 def measured(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `of` takes of the ranks' reports: the slowest device's matrix product, the mean share of real tokens."""
+    """What `of` takes of the ranks' reports: the slowest device's matrix product, the mean of what they counted."""
 
-    def of_all(key: str) -> list[float]:
+    def of_all(key: str) -> list[Any]:
         """What the ranks say; nothing where one does not."""
         found = [report[key] for report in reports.values() if report.get(key) is not None]
         return found if len(found) == len(reports) else []
 
-    first, shares = reports.get(0, {}), {name: of_all(name) for name in ("real_token_share", "real_pair_share")}
+    first, counted = reports.get(0, {}), of_all("counted")
     return {
         "matmul_flops_per_s": min(of_all("matmul_flops_per_s"), default=None),
-        **{name: sum(found) / len(found) if found else None for name, found in shares.items()},
-        "vocabulary_rows": (first.get("settings") or {}).get("vocabulary_rows"),
+        "facts": first.get("facts"),
+        "counted": {name: sum(one[name] for one in counted) / len(counted) for name in (counted[0] if counted else ())},
         "reasons": first.get("work_reasons") or {},
     }
-
-
-def _unpadded(spec: Mapping[str, Any]) -> bool:
-    """Whether padding was left out."""
-    return bool(spec["options"].get("unpadded")) and spec["options"]["data"] == "real"
-
-
-def _flops_per_sample(spec: Mapping[str, Any], raw: Mapping[str, Any], reasons: dict[str, str]) -> float | None:
-    try:
-        model = workloads.of(spec["model"])
-    except UserError as error:
-        reasons["flops_per_sample"] = str(error).splitlines()[0]
-        return None
-    tokens, pairs = spec["sequence"], None
-    if _unpadded(spec):
-        if raw.get("real_token_share") is None or raw.get("real_pair_share") is None:
-            reasons["flops_per_sample"] = "the run did not count its real tokens, and computed no others"
-            return None
-        tokens, pairs = raw["real_token_share"] * tokens, raw["real_pair_share"] * tokens**2
-    vocabulary = raw.get("vocabulary_rows") or model.VOCABULARY
-    return float(model.flops_per_sample(model.shape(spec["model"]), tokens, spec["predictions"], vocabulary, pairs))
 
 
 def _datasheet(
@@ -122,14 +108,12 @@ def _datasheet(
     return peak, gpu.source
 
 
-def _convention(spec: Mapping[str, Any], source: str | None) -> dict[str, str]:
-    """Every choice behind the figures."""
+def _convention(precision: str, source: str | None) -> dict[str, str]:
+    """The choices behind the figures that are the same for every workload."""
     return {
-        **workloads.of(spec["model"]).convention(spec["sequence"], spec["predictions"], _unpadded(spec)),
         "recomputation": "not counted: the model's FLOPs, not the hardware's",
-        "peak": f"dense, without sparsity, at {spec['precision']}, per device"
-        + (f"; source: {source}" if source else ""),
-        "matmul": f"a large matrix product at {spec['precision']} on every device of this run at once, "
+        "peak": f"dense, without sparsity, at {precision}, per device" + (f"; source: {source}" if source else ""),
+        "matmul": f"a large matrix product at {precision} on every device of this run at once, "
         "for a second after the window; the slowest device counts",
         "samples": "of all devices; FLOP/s and shares are per device",
         "real_tokens": "positions of the input that are no padding",

@@ -1,4 +1,4 @@
-"""A convergence check, a rank's side: train, look at held-out text every so many steps, and resume after a kill.
+"""A convergence check, a rank's side: train, look at held-out data every so many steps, and resume after a kill.
 
 It shares the step with the measured loop (worker.py) and nothing else; nothing is timed here. The run is cut into
 segments of `evaluate_every` steps. Each begins by seeding the dropout from the step, so that a run that resumes
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import files, workloads
+from throughline import files
 from throughline.frameworks import TABLE, Unsupported
-from throughline.rank.data import ARRAYS, Manifest
+from throughline.rank.data import Manifest
 
 FEATURE = "convergence"
 STATE = "state.json"
@@ -43,7 +43,7 @@ def train(run: Any, order: dict[str, Any]) -> dict[str, Any]:
         framework.restore(book.verified(order["resume"]))
         curve, losses = book.until(done)
     elif run.rank == 0:
-        curve.append({"step": 0, **_looked(framework, held_out)})
+        curve.append({"step": 0, **_looked(run, held_out)})
     heart.phase("training", order["steps"])
     heart.step(done)
     while done < order["steps"]:
@@ -58,7 +58,7 @@ def train(run: Any, order: dict[str, Any]) -> dict[str, Any]:
         losses += framework.losses(values)
         framework.barrier()
         if run.rank == 0:
-            curve.append({"step": done, **_looked(framework, held_out)})
+            curve.append({"step": done, **_looked(run, held_out)})
             book.add(done, framework.save, curve, losses)
         framework.barrier()
         if not framework.broadcast(int(all(map(math.isfinite, losses[-len(values) :])))):
@@ -77,27 +77,23 @@ def _held_out(run: Any, samples: int) -> Iterator[Any]:
     import numpy as np
 
     manifest: Manifest = run.manifest
-    model, size, left = workloads.of(run.spec["model"]), run.spec["batch_per_device"], samples
+    size, left = run.size.batch_per_replica, samples
     for shard in manifest.held_out:
         rows = manifest.read(shard, 0)
         for start in range(0, min(left, shard["rows"]), size):
-            part = {name: np.ascontiguousarray(rows[name][start : min(start + size, left)]) for name in ARRAYS}
-            yield run.framework.deliver(run.framework.data(model.batch(part)))
+            until = min(start + size, left)
+            part = {name: np.ascontiguousarray(array[start:until]) for name, array in rows.items()}
+            yield run.framework.deliver(run.framework.data(run.workload.batch(part, {})))
         left -= min(left, shard["rows"])
 
 
-def _looked(framework: Any, held_out: list[Any]) -> dict[str, float | int]:
-    """Loss and accuracies over the held-out samples, from the sums of every batch."""
+def _looked(run: Any, held_out: list[Any]) -> dict[str, float | int]:
+    """The workload's figures of the held-out samples, from the sums over every batch."""
     sums: dict[str, float] = {}
     for batch in held_out:
-        for name, value in framework.evaluate(batch).items():
+        for name, value in run.framework.evaluate(batch).items():
             sums[name] = sums.get(name, 0.0) + value
-    return {
-        "loss": sums["mlm_loss"] / sums["masked"] + sums["nsp_loss"] / sums["samples"],
-        "mlm_accuracy": sums["mlm_right"] / sums["masked"],
-        "nsp_accuracy": sums["nsp_right"] / sums["samples"],
-        "samples": int(sums["samples"]),
-    }
+    return {**run.workload.look(sums), "samples": int(sums["samples"])}
 
 
 def _number(value: float) -> float | None:

@@ -1,13 +1,13 @@
 """Training data for one rank: manifest, shards, and batches that are ready before the step asks for them.
 
-Shards are HDF5 files in NVIDIA's layout, or unmasked ones (then masks are drawn here), read whole, or memory-mapped
-where they are not compressed. A thread reads one
-shard ahead, another one gathers batches into a short queue; h5py and numpy let the training thread run meanwhile.
-Standard library, numpy and h5py only; the isal package makes reading faster where it is installed.
+What stands in a shard, and how its rows are read, is the data room's (`throughline.<room>.reading`). Here a thread
+reads one shard ahead, and another gathers batches into a short queue; the training thread runs meanwhile. A replica
+reads rows of its own: the ranks that share one read the same. Standard library and numpy only.
 """
 
 from __future__ import annotations
 
+import importlib
 import queue
 import threading
 import time
@@ -19,24 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from throughline import files
 from throughline.files import UserError
+from throughline.workloads import Workload
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from throughline.corpus.shards.masks import Masking
-
     Rows = dict[str, np.ndarray]
 
-ARRAYS = (
-    "input_ids",
-    "input_mask",
-    "segment_ids",
-    "masked_lm_positions",
-    "masked_lm_ids",
-    "next_sentence_labels",
-)
-UNMASKED = ("input_ids", "a_lengths", "b_lengths", "next_sentence_labels")
-"""What a shard holds whose masks are drawn while it is read."""
 AHEAD = 8
 """Batches that wait in the queue."""
 GATHERED = 1024
@@ -46,61 +35,55 @@ SYNTHETIC_BATCHES = 4
 
 
 class Manifest:
-    """data/<corpus>/seq<S>/manifest.json: the training shards of one sequence length."""
+    """A manifest.json of the data room `room`: its shards, by their split, with their rows and digests."""
 
-    def __init__(self, path: Path, repair: str | None = None) -> None:
+    def __init__(self, path: Path, room: str, repair: str | None = None) -> None:
         if not path.is_file():
-            raise UserError(f"{path} does not exist", next_step=f"make the corpus: {repair or f'snakemake {path}'}")
-        self.path, self.content = path, files.read_json(path)
+            raise UserError(f"{path} does not exist", next_step=f"make the data: {repair or f'snakemake {path}'}")
+        self.path, self.room, self.content = path, room, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
         self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
         self.rows = sum(shard["rows"] for shard in self.shards)
-        self.vocabulary = int(self.content["vocabulary"]["size"])
 
-    def fits(self, sequence: int, predictions: int, world: int) -> None:
-        """UserError unless the shards have this run's lengths, and a row for every rank."""
-        has = (self.content["sequence"], self.content["predictions"])
-        if has != (sequence, predictions):
+    def fits(self, workload: Workload, parameters: Any, replicas: int) -> None:
+        """UserError unless the shards are what these parameters need, with a row for every replica."""
+        fault = workload.fits(parameters, self.content)
+        if fault:
+            what, _, why = fault.partition("; ")
             raise UserError(
-                f"{self.path} holds sequences of {has[0]} tokens with {has[1]} predictions",
-                why=f"the run asks for {sequence} with {predictions}",
-                next_step="correct corpus.sequences in config.yaml, or give the manifest that fits",
+                f"{self.path} {what}",
+                why=why or None,
+                next_step=f"correct the section {self.room} in config.yaml, or give the manifest that fits",
             )
-        if self.rows < world:
+        if self.rows < replicas:
             raise UserError(
-                f"{self.path} lists {self.rows} training rows for {world} ranks",
-                why="every rank needs rows of its own",
-                next_step="use a larger corpus, or fewer devices",
+                f"{self.path} lists {self.rows} training rows for {replicas} replicas of the model",
+                why="every replica needs rows of its own",
+                next_step="use more data, or fewer devices",
             )
 
     def file(self, shard: dict[str, Any]) -> Path:
         return self.path.parent / str(shard["file"])
 
     @cached_property
-    def masking(self) -> Masking | None:
-        """How rows are masked while they are read; None where the shards hold masks."""
-        if not self.content.get("parameters", {}).get("dynamic"):
-            return None
-        from throughline.corpus.shards.masks import Masking
-
-        return Masking.of_manifest(self.content)
+    def reader(self) -> Any:
+        """The data room's Reader: `read(file, epoch)` gives a shard's arrays, `how` says what reading adds to them."""
+        return importlib.import_module(f"throughline.{self.room}.reading").Reader(self.content, self.path.parent)
 
     def read(self, shard: dict[str, Any], epoch: int) -> Rows:
-        """The six arrays of a shard, whole; where masks are drawn while reading, with those of the epoch."""
-        path = self.file(shard)
-        if self.masking is None:
-            return read_shard(path)
-        return self.masking.masked(read_shard(path, UNMASKED), self.masking.stream(path.stem, epoch))
+        """The arrays of a shard, whole, all of one length, as they are in the epoch."""
+        rows: Rows = self.reader.read(shard["file"], epoch)
+        return rows
 
-    def used(self, seed: int, world: int, rows_per_rank: int) -> list[dict[str, Any]]:
-        """The shards that any rank reads for `rows_per_rank` rows, and the one read ahead of need."""
+    def used(self, seed: int, replicas: int, rows_each: int) -> list[dict[str, Any]]:
+        """The shards that any replica reads for `rows_each` rows, and the one read ahead of need."""
         used: set[int] = set()
-        for rank in range(world):
+        for replica in range(replicas):
             rows = 0
-            for _, shard, count in _order(self.shards, seed, rank, world):
+            for _, shard, count in _order(self.shards, seed, replica, replicas):
                 used.add(shard)
                 rows += count
-                if rows > rows_per_rank + AHEAD or len(used) == len(self.shards):
+                if rows > rows_each + AHEAD or len(used) == len(self.shards):
                     break
         return [self.shards[shard] for shard in sorted(used)]
 
@@ -123,22 +106,6 @@ class Manifest:
         return (path, "was changed: its sha256 differs") if files.sha256(path) != shard["sha256"] else None
 
 
-def read_shard(path: Path, names: tuple[str, ...] = ARRAYS) -> Rows:
-    """The arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
-    import h5py
-
-    from throughline.corpus.shards import layout
-
-    with h5py.File(path, "r") as file:
-        missing = [name for name in names if name not in file]
-        if missing:
-            raise ValueError(f"{path.name} has no array {', '.join(missing)}")
-        rows = {name: layout.whole(file[name]) for name in names}
-    if len({len(array) for array in rows.values()}) != 1:
-        raise ValueError(f"the arrays of {path.name} differ in length")
-    return rows
-
-
 def _shuffled(count: int, *key: int) -> np.ndarray:
     """A permutation of `count` that is the same with every version of numpy."""
     import numpy as np
@@ -147,29 +114,29 @@ def _shuffled(count: int, *key: int) -> np.ndarray:
     return np.argsort(bits.random_raw(count), kind="stable")
 
 
-def _order(shards: list[dict[str, Any]], seed: int, rank: int, world: int) -> Iterator[tuple[int, int, int]]:
-    """(epoch, shard, this rank's rows in it), for ever: shards in another order each epoch.
+def _order(shards: list[dict[str, Any]], seed: int, replica: int, replicas: int) -> Iterator[tuple[int, int, int]]:
+    """(epoch, shard, this replica's rows in it), for ever: shards in another order each epoch.
 
-    With a shard for every rank, a rank reads whole shards of its own; otherwise every rank reads all of them and
-    takes each world-th row.
+    With a shard for every replica, each reads whole shards of its own; otherwise every one reads all of them and
+    takes each `replicas`-th row.
     """
     epoch = 0
     while True:
         order = [int(shard) for shard in _shuffled(len(shards), seed, epoch)]
-        for shard in order[rank::world] if len(shards) >= world else order:
+        for shard in order[replica::replicas] if len(shards) >= replicas else order:
             rows = shards[shard]["rows"]
-            count = rows if len(shards) >= world else len(range(rank, rows, world))
+            count = rows if len(shards) >= replicas else len(range(replica, rows, replicas))
             if count:
                 yield epoch, shard, count
         epoch += 1
 
 
-def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> Iterator[Rows]:
-    """Batches of `size` rows for this rank, for ever; rows shuffled within a shard; shards read one ahead."""
+def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: int) -> Iterator[Rows]:
+    """Batches of `size` rows for this replica, for ever; rows shuffled within a shard; shards read one ahead."""
     import numpy as np
 
-    whole = len(manifest.shards) >= world
-    order = _order(manifest.shards, seed, rank, world)
+    whole = len(manifest.shards) >= replicas
+    order = _order(manifest.shards, seed, replica, replicas)
     parts: list[Rows] = []
     need, together = size, size * -(-GATHERED // size)
     with ThreadPoolExecutor(1, thread_name_prefix="shard") as pool:
@@ -182,8 +149,8 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
         while True:
             (epoch, shard, future), following = following, start()
             rows = future.result()
-            chosen = _shuffled(len(rows["input_ids"]), seed, epoch, 1 + shard)
-            chosen = chosen if whole else chosen[rank::world]
+            chosen = _shuffled(len(next(iter(rows.values()))), seed, epoch, 1 + shard)
+            chosen = chosen if whole else chosen[replica::replicas]
             for first in range(0, len(chosen), together):
                 taken = chosen[first : first + together]
                 gathered = {name: array.take(taken, axis=0) for name, array in rows.items()}
@@ -193,13 +160,13 @@ def batches(manifest: Manifest, seed: int, rank: int, world: int, size: int) -> 
                     begin, need = begin + need, max(0, begin + need - count)
                     if need == 0:
                         one = len(parts) == 1
-                        yield parts[0] if one else {n: np.concatenate([part[n] for part in parts]) for n in ARRAYS}
+                        yield parts[0] if one else {n: np.concatenate([part[n] for part in parts]) for n in rows}
                         parts, need = [], size
 
 
-def synthetic_seeds(seed: int, rank: int) -> list[int]:
-    """Seeds of the batches that a rank trains on in turn, where nothing is read."""
-    return [seed * 1_000_003 + rank * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]
+def synthetic_seeds(seed: int, replica: int) -> list[int]:
+    """Seeds of the batches that a replica trains on in turn, where nothing is read."""
+    return [seed * 1_000_003 + replica * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]
 
 
 class Loader:

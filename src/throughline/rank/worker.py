@@ -40,23 +40,26 @@ class Run:
     def __init__(self, job: dict[str, Any], rank: int, heart: Heart) -> None:
         self.spec, self.rank, self.world, self.heart = job["spec"], rank, job["world"], heart
         self.steps, self.options = self.spec["steps"], self.spec["options"]
-        self.manifest = Manifest(Path(job["manifest"])) if job["manifest"] else None
+        self.size = size.of_spec(self.spec)
+        self.replica = rank // (self.world // self.size.replicas)
+        self.workload = workloads.of(self.spec["model"])
+        self.manifest = Manifest(Path(job["manifest"]), str(self.workload.DATA)) if job["manifest"] else None
+        self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.weights: str | None = job.get("weights")
         self.convergence: dict[str, Any] | None = job.get("convergence")
         self.loader: Loader | None = None
-        self.real: list[tuple[int, int]] = []
+        self.counts: list[tuple[int, ...]] = []
         framework = frameworks.load(self.spec["framework"])
         self.framework = framework(self.spec, rank, rank % job["per_node"], self.world, job["kind"])
 
     def build(self) -> None:
         """Everything before the first step."""
         frameworks.refuse(self.spec)
-        model = workloads.of(self.spec["model"])
         stages: list[tuple[str, Callable[[], Any]]] = [
             ("join", self.framework.join),
             ("device", self.framework.device),
-            ("model", lambda: self.framework.model(self.manifest.vocabulary if self.manifest else model.VOCABULARY)),
-            ("data", lambda: self._open(model)),
+            ("model", lambda: self.framework.model(self.facts)),
+            ("data", self._open),
             ("optimizer", self.framework.optimizer),
         ]
         for name, stage in stages:
@@ -67,40 +70,30 @@ class Run:
             if name == "model" and self.weights:
                 self.framework.load(_arrays(self.weights))
 
-    def _open(self, model: Any) -> None:
-        step, seed = size.of_spec(self.spec), self.spec["seed"]
-        count, replica = step.batch_per_replica, self.rank // (self.world // step.replicas)
+    def _open(self) -> None:
+        count, seed = self.size.batch_per_replica, self.spec["seed"]
         if self.manifest:
             done = ((self.convergence or {}).get("resume") or {"step": 0})["step"]
-            source = batches(self.manifest, seed, replica, step.replicas, count)
+            source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
             source = itertools.islice(source, done * self.options["accumulate"], None)
-            self.loader = Loader(source, lambda rows: self._prepared(model, rows))
+            self.loader = Loader(source, self._prepared)
         else:
-            sizes = count, self.spec["sequence"], self.spec["predictions"]
-            made = [self.framework.data(model.synthetic(*sizes, one)) for one in synthetic_seeds(seed, replica)]
-            self.resident: Iterator[Any] = itertools.cycle([self.framework.deliver(batch) for batch in made])
+            made = (self.workload.synthetic(count, self.spec, one) for one in synthetic_seeds(seed, self.replica))
+            kept = [self.framework.deliver(self.framework.data(arrays)) for arrays in made]
+            self.resident: Iterator[Any] = itertools.cycle(kept)
 
-    def _prepared(self, model: Any, rows: Any) -> Any:
-        lengths = rows["input_mask"].sum(1, dtype="int64")
-        self.real.append((int(lengths.sum()), int(lengths @ lengths)))
-        arrays = model.batch(rows)
-        return self.framework.data(model.unpadded(arrays) if self.options["unpadded"] else arrays)
+    def _prepared(self, rows: Any) -> Any:
+        self.counts.append(self.workload.counts(rows))
+        return self.framework.data(self.workload.batch(rows, self.options))
 
-    def _real_shares(self, warmup: int, timed: int) -> dict[str, float | None]:
-        """Shares of the window's positions, and of their pairs within a sample, that are no padding.
-
-        The thread that prepares batches has counted them.
-        """
+    def _counted(self, warmup: int, timed: int) -> dict[str, float]:
+        """What the workload says of the window's rows, which the thread that prepares batches has counted."""
         if self.loader is None:
-            return {"real_token_share": None, "real_pair_share": None}
-        each, sequence = self.options["accumulate"], self.spec["sequence"]
-        window = self.real[warmup * each : (warmup + timed) * each]
-        tokens, pairs = (sum(counts) for counts in zip(*window, strict=True))
-        samples = len(window) * size.of_spec(self.spec).batch_per_replica
-        return {
-            "real_token_share": tokens / (samples * sequence),
-            "real_pair_share": pairs / (samples * sequence**2),
-        }
+            return {}
+        each = self.options["accumulate"]
+        window = self.counts[warmup * each : (warmup + timed) * each]
+        sums = tuple(sum(counts) for counts in zip(*window, strict=True))
+        return self.workload.counted(sums, len(window) * self.size.batch_per_replica, self.spec)
 
     def micro_batches(self) -> list[Any]:
         """What one optimizer step takes, on its way to the device."""
@@ -140,7 +133,8 @@ class Run:
             "window": [start, end],
             "cpu_seconds": cpu,
             "loader_stall_s": self.loader.stall_s - stalled if self.loader and stalled is not None else None,
-            **self._real_shares(warmup, timed),
+            "facts": self.facts,
+            "counted": self._counted(warmup, timed),
             "step_seconds": framework.seconds(marks),
             "loss": every[warmup:],
             "warmup_loss": every[:warmup],
@@ -192,11 +186,10 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """What the framework states of itself, and what this loop does the same for all."""
-        drawn = "masks drawn anew each epoch, " if self.manifest and self.manifest.masking else ""
-        read = f", {drawn}prepared {AHEAD} batches ahead" if self.loader else ""
+        how = self.manifest.reader.how if self.manifest else None
+        read = f", {f'{how}, ' if how else ''}prepared {AHEAD} batches ahead" if self.loader else ""
         return {
             **self.framework.settings(),
-            "predictions": self.spec["predictions"],
             "bucket_mb": self.options["bucket_mb"],
             "data": self.options["data"] + read,
             "timed_step": f"deliver, forward, backward, {'exchange, ' if self.options['exchange'] else ''}clip, update",

@@ -3,13 +3,17 @@
 A workload's neutral file, its `__init__.py`, holds everything that is not of a framework. It imports the standard
 library alone at its top (numpy inside functions): the configuration takes its keys from it, and a rank with an old
 numpy and without pydantic loads it too. `in_<library>.py` beside it is its form in a library (torch, mxnet).
+
+Adding a folder is enough: whoever needs a workload asks `of` and `form`. Files in here know the ground, and a form
+knows its library; none knows a framework, a run or a report. docs/add-a-workload.md goes through all of it.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from types import ModuleType
 from typing import Any, Literal, Protocol, cast
@@ -20,7 +24,7 @@ Arrays = dict[str, Any]
 """numpy arrays by their names; None where a workload's form takes none."""
 Values = Mapping[str, Any]
 
-FOLDERS = ("bert",)
+FOLDERS = tuple(sorted(package.name for package in pkgutil.iter_modules(__path__) if package.ispkg))
 """The workloads there are, by their folders."""
 
 
@@ -54,7 +58,11 @@ class Figure:
 
 
 class Workload(Protocol):
-    """What a neutral file offers. `parameters` is an instance of its Parameters."""
+    """What a neutral file offers.
+
+    `parameters` is an instance of its Parameters. `spec` is a run's specification as JSON: `model`, `options` and
+    others, with the parameters flat beside them. `facts` is what the function of that name gives.
+    """
 
     MODELS: tuple[str, ...]
     """Names for a block's `model`, the default first."""
@@ -66,11 +74,13 @@ class Workload(Protocol):
     """Other units of the same throughput -> how many of them a sample has (parameters -> number), such as tokens."""
     FIGURES: tuple[Figure, ...]
     DATA: str | None
-    """The section of config.yaml that describes its data; None where a run makes up its batches."""
+    """The section of config.yaml that describes its data, and the room whose `reading` reads them; None where a run
+    makes up its batches."""
     LIBRARIES: Mapping[str, frozenset[str]]
     """Library -> the features (`frameworks.FEATURES`) that its form there has."""
     SETTINGS: tuple[str, ...]
-    """What every form states of itself as built, in the same words (`settings` of in_<library>.py)."""
+    """What every form states of itself as built, in the same words (`settings` of in_<library>.py), beside those of
+    the framework (`frameworks.SETTINGS`)."""
     LEARNS_FROM: int | None
     """Timed steps on real data from which on the loss has to fall; None where losses say nothing."""
     HELD_OUT: Mapping[str, bool]
@@ -83,24 +93,28 @@ class Workload(Protocol):
         """Where under data/<name>/ the manifest lies that these parameters read."""
 
     def fits(self, parameters: Any, manifest: Values) -> str | None:
-        """What is wrong with a manifest's data for these parameters; None where nothing is."""
+        """What is wrong with a manifest's data for these parameters, as the end of a sentence that begins with the
+        manifest's name; None where nothing is."""
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
         """What a form has to know of the data, from a manifest or, without one, for synthetic batches."""
 
     def batch(self, rows: Arrays, options: Values) -> Arrays:
-        """What one step needs, from the rows that the data's reader gives."""
+        """What one step needs, from the rows that the data's reader gives; what no option asks for stays as it is."""
 
-    def synthetic(self, count: int, parameters: Any, options: Values, seed: int) -> Arrays:
+    def synthetic(self, count: int, spec: Values, seed: int) -> Arrays:
         """One made-up batch of `count` samples, the same for the same seed."""
 
     def counts(self, rows: Arrays) -> tuple[int, ...]:
-        """What is counted of a batch's rows while they are read; summed over the timed window for `work`."""
+        """What is counted of a batch's rows while they are read, and summed over the timed window."""
 
-    def flops_per_sample(self, parameters: Any, facts: Values, options: Values, counted: Values) -> float | str:
+    def counted(self, sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
+        """What these sums say of so many samples, such as `real_token_share`: a mean over the ranks has to be one."""
+
+    def flops_per_sample(self, spec: Values, facts: Values, counted: Values) -> float | str:
         """FLOPs to train on one sample (multiply-add = 2, model FLOPs), or why they are not known."""
 
-    def convention(self, parameters: Any, options: Values) -> dict[str, str]:
+    def convention(self, spec: Values) -> dict[str, str]:
         """What `flops_per_sample` counts, in words."""
 
     def look(self, sums: Mapping[str, float]) -> dict[str, float]:
@@ -118,6 +132,12 @@ def of(model: str) -> Workload:
     if model not in models():
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
     return _neutral(models()[model])
+
+
+def parameters(spec: Values) -> Any:
+    """The Parameters of the specification's workload, from its values."""
+    kind = of(spec["model"]).Parameters
+    return kind(**{one.name: spec[one.name] for one in fields(kind) if one.name in spec})
 
 
 def form(model: str, library: str) -> ModuleType:

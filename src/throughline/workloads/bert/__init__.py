@@ -77,9 +77,32 @@ def padded(vocabulary: int) -> int:
     return -(-vocabulary // 64) * 64
 
 
-def flops_per_sample(
-    shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None
-) -> float:
+def facts(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
+
+
+def fits(parameters: Parameters, manifest: Mapping[str, Any]) -> str | None:
+    has, needs = (manifest["sequence"], manifest["predictions"]), (parameters.sequence, parameters.predictions)
+    if has == needs:
+        return None
+    return f"holds sequences of {has[0]} tokens with {has[1]} predictions; the run needs {needs[0]} with {needs[1]}"
+
+
+def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
+    """As `flops` has it; without padding the real tokens alone count."""
+    tokens, pairs = spec["sequence"], None
+    if leaves_padding_out(spec):
+        if not counted.keys() >= {"real_token_share", "real_pair_share"}:
+            return "the run did not count its real tokens, and computed no others"
+        tokens, pairs = counted["real_token_share"] * tokens, counted["real_pair_share"] * tokens**2
+    return flops(shape(spec["model"]), tokens, spec["predictions"], facts["vocabulary"], pairs)
+
+
+def leaves_padding_out(spec: Mapping[str, Any]) -> bool:
+    return bool(spec["options"].get("unpadded")) and spec["options"]["data"] == "real"
+
+
+def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None) -> float:
     """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
 
     Backward is two products for each one forward (Kaplan et al. 2020, section 2.1; Narayanan et al. 2021,
@@ -96,13 +119,13 @@ def flops_per_sample(
     return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
 
 
-def convention(sequence: int, predictions: int, unpadded: bool = False) -> dict[str, str]:
-    """What `flops_per_sample` counts, in words."""
+def convention(spec: Mapping[str, Any]) -> dict[str, str]:
+    sequence = spec["sequence"]
     tokens = {
         "attention": f"full: every of the {sequence} positions attends to all, padding included",
         "tokens": f"a sample has {sequence} positions, padding included",
     }
-    if unpadded:
+    if leaves_padding_out(spec):
         tokens = {
             "attention": "full: every real token attends to all of its sample; the mean of the lengths' squares",
             "tokens": f"computed are the real tokens alone: padding to {sequence} positions is left out",
@@ -111,12 +134,13 @@ def convention(sequence: int, predictions: int, unpadded: bool = False) -> dict[
         "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
         "or optimizer",
         **tokens,
-        "head_positions": f"the vocabulary head on {predictions} masked positions a sample, used or not; its "
-        f"{padded(VOCABULARY)} rows include the padding to a multiple of 64",
+        "head_positions": f"the vocabulary head on {spec['predictions']} masked positions a sample, used or not; "
+        f"its {padded(VOCABULARY)} rows include the padding to a multiple of 64",
     }
 
 
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
+SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon")
 LIBRARIES = {"torch": _BOTH | {"bf16", "compile", "checkpointing", "unpadded"}, "mxnet": _BOTH}
 
 FORM = {
@@ -130,13 +154,15 @@ FORM = {
 """What travels to the device: an array's name -> a shard's name for it and its type, as NVIDIA's layout has them."""
 
 
-def batch(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
+def batch(rows: dict[str, np.ndarray], options: Mapping[str, Any]) -> dict[str, np.ndarray | None]:
     """What one step needs, from B rows of a shard: what is stored, as it is stored.
 
     input_ids, segments, mask [B, S]; positions [B, P] within a sample, 0 where unused: that is [CLS], which is
     never masked; labels [B, P]; following [B]. What follows from these is computed on the device.
     """
-    return {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
+    arrays: dict[str, np.ndarray | None] = {}
+    arrays |= {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
+    return unpadded(arrays) if options.get("unpadded") else arrays
 
 
 def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | None]:
@@ -163,10 +189,32 @@ def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | Non
     return {**rest, **packed, "mask": None}
 
 
-def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[str, Any]:
+def counts(rows: dict[str, np.ndarray]) -> tuple[int, ...]:
+    """Real tokens, and pairs of them within a sample."""
+    lengths = rows["input_mask"].sum(1, dtype="int64")
+    return int(lengths.sum()), int(lengths @ lengths)
+
+
+def counted(sums: tuple[int, ...], samples: int, spec: Mapping[str, Any]) -> dict[str, float]:
+    """Shares of the positions, and of their pairs within a sample, that are no padding."""
+    tokens, pairs = sums
+    positions = samples * spec["sequence"]
+    return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * spec["sequence"])}
+
+
+def look(sums: Mapping[str, float]) -> dict[str, float]:
+    return {
+        "loss": sums["mlm_loss"] / sums["masked"] + sums["nsp_loss"] / sums["samples"],
+        "mlm_accuracy": sums["mlm_right"] / sums["masked"],
+        "nsp_accuracy": sums["nsp_right"] / sums["samples"],
+    }
+
+
+def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """One batch of `count` full-length random samples; every token is real, so there is no mask."""
     import numpy as np
 
+    sequence, predictions = spec["sequence"], spec["predictions"]
     draw = np.random.Generator(np.random.Philox(key=seed))
     length = min(predictions, sequence - 1)
     positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
@@ -178,4 +226,4 @@ def synthetic(count: int, sequence: int, predictions: int, seed: int) -> dict[st
         "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
         "next_sentence_labels": draw.integers(0, 2, count),
     }
-    return {**batch(rows), "mask": None}
+    return {**batch(rows, {}), "mask": None}

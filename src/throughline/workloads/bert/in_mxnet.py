@@ -39,9 +39,10 @@ ALONE = {"bert.embeddings.position_embeddings.weight": "bert.encoder.position_we
 """Weights that are no layer of their own there."""
 
 
-def build(spec: dict[str, Any], vocabulary: int, at: mx.Context) -> BertForPretraining:
+def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> BertForPretraining:
     """The network that a run specification asks for, with random weights, compiled into one graph."""
-    network = BertForPretraining(spec["model"], vocabulary, spec["options"]["dropout"])
+    network = BertForPretraining(spec["model"], facts["vocabulary"], spec["options"]["dropout"])
+    network.predictions = spec["predictions"]
     network.initialize(mx.init.Normal(DEVIATION), ctx=at)
     network.hybridize(static_alloc=True, static_shape=True)
     return network
@@ -114,10 +115,11 @@ def sums(  # type: ignore[no-untyped-def]
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
-    """What the network is, as built, in the words of `frameworks.SETTINGS`."""
+    """What the network is, as built, in the words of `SETTINGS`."""
     encoder, decoder = network.bert.encoder, network.bert.decoder
     first = encoder.transformer_cells[0]
     return {
+        "predictions": network.predictions,
         "parameters": sum(parameter.data().size for _, parameter in network.named_parameters()),
         "vocabulary_rows": network.bert.word_embed[0].weight.shape[0],
         "vocabulary_head": "masked positions, sharing the word embeddings",

@@ -38,11 +38,12 @@ CACHED = 2**19
 """Scores that a core works on at a time."""
 
 
-def build(spec: dict[str, Any], vocabulary: int) -> BertForPretraining:
+def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
     """The network that a run specification asks for, with random weights."""
     options = spec["options"]
-    network = BertForPretraining(shape(spec["model"]), vocabulary, options["dropout"], options["checkpointing"])
-    network.longest = spec["sequence"]
+    sizes = shape(spec["model"]), facts["vocabulary"]
+    network = BertForPretraining(*sizes, options["dropout"], options["checkpointing"])
+    network.longest, network.predictions = spec["sequence"], spec["predictions"]
     return network
 
 
@@ -62,9 +63,10 @@ def load(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
 
 
 def settings(network: torch.nn.Module) -> dict[str, Any]:
-    """What the network is, as built, in the words of `frameworks.SETTINGS`."""
+    """What the network is, as built, in the words of `SETTINGS`."""
     assert isinstance(network, BertForPretraining)
     return {
+        "predictions": network.predictions,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "vocabulary_rows": network.bert.get_input_embeddings().weight.shape[0],
         "vocabulary_head": "masked positions, sharing the word embeddings",
@@ -85,7 +87,8 @@ class BertForPretraining(nn.Module):
 
     half_type: torch.dtype | None = None
     longest = POSITIONS
-    """Tokens that a sample has at most."""
+    predictions: int | None = None
+    """Tokens, and masked ones, that a sample has at most."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()

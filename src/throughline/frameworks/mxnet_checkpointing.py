@@ -1,4 +1,4 @@
-"""What the convergence check asks of a framework, for MXNet: checkpoints of plain arrays, and held-out text."""
+"""Checkpoints of plain arrays and held-out data, which a convergence check needs of a framework: for MXNet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mxnet as mx
 LARGEST_SEED = 2**31 - 1
 
 
-class Checked:
+class Checkpointing:
     """The part of a rank that trains for long. Trainer.save_states would pickle: here arrays are written, by name."""
 
     network: Any
@@ -50,7 +50,7 @@ class Checked:
                 setattr(self.trainer._amp_loss_scaler, name, value)
 
     def evaluate(self, batch: list[Any]) -> dict[str, float]:
-        """Sums over a delivered batch, without dropout: mlm_loss, mlm_right, masked, nsp_loss, nsp_right, samples."""
+        """Sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
         sums: dict[str, float] = self.form.sums(self.network, *batch)
         return sums
 

@@ -1,4 +1,4 @@
-"""What the convergence check asks of a framework, for those on PyTorch: checkpoints and held-out text."""
+"""Checkpoints and held-out data, which a convergence check needs of a framework: for those on PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from throughline import workloads
 
 
-class Checked:
+class Checkpointing:
     """The part of a rank that trains for long: `bare` is its network, `update` its optimizer."""
 
     bare: Any
@@ -35,7 +35,7 @@ class Checked:
             getattr(self, name).load_state_dict(states[part])
 
     def evaluate(self, batch: dict[str, Any]) -> dict[str, float]:
-        """Sums over a delivered batch, without dropout: mlm_loss, mlm_right, masked, nsp_loss, nsp_right, samples."""
+        """Sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
         sums: dict[str, float] = workloads.form(self.spec["model"], "torch_evaluation").sums(self.bare, **batch)
         return sums
 
