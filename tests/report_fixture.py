@@ -73,7 +73,8 @@ def record(
     ok = status == "ok"
     asked = run["steps"]["timed"]
     steps = (asked if steps_timed is None else steps_timed) if ok else 0
-    samples = world_of(run["topology"]) * run["batch_per_device"] * run["options"]["accumulate"] * steps
+    replicas = world_of(run["topology"]) // run["options"].get("tensor", 1)
+    samples = replicas * run["batch_per_device"] * run["options"]["accumulate"] * steps
     window = samples / samples_per_s if ok and samples_per_s else None
     step = window / steps if window else 0.0
     ranks = [
@@ -158,8 +159,9 @@ def write_series(
     root: Path, values: dict[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
 ) -> list[Path]:
     """One ok record per value; `changes` go into the specification, `device_found`, `framework_versions` and `memory`
-    beside it; `complete` ones have telemetry, memory and work as well."""
+    beside it; `complete` ones have telemetry, memory and work as well; `beside` replaces keys of the records."""
     device, versions = changes.pop("device_found", None), changes.pop("framework_versions", None)
+    beside = changes.pop("beside", {})
     memory = changes.pop("memory", 9_000_000_000)
     complete = observed if changes.pop("complete", False) else dict[str, Any]
     return [
@@ -168,7 +170,7 @@ def write_series(
             complete(record(
                 spec(topology=topology, repeat=repeat, **changes), value,
                 device=device, framework=versions, memory=memory,
-            )),
+            )) | beside,
         )
         for topology, speeds in values.items()
         for repeat, value in enumerate(speeds, start=(first_repeat or {}).get(topology, 1))
@@ -220,14 +222,14 @@ def write_study(root: Path) -> dict[str, list[Path]]:
     return study
 
 
-def write_summaries(root: Path, study: dict[str, list[Path]], asked: int = 7, **options: Any) -> list[Path]:
+def write_summaries(root: Path, study: dict[str, list[Path]], repeats: int = 7, **options: Any) -> list[Path]:
     """Summarize every group of `study` into its place; returns the summaries' paths."""
     from throughline.report.analysis import summary
 
     places = []
     for name, records in study.items():
         place = root / records[0].relative_to(root).parts[0] / f"{name}.json"
-        summary.write(records, place, asked, **options)
+        summary.write(records, place, repeats, **options)
         places.append(place)
     return places
 

@@ -73,9 +73,9 @@ def speedup(median_speed: float | None, baseline: float | None) -> float | None:
     return median_speed / baseline
 
 
-def efficiency(speedup_value: float | None, world_size: int) -> float | None:
-    """Speedup over the number of devices: 1.0 is linear scaling (strong or weak; ours is weak)."""
-    return None if speedup_value is None else speedup_value / world_size
+def efficiency(speedup_value: float | None, ideal: float) -> float | None:
+    """Speedup over the ideal one, the devices over those of the baseline: 1.0 is linear scaling, weak or strong."""
+    return None if speedup_value is None else speedup_value / ideal
 
 
 def speedup_range(values: Sequence[float], baseline: Sequence[float]) -> Range | None:

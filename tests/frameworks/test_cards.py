@@ -90,7 +90,7 @@ def test_limits_and_locked_clocks_that_differ_are_told(cards: Cards, first: Path
     _, locked = cards.run(3, sm=1200)
     warnings = records.read_run(limited).warnings
     assert "node 0: GPU 0: power_limit_w was 700.0 for an earlier repeat and is 300.0" in warnings
-    cell = summary.summarize([first, limited, locked], asked=3).frameworks["fake"]["1n1g"]
+    cell = summary.summarize([first, limited, locked], repeats=3).frameworks["fake"]["1n1g"]
     assert [part.repeats for part in cell.left_out] == [[2]]
     assert any("the SM clock of GPU 0 of node 0 ran at 1980 MHz in repeat 1 and at 1200 MHz in repeat 3" in text
                for text in cell.warnings), cell.warnings  # fmt: skip

@@ -79,7 +79,7 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     }  # fmt: skip
     (tmp_path / "equivalence.json").write_text(json.dumps(content))
     compared = records.read_equivalence(tmp_path / "equivalence.json")
-    made = summarize(paths, asked=3, equivalence=compared)
+    made = summarize(paths, repeats=3, equivalence=compared)
     assert any("does not compute what the others do" in text for text in made.frameworks["torch"]["1n1g"].warnings)
     found = cells.groups([made])
     tables.write(found, tmp_path / "tables")

@@ -48,7 +48,7 @@ def paths(lab: Lab) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def cells(paths: list[Path]) -> dict[str, Cell]:
-    return summary.summarize(paths, asked=4).frameworks["fake"]
+    return summary.summarize(paths, repeats=4).frameworks["fake"]
 
 
 def test_a_repeat_in_another_environment_is_left_out(cells: dict[str, Cell]) -> None:
@@ -84,7 +84,7 @@ def test_repeats_that_lie_apart(cells: dict[str, Cell]) -> None:
 def test_strict_makes_no_summary_of_them(paths: list[Path], tmp_path: Path) -> None:
     place = tmp_path / "results/doubtful/bz4_fp32.json"
     with pytest.raises(UserError, match="strict") as error:
-        summary.write(paths, place, asked=4, strict=True)
+        summary.write(paths, place, repeats=4, strict=True)
     assert "repeat 4 ran in another environment" in str(error.value) and not place.exists()
 
 
@@ -97,7 +97,7 @@ def test_what_gains_nothing(lab: Lab) -> None:
     plain = run("40", benchmark="plain") + run("200", benchmark="plain", topology="1n2g")
     half, again = run("50", benchmark="plain", precision="bf16"), run("40", benchmark="plain__aa")
     compiled = run("50", benchmark="compiled", options={"compile": True})
-    everything = report_cells.groups([summary.summarize(one, asked=1) for one in (plain, half, compiled, again)])
+    everything = report_cells.groups([summary.summarize(one, repeats=1) for one in (plain, half, compiled, again)])
     known = comparisons.floors(everything)
     assert [floor.compared for floor in known.values()] == [1]
 

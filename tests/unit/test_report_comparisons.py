@@ -15,7 +15,7 @@ from throughline.report.render import sentences, tables
 
 
 def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
-    return summary.summarize(write_series(root, speeds, **changes), asked=5)
+    return summary.summarize(write_series(root, speeds, **changes), repeats=5)
 
 
 def aa(root: Path, one: float, other: float, **changes: Any) -> list[Summary]:
@@ -45,9 +45,9 @@ def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
         path for name, speed in (("torch", 100.0), ("mxnet-horovod", 102.0))
         for path in write_series(tmp_path, {"1n1g": jitter(speed)}, framework=name)
     ]  # fmt: skip
-    alone = cells.groups([summary.summarize(records, asked=5)])
+    alone = cells.groups([summary.summarize(records, repeats=5)])
     assert verdicts(alone) == {"mxnet-horovod over torch": "faster"}
-    everything = cells.groups([summary.summarize(records, asked=5), *aa(tmp_path, 100.0, 102.7)])
+    everything = cells.groups([summary.summarize(records, repeats=5), *aa(tmp_path, 100.0, 102.7)])
     here = [group for group in everything if group.benchmark == "bert"]
     assert verdicts(here, everything) == {"mxnet-horovod over torch": "no difference"}
     texts = [finding.text for finding in sentences.further(here, everything, comparisons.floors(everything))]

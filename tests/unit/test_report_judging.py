@@ -17,7 +17,7 @@ from throughline.study.config import Goals, Price
 
 
 def judged(paths: list[Path], **terms: Any) -> Summary:
-    return summary.summarize(paths, asked=5, terms=Terms(goals=Goals.model_validate(terms or {})))
+    return summary.summarize(paths, repeats=5, terms=Terms(goals=Goals.model_validate(terms or {})))
 
 
 def verdicts(found: Summary) -> dict[str, tuple[str, str]]:
@@ -58,7 +58,7 @@ def test_utilization_is_that_of_the_devices(tmp_path: Path) -> None:
 
 
 def test_without_goals_nothing_is_judged(tmp_path: Path) -> None:
-    assert summary.summarize(write_series(tmp_path, {"1n1g": [1.0]}), asked=1).goals is None
+    assert summary.summarize(write_series(tmp_path, {"1n1g": [1.0]}), repeats=1).goals is None
 
 
 def named(name: str, kind: str = "cuda") -> Device:
@@ -90,7 +90,7 @@ def test_what_a_task_costs(tmp_path: Path) -> None:
     """A blog's arithmetic: 1,000 samples/s on 4 devices at 5.3 an hour, for 36 million samples: 10 hours, 212."""
     paths = write_series(tmp_path, {"1n4g": [990.0, 1000.0, 1010.0]})
     terms = Terms(prices={"V100-SXM2-16GB": Price(per_hour=5.3, currency="CNY")}, task_samples=36_000_000)
-    found = summary.summarize(paths, asked=3, terms=terms).frameworks["torch"]["1n4g"].cost
+    found = summary.summarize(paths, repeats=3, terms=terms).frameworks["torch"]["1n4g"].cost
     assert found is not None
     assert (found.task_hours, found.task_price) == (pytest.approx(10.0), pytest.approx(212.0))
     assert found.per_million_samples == pytest.approx(212 / 36)
@@ -100,11 +100,11 @@ def test_what_a_task_costs(tmp_path: Path) -> None:
 
 def test_a_missing_price_is_no_zero(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": [100.0]}, device_found=CPU)
-    found = summary.summarize(paths, asked=1, terms=Terms(task_samples=360_000)).frameworks["torch"]["1n1g"].cost
+    found = summary.summarize(paths, repeats=1, terms=Terms(task_samples=360_000)).frameworks["torch"]["1n1g"].cost
     assert found is not None
     assert (found.per_million_samples, found.task_price, found.task_hours) == (None, None, 1.0)
     assert "set prices" in found.reasons["per_million_samples"]
-    none = summary.summarize(paths, asked=1).frameworks["torch"]["1n1g"].cost
+    none = summary.summarize(paths, repeats=1).frameworks["torch"]["1n1g"].cost
     assert none is not None and "task_samples is not set" in none.reasons["task_hours"]
 
 
@@ -127,7 +127,7 @@ def test_energy_per_sample(tmp_path: Path) -> None:
     run = record(spec(topology="1n2g"), 400.0)
     samples = 400.0 * run["window_s"]
     both = write_record(tmp_path, with_energy(run, samples, 2 * samples))
-    cell = summary.summarize([both], asked=1).frameworks["torch"]["1n2g"]
+    cell = summary.summarize([both], repeats=1).frameworks["torch"]["1n2g"]
     assert cell.energy_j_per_sample == pytest.approx(3.0)
     silent = write_record(tmp_path, with_energy(run, samples, None))
-    assert summary.summarize([silent], asked=1).frameworks["torch"]["1n2g"].energy_j_per_sample is None
+    assert summary.summarize([silent], repeats=1).frameworks["torch"]["1n2g"].energy_j_per_sample is None

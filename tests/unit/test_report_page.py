@@ -73,7 +73,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study") / "results"
     summaries = write_summaries(root, write_study(root), remarks="Shown under the tables.")
     write_summaries(root, {"bz8_bf16": write_series(
-        root, {"1n1g": jitter(50.0)}, benchmark="old", precision="bf16", batch_per_device=8)}, asked=5)  # fmt: skip
+        root, {"1n1g": jitter(50.0)}, benchmark="old", precision="bf16", batch_per_device=8)}, repeats=5)  # fmt: skip
     (root / "broken").mkdir()
     (root / "broken/bz1_fp32.json").write_text('{"schema": 1')
     (root / "broken/bz2_fp32.json").write_text('{"schema": 99}')
@@ -162,7 +162,7 @@ def test_hostile_text_is_inert(tmp_path: Path) -> None:
     run = record(spec(), 100.0, warnings=[HOSTILE], device=device, framework={"torch": '"><svg onload=alert(1)>'})
     bad = record(spec(repeat=2), None, status="invalid", reason=HOSTILE, device=device)
     place = tmp_path / "bert/bz32_fp32.json"
-    summary.write([write_record(tmp_path, run), write_record(tmp_path, bad)], place, asked=2, remarks=HOSTILE)
+    summary.write([write_record(tmp_path, run), write_record(tmp_path, bad)], place, repeats=2, remarks=HOSTILE)
     page.write(tmp_path, [place], [], None, tmp_path / "report.html")
     text, reader = read(tmp_path / "report.html")
     assert reader.tags.count("script") == 1
@@ -179,7 +179,7 @@ def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
             tmp_path, {"1n1g": jitter(5.0)}, device_found=CPU, precision="fp16", batch_per_device=64
         ),
     }
-    summaries = write_summaries(tmp_path, study, asked=5)
+    summaries = write_summaries(tmp_path, study, repeats=5)
     page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
     text, _ = read(tmp_path / "report.html")
     assert "torch: fp16 gains nothing here: 0.12 times fp32's throughput on one device" in text
@@ -188,9 +188,9 @@ def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
 
 
 def test_the_same_again_shows_what_is_noise(tmp_path: Path) -> None:
-    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, asked=5)
+    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
     again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
-    summaries += write_summaries(tmp_path, {"bz32_fp32": again}, asked=5)
+    summaries += write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
     page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
     text, _ = read(tmp_path / "report.html")
     assert "differ by up to 2.7 %" in text

@@ -38,21 +38,21 @@ def test_files_and_determinism(tmp_path: Path) -> None:
 
 def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
-    (group,) = cells.groups([summary.summarize([path], asked=1)])
+    (group,) = cells.groups([summary.summarize([path], repeats=1)])
     for figure in (plots.throughput(group, inline.PAGE), plots.speedup(group, inline.PAGE)):
         assert "no measured value" in plots.svg(figure, inline.PAGE)
     assert "no measured value" in plots.svg(plots.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0, 5)}), asked=5)])
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0, 5)}), repeats=5)])
     axes = plots.throughput(group, plots.LIGHT).axes[0]
     dots = [line for line in axes.lines if line.get_marker() == "."]
     assert sorted(float(line.get_ydata()[0]) for line in dots) == sorted(jitter(100.0, 5))
 
 
 def test_names_are_not_mathematics(tmp_path: Path) -> None:
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), asked=1)])
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), repeats=1)])
     hostile = r"$\frac{1}{"
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
     for draw in (plots.throughput, plots.speedup):
@@ -62,7 +62,7 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
-    (group,) = cells.groups([summary.summarize(paths, asked=5)])
+    (group,) = cells.groups([summary.summarize(paths, repeats=5)])
     text = plots.svg(plots.throughput(group, inline.PAGE), inline.PAGE)
     assert "1n4g" in text
     assert "2n2g" in text

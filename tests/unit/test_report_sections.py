@@ -25,7 +25,7 @@ def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
     tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch_per_device=96, **changes)
     oom = record(spec(batch_per_device=96, topology="1n2g"), None, status="oom", reason="too large")
     tight.append(write_record(root, {**oom, "device": changes.get("device_found", oom["device"])}))
-    return cells.groups([summary.summarize(paths, asked=5, terms=TERMS) for paths in (fits, tight)])
+    return cells.groups([summary.summarize(paths, repeats=5, terms=TERMS) for paths in (fits, tight)])
 
 
 def shown(found: list[cells.Group], name: str) -> Grid:
@@ -106,7 +106,7 @@ def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
     assert any("no price is known for AMD EPYC" in note for note in shown(found, "cost").condensed().notes)
     value = observed(record(spec(), 100.0, device={**CPU, "name": "A processor that nobody sells"}))
     value["telemetry"][0] |= {"devices": [], "reasons": {"devices": "the run is on the processor"}}
-    plain = cells.groups([summary.summarize([write_record(tmp_path / "plain", value)], asked=1)])
+    plain = cells.groups([summary.summarize([write_record(tmp_path / "plain", value)], repeats=1)])
     (cost,) = (grid for grid in sections.of(plain, plain, {})["grids"] if grid.name == "cost")
     assert not cost.columns and any("energy" in note and "Reason" in note for note in cost.notes)
     older = groups(tmp_path / "older", False, device_found=CPU)
@@ -135,7 +135,7 @@ def test_hostile_reasons_are_inert(tmp_path: Path) -> None:
     run["telemetry"][0]["devices"][0]["throttle_reasons"] = [HOSTILE]
     run["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": HOSTILE}
     run["work"]["convention"]["attention"] = HOSTILE
-    group = cells.groups([summary.summarize([write_record(tmp_path, run)], asked=1, terms=TERMS)])
+    group = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1, terms=TERMS)])
     tables.write(group, tmp_path / "tables")
     with (tmp_path / "tables/use.csv").open(encoding="utf-8", newline="") as stream:
         (row,) = csv.DictReader(stream)
@@ -156,7 +156,7 @@ def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
     }
     path = write_record(tmp_path, run)
     place = tmp_path / "bert/bz32_fp32.json"
-    found = page.Found({place: summary.summarize([path], asked=1)})
+    found = page.Found({place: summary.summarize([path], repeats=1)})
     html = page.render(found, tmp_path, [], None, tmp_path / "report.html")
     assert "the merged configuration of bert" in html
     assert "repeats: 5" in html and "sequence: 128" in html

@@ -18,7 +18,7 @@ def measured(root: Path, name: str, values: dict[str, list[float]], **changes: o
     speeds = {topology: [32 * worlds[topology] * 1000 / ms for ms in steps] for topology, steps in values.items()}
     records = write_series(root, speeds, benchmark=name, **changes)
     place = root / name / "bz32_fp32.json"
-    summary.write(records, place, asked=3)
+    summary.write(records, place, repeats=3)
     return read_summary(place)
 
 

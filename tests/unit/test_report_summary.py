@@ -11,18 +11,18 @@ import pytest
 from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import summary
+from throughline.report.analysis import cells, summary
 
 
 def cell_of(root: Path, values: list[float], topology: str = "1n1g", **changes: Any) -> Any:
     paths = write_series(root, {topology: values}, **changes)
-    return summary.summarize(paths, asked=len(values)).frameworks["torch"][topology]
+    return summary.summarize(paths, repeats=len(values)).frameworks["torch"][topology]
 
 
 def test_a_published_study_comes_out_as_printed(tmp_path: Path) -> None:
     paths = write_series(tmp_path, DLPERF_BERT_BS32, {"2n8g": 2}, framework="mxnet-horovod")
     place = tmp_path / "bert/bz32_fp32.json"
-    summary.write(paths, place, asked=7)
+    summary.write(paths, place, repeats=7)
     cells = read_summary(place).frameworks["mxnet-horovod"]
     assert list(cells) == ["1n1g", "1n2g", "1n4g", "1n8g", "2n8g", "4n8g"]
     printed = {t: (round(c.median_speed or 0, 2), round(c.speedup or 0, 2)) for t, c in cells.items()}
@@ -43,14 +43,14 @@ def test_what_every_repeat_says_with_other_figures_is_said_once(tmp_path: Path) 
         )
         for n in (1, 2, 3)
     ]
-    (busy, emulated) = summary.summarize(paths, asked=3).frameworks["torch"]["1n1g"].warnings
+    (busy, emulated) = summary.summarize(paths, repeats=3).frameworks["torch"]["1n1g"].warnings
     assert busy == "node 0: 1.5 of 2 cores (and 2 times more, with other figures)"
     assert emulated == "fp16 is emulated"
 
 
 def test_figures_are_not_rounded(tmp_path: Path) -> None:
     place = tmp_path / "bert/bz32_fp32.json"
-    summary.write(write_series(tmp_path, {"1n1g": [100 / 3, 200 / 3]}), place, asked=2)
+    summary.write(write_series(tmp_path, {"1n1g": [100 / 3, 200 / 3]}), place, repeats=2)
     cell = json.loads(place.read_text())["frameworks"]["torch"]["1n1g"]
     assert cell["values"] == [100 / 3, 200 / 3]
     assert cell["average_speed"] == 50.0
@@ -62,7 +62,7 @@ def test_only_ok_repeats_enter_the_median(tmp_path: Path) -> None:
         paths.append(
             write_record(tmp_path, record(spec(repeat=repeat), None, status=status, reason=f"because {status}"))
         )
-    cell = summary.summarize(paths, asked=6).frameworks["torch"]["1n1g"]
+    cell = summary.summarize(paths, repeats=6).frameworks["torch"]["1n1g"]
     assert cell.median_speed == pytest.approx(101)
     assert (cell.n, cell.n_ok) == (6, 3)
     assert cell.values[3:] == [None, None, None]
@@ -80,14 +80,14 @@ def test_no_baseline_no_speedup(tmp_path: Path) -> None:
 def test_a_baseline_that_ran_out_of_memory_is_none(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n2g": [200.0]})
     paths.append(write_record(tmp_path, record(spec(), None, status="oom", reason="too large")))
-    cells = summary.summarize(paths, asked=1).frameworks["torch"]
+    cells = summary.summarize(paths, repeats=1).frameworks["torch"]
     assert cells["1n2g"].speedup is None
     assert cells["1n1g"].median_speed is None
 
 
 def test_each_framework_has_its_own_baseline(tmp_path: Path) -> None:
     study = write_study(tmp_path)
-    found = summary.summarize(study["bz32_fp32"], asked=7)
+    found = summary.summarize(study["bz32_fp32"], repeats=7)
     assert set(found.frameworks) == {"torch", "mxnet-horovod"}
     assert found.frameworks["torch"]["1n1g"].speedup == 1.0
     assert set(found.environment) == {"torch", "mxnet-horovod"}
@@ -99,19 +99,19 @@ def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
     moved.parent.mkdir(parents=True)
     path.rename(moved)
     with pytest.raises(UserError, match="another run"):
-        summary.summarize([moved], asked=1)
+        summary.summarize([moved], repeats=1)
 
 
 def test_a_summary_under_another_name_is_refused(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), 100.0))
     with pytest.raises(UserError, match="bz32_fp32"):
-        summary.write([path], tmp_path / "bert/bz64_fp32.json", asked=1)
+        summary.write([path], tmp_path / "bert/bz64_fp32.json", repeats=1)
 
 
 def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), 100.0))
     with pytest.raises(UserError, match="two records"):
-        summary.summarize([path, path], asked=1)
+        summary.summarize([path, path], repeats=1)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_another_configuration_is_refused(tmp_path: Path, changes: dict[str, Any
         write_record(tmp_path, record(spec(repeat=2, **changes), 100.0)),
     ]
     with pytest.raises(UserError, match=key):
-        summary.summarize(paths, asked=2)
+        summary.summarize(paths, repeats=2)
 
 
 def test_nothing_to_summarize(tmp_path: Path) -> None:
     with pytest.raises(UserError):
-        summary.summarize([], asked=5)
+        summary.summarize([], repeats=5)
 
 
 def test_wide_spread_is_said(tmp_path: Path) -> None:
@@ -148,14 +148,14 @@ def test_steady_repeats_are_not_warned_about(tmp_path: Path) -> None:
 
 def test_more_than_linear_is_flagged(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(230.0)})
-    cells = summary.summarize(paths, asked=5).frameworks["torch"]
+    cells = summary.summarize(paths, repeats=5).frameworks["torch"]
     assert any("2 devices can give" in text for text in cells["1n2g"].warnings)
     assert not cells["1n1g"].warnings
 
 
 def test_fewer_steps_are_said(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), 100.0, steps_timed=40))
-    warnings = summary.summarize([path], asked=1).frameworks["torch"]["1n1g"].warnings
+    warnings = summary.summarize([path], repeats=1).frameworks["torch"]["1n1g"].warnings
     assert warnings == [text for text in warnings if "40 of 100 steps" in text]
 
 
@@ -164,7 +164,7 @@ def test_repeats_from_two_environments_are_never_pooled(tmp_path: Path) -> None:
     paths = [write_record(tmp_path, record(spec(repeat=repeat), 100.0 + repeat)) for repeat in (1, 4, 5)]
     paths += [write_record(tmp_path, record(spec(repeat=2), 50.0, device=other))]
     paths += [write_record(tmp_path, record(spec(repeat=3), 60.0, framework={"torch": "2.12.0"}))]
-    cell = summary.summarize(paths, asked=5).frameworks["torch"]["1n1g"]
+    cell = summary.summarize(paths, repeats=5).frameworks["torch"]["1n1g"]
     assert (cell.median_speed, cell.n, cell.n_ok) == (104.0, 5, 3)
     assert cell.values == [101.0, None, None, 104.0, 105.0]
     assert {tuple(part.repeats): part.values for part in cell.left_out} == {(2,): [50.0], (3,): [60.0]}
@@ -173,7 +173,7 @@ def test_repeats_from_two_environments_are_never_pooled(tmp_path: Path) -> None:
     assert "repeat 3" in second and "environment.framework.torch is 2.12.0 and 2.13.0" in second
     place = tmp_path / "bert/bz32_fp32.json"
     with pytest.raises(UserError, match="strict"):
-        summary.write(paths, place, asked=5, strict=True)
+        summary.write(paths, place, repeats=5, strict=True)
     assert not place.exists()
 
 
@@ -183,18 +183,18 @@ def with_digest(value: dict[str, Any], digest: str, **changes: Any) -> dict[str,
 
 def test_the_digest_decides_what_an_environment_is(tmp_path: Path) -> None:
     same = [with_digest(record(spec(repeat=n), 100.0, commit=f"{n}" * 40), "one") for n in (1, 2)]
-    cell = summary.summarize([write_record(tmp_path, value) for value in same], asked=2).frameworks["torch"]["1n1g"]
+    cell = summary.summarize([write_record(tmp_path, value) for value in same], repeats=2).frameworks["torch"]["1n1g"]
     assert (cell.n_ok, cell.left_out) == (2, [])
     newer = [with_digest(record(spec(repeat=n), 90.0), "two", ended="2026-11-21T00:00:00Z") for n in (3, 4)]
     paths = [write_record(tmp_path, value) for value in [*same, *newer]]
-    cell = summary.summarize(paths, asked=4).frameworks["torch"]["1n1g"]
+    cell = summary.summarize(paths, repeats=4).frameworks["torch"]["1n1g"]
     assert cell.median_speed == 90.0  # of two equal groups the newer one
     assert [(part.repeats, part.environment) for part in cell.left_out] == [([1, 2], "one")]
 
 
 def test_scatter_and_ranges_are_kept(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": [100.0, 101.0, 102.0], "1n2g": [190.0, 194.0, 198.0]})
-    cells = summary.summarize(paths, asked=3).frameworks["torch"]
+    cells = summary.summarize(paths, repeats=3).frameworks["torch"]
     one, two = cells["1n1g"], cells["1n2g"]
     assert (one.speedup_range, one.efficiency_range) == (None, None)
     assert two.speedup_range == [190 / 102, 198 / 100]
@@ -210,7 +210,7 @@ def test_what_happens_within_a_window_is_said(tmp_path: Path) -> None:
     switching = record(spec(repeat=2), 100.0)
     switching["step_seconds"] = [0.3 + 0.0001 * (index * 7 % 31) + 0.05 * (index % 2) for index in range(100)]
     paths = [write_record(tmp_path, value) for value in (heating, switching)]
-    drift, modes = summary.summarize(paths, asked=2).frameworks["torch"]["1n1g"].warnings
+    drift, modes = summary.summarize(paths, repeats=2).frameworks["torch"]["1n1g"].warnings
     assert "steps get slower within the window" in drift and "(repeat 1)" in drift and "temperature" in drift
     assert "two modes" in modes and "50 % of the steps" in modes and "(repeat 2)" in modes
 
@@ -218,12 +218,66 @@ def test_what_happens_within_a_window_is_said(tmp_path: Path) -> None:
 def test_a_baseline_from_elsewhere_is_said(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": [100.0]})
     paths += write_series(tmp_path, {"1n2g": [190.0]}, framework_versions={"torch": "2.12.0"})
-    cells = summary.summarize(paths, asked=1).frameworks["torch"]
+    cells = summary.summarize(paths, repeats=1).frameworks["torch"]
     assert any("unlike" in text for text in cells["1n2g"].warnings)
 
 
 def test_no_device_is_no_error(tmp_path: Path) -> None:
     value = record(spec(), None, status="unsupported", reason="no such device")
     value["device"] = None
-    found = summary.summarize([write_record(tmp_path, value)], asked=1)
+    found = summary.summarize([write_record(tmp_path, value)], repeats=1)
     assert found.device is None
+
+
+def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topology(tmp_path: Path) -> None:
+    split = {"options": {"tensor": 2}}
+    paths = write_series(tmp_path, {"1n4g": jitter(190.0), "1n2g": jitter(100.0)}, **split)
+    found = summary.summarize(paths, repeats=5)
+    two, four = found.frameworks["torch"].values()
+    assert found.baselines == {"torch": "1n2g"}
+    assert (two.speedup, two.speedup_range, two.replicas) == (1.0, None, 1)
+    assert four.speedup == pytest.approx(1.9) and four.efficiency == pytest.approx(0.95)
+    assert (four.replicas, four.global_batch, four.batch_size_per_device) == (2, 64, None)
+    assert (found.batch, found.batch_size_per_device) == (32, None)
+    assert "2 devices share one" in found.reasons["batch_size_per_device"]
+    note = next(note for note in cells.notes(cells.groups([found])[0]) if "baseline" in note.text)
+    assert (note.where, "over 1n2g" in note.text) == ("torch", True)
+
+
+def test_out_of_memory_moves_no_baseline(tmp_path: Path) -> None:
+    split = {"options": {"tensor": 2}}
+    paths = write_series(tmp_path, {"1n4g": jitter(190.0)}, **split)
+    paths.append(write_record(tmp_path, record(spec(topology="1n2g", **split), None, status="oom", reason="too large")))
+    found = summary.summarize(paths, repeats=5)
+    assert found.baselines == {"torch": "1n2g"}
+    assert found.frameworks["torch"]["1n4g"].speedup is None
+    unsupported = record(spec(topology="1n2g", **split), None, status="unsupported", reason="cannot")
+    found = summary.summarize([*paths[:-1], write_record(tmp_path, unsupported)], repeats=5)
+    assert found.baselines == {"torch": "1n4g"}
+
+
+def test_strong_scaling_divides_the_batch(tmp_path: Path) -> None:
+    strong = {"scaling": "strong", "batch_per_device": 32}
+    runs = [record(spec(topology=topology, **strong), 100.0) for topology in ("1n1g", "1n2g")]
+    for run, steps in zip(runs, (1, 2), strict=True):
+        run["window_s"] /= steps
+    found = summary.summarize([write_record(tmp_path, run) for run in runs], repeats=1)
+    series = found.frameworks["torch"]
+    assert (found.batch, found.batch_size_per_device, found.baselines) == (32, None, {"torch": "1n1g"})
+    assert [(cell.global_batch, cell.batch_size_per_device) for cell in series.values()] == [(32, 32), (32, 16)]
+
+
+def test_figures_of_a_workload_and_other_units(tmp_path: Path) -> None:
+    def figures(value: float) -> dict[str, object]:
+        one = {"name": "top1", "unit": "%", "better": "more", "at": 10, "value": value}
+        return {"figures": [one, {**one, "at": 20, "value": None}], "unit": "images/s", "loss": None}
+
+    paths = [
+        write_series(tmp_path, {"1n1g": [100.0]}, {"1n1g": repeat}, beside=figures(value))[0]
+        for repeat, value in enumerate((3.0, 1.0, 2.0), start=1)
+    ]
+    found = summary.summarize(paths, repeats=3)
+    (cell,) = found.frameworks["torch"].values()
+    assert found.unit == "images/s"
+    assert [(one.name, one.at, one.value) for one in cell.figures] == [("top1", 10, 2.0), ("top1", 20, None)]
+    assert cell.other_units == {"tokens/s": pytest.approx(12800.0)}

@@ -88,7 +88,7 @@ def test_latex_is_balanced(folder: Path) -> None:
 
 def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
     cpu = {"kind": "cpu", "name": "some CPU", "count": 2, "fp16_native": False}
-    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}, device_found=cpu), asked=1)
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}, device_found=cpu), repeats=1)
     header, _ = tables.throughput_table(cells.groups([found])[0])
     assert "device_num" in header
     assert "gpu_num" not in header
@@ -97,7 +97,7 @@ def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
 def test_switches_are_in_the_title(tmp_path: Path) -> None:
     options = {"clip": "global_norm", "compile": True, "accumulate": 4, "data": "synthetic", "unpadded": True}
     path = write_record(tmp_path, record(spec(options=options), 10.0))
-    group = cells.groups([summary.summarize([path], asked=1)])[0]
+    group = cells.groups([summary.summarize([path], repeats=1)])[0]
     assert cells.title(group) == (
         "Batch size = 32, fp32, W/ compile & W/ clip by global norm & W/O checkpointing & W/O padding & "
         "W/ accumulation of 4 & W/ synthetic data"
@@ -106,7 +106,7 @@ def test_switches_are_in_the_title(tmp_path: Path) -> None:
 
 def test_hostile_text_is_inert(tmp_path: Path) -> None:
     run = record(spec(), None, status="invalid", reason=HOSTILE)
-    found = summary.summarize([write_record(tmp_path, run)], asked=1, remarks=HOSTILE)
+    found = summary.summarize([write_record(tmp_path, run)], repeats=1, remarks=HOSTILE)
     tables.write(cells.groups([found]), tmp_path / "tables")
     (cell,) = rows(tmp_path / "tables/throughput.csv")
     assert cell["reasons"].startswith("'=")

@@ -21,7 +21,7 @@ BY_TOPOLOGY = tuple(
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
-def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
+def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
     """Warnings about one cell from the records that enter it (sorted by repeat) and its figures."""
     ok = [run for run in runs if run.status == "ok"]
     notes = [_left_out(part, [run.spec.repeat for run in ok]) for part in cell.left_out]
@@ -31,9 +31,9 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell) -> list[str]:
             f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
         )
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
-    if cell.speedup is not None and cell.speedup > cell.world_size > 1:
+    if cell.efficiency is not None and cell.efficiency > 1:
         notes.append(
-            f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the 1n1g baseline was "
+            f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
             "probably slowed down by something else; run it again on an idle machine"
         )
     notes += _fewer_steps(ok)
@@ -105,7 +105,7 @@ def mixture(runs: Sequence[RunRecord]) -> list[str]:
     return found
 
 
-def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
+def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
     """What makes the speedup of `runs` a comparison of unlike things."""
     ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
     if not ok or not base:
@@ -116,7 +116,7 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
         for part in (ok, base)
     )
     return [
-        f"{key} is {here.get(key)} here and {there.get(key)} in the 1n1g baseline, so the speedup compares unlike "
+        f"{key} is {here.get(key)} here and {there.get(key)} in the {name} baseline, so the speedup compares unlike "
         "things: run the older one again"
         for key in dict.fromkeys([*here, *there])
         if here.get(key) != there.get(key) and not _close(key, [here.get(key), there.get(key)])

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from throughline.files import UserError
 from throughline.records import Cell, Summary
-from throughline.report.analysis import advice
+from throughline.report.analysis import advice, baseline
 from throughline.study.config import Precision, Section
 from throughline.study.runs import RunSpec, canonical
 from throughline.topology import Topology
@@ -217,7 +217,17 @@ def notes(group: Group) -> list[Note]:
             for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
                 for text in texts:
                     found.setdefault((kind, text), []).append(row)
-    return [Note(_where(rows), text, kind) for (kind, text), rows in found.items()]
+    said = [Note(_where(rows), text, kind) for (kind, text), rows in found.items()]
+    return [*_moved_baselines(group), *said]
+
+
+def _moved_baselines(group: Group) -> list[Note]:
+    """Frameworks whose speedups are not over one device."""
+    return [
+        Note(name, f"speedups are over {base}, the smallest topology that this model's layout is possible on", "reason")
+        for name, base in (group.summary.baselines if group.summary else {}).items()
+        if base != baseline.ONE_DEVICE
+    ]
 
 
 def _where(rows: Sequence[Row]) -> str:

@@ -7,11 +7,10 @@ record that lies under another configuration's name is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from pydantic import Field, ValidationError
 
 from throughline import statistics
@@ -27,13 +26,19 @@ from throughline.records import (
     read_equivalence,
     read_run,
 )
-from throughline.report.analysis import advice, cost, goals, hardware, pooling
+from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware, pooling
 from throughline.study.config import Goals, Price, Section
+from throughline.study.runs import RunSpec
 from throughline.topology import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
 """What two runs of one summary may differ in; everything else in their specifications is the same (of one topology, the
 hosts as well)."""
+
+
+ByTopology = dict[str, list[RunRecord]]
+Grouped = dict[str, ByTopology]
+Cells = dict[str, dict[str, Cell]]
 
 
 class Terms(Section):
@@ -54,89 +59,111 @@ def read_terms(text: str) -> Terms:
 
 def summarize(
     paths: Sequence[Path],
-    asked: int,
+    repeats: int,
     remarks: str | None = None,
     equivalence: Equivalence | None = None,
     terms: Terms | None = None,
 ) -> Summary:
-    """The summary of the records at `paths` (one benchmark, batch and precision), `asked` repeats a cell.
+    """The summary of the records at `paths` (one benchmark, batch and precision), of `repeats` repeats a cell.
 
     Every figure is unrounded. UserError: no record, a record under a name that is not its own, two records of one
     run, or records that differ in more than framework, topology and repeat.
     """
-    if not paths:
-        raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
-    records = [read_run(path) for path in paths]
-    _same_configuration(records, paths)
-    frame = pd.DataFrame(
-        {
-            "framework": [record.spec.framework for record in records],
-            "topology": [record.spec.topology for record in records],
-            "repeat": [record.spec.repeat for record in records],
-            "record": records,
-        }
-    )
-    _each_once(frame, paths)
-    frameworks: dict[str, dict[str, Cell]] = {}
-    for framework, series in frame.groupby("framework", sort=False):
-        by_topology = {
-            str(topology): list(part.sort_values("repeat")["record"]) for topology, part in series.groupby("topology")
-        }
-        frameworks[str(framework)] = _series(by_topology, asked)
-    mathematics = {name: found for name in frameworks if (found := equivalence.of(name))} if equivalence else None
-    settings = {
-        name: next((run.settings for run in records if run.spec.framework == name and run.settings), None)
-        for name in frameworks
-    }
-    for name, notes in advice.about_frameworks(settings, mathematics or {}).items():
-        frameworks[name] = {
-            topology: cell.model_copy(update={"warnings": [*cell.warnings, *notes]})
-            for topology, cell in frameworks[name].items()
-        }
-    first, spec = records[0], records[0].spec
-    device = next((record.device for record in records if record.device), None)
-    terms = terms or Terms()
-    frameworks = {name: _priced(series, device, terms) for name, series in frameworks.items()}
+    runs, terms = _read(paths), terms or Terms()
+    by_framework = _grouped(runs)
+    mathematics = {name: proof for name in by_framework if (proof := equivalence.of(name))} if equivalence else None
+    settings = {name: _settings(series) for name, series in by_framework.items()}
+    device = next((run.device for run in runs if run.device), None)
+    baselines = {name: baseline.of(series) for name, series in by_framework.items()}
+    cells = {name: _series(series, baselines[name], repeats) for name, series in by_framework.items()}
+    cells = _priced(_warned(cells, advice.about_frameworks(settings, mathematics or {})), device, terms)
+    spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
     return Summary(
         schema_=2,
         benchmark=spec.benchmark,
         model=spec.model,
         parameters=parameters_of(spec),
         batch=spec.batch_per_device,
-        batch_size_per_device=spec.batch_per_device,
+        batch_size_per_device=per_device,
         precision=spec.precision,
-        unit=first.unit,
+        unit=runs[0].unit,
         device=device,
-        environment={
-            record.spec.framework: record.environment for record in reversed(records)
-        },  # each framework's first
+        environment={run.spec.framework: run.environment for run in reversed(runs)},  # each framework's first
         optimizer=spec.optimizer,
         options=spec.options,
         steps=spec.steps,
-        data=first.data,
+        data=runs[0].data,
         remarks=remarks,
         mathematics=mathematics,
         settings=settings if any(settings.values()) else None,
-        goals=goals.judge(frameworks, terms.goals, device.kind if device else None) if terms.goals else None,
-        baselines=dict.fromkeys(frameworks, "1n1g"),
-        frameworks=frameworks,
+        goals=goals.judge(cells, terms.goals, device.kind if device else None) if terms.goals else None,
+        reasons=reasons,
+        baselines=baselines,
+        frameworks=cells,
     )
 
 
-def _priced(series: dict[str, Cell], device: Device | None, terms: Terms) -> dict[str, Cell]:
+def _read(paths: Sequence[Path]) -> list[RunRecord]:
+    """The records at `paths`, all of one configuration, each of another run."""
+    if not paths:
+        raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
+    runs = [read_run(path) for path in paths]
+    _same_configuration(runs, paths)
+    _each_once(runs, paths)
+    return runs
+
+
+def _grouped(runs: Sequence[RunRecord]) -> Grouped:
+    """Framework -> topology, smallest first -> its runs by repeat."""
+    groups: Grouped = {}
+    for run in sorted(runs, key=lambda run: (baseline.size(run.spec.topology), run.spec.repeat)):
+        groups.setdefault(run.spec.framework, {}).setdefault(run.spec.topology, []).append(run)
+    return {name: groups[name] for name in dict.fromkeys(run.spec.framework for run in runs)}
+
+
+def _settings(by_topology: ByTopology) -> dict[str, Any] | None:
+    """What a framework says that it built, in any of its runs."""
+    return next((run.settings for runs in by_topology.values() for run in runs if run.settings), None)
+
+
+def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
+    """DLPerf's batch per device, and why there is none where `batch` is of something else."""
+    if spec.layout.tensor > 1:
+        why = f"batch is of a replica, and {spec.layout.tensor} devices share one"
+    elif spec.scaling == "strong":
+        why = "batch is of all replicas together: scaling is strong"
+    else:
+        return spec.batch_per_device, {}
+    return None, {"batch_size_per_device": why}
+
+
+def _warned(cells: Cells, notes: Mapping[str, list[str]]) -> Cells:
+    return {
+        name: {
+            topology: cell.model_copy(update={"warnings": [*cell.warnings, *notes.get(name, ())]})
+            for topology, cell in series.items()
+        }
+        for name, series in cells.items()
+    }
+
+
+def _priced(cells: Cells, device: Device | None, terms: Terms) -> Cells:
     rated = cost.rate(device, terms.prices)
     return {
-        topology: cell.model_copy(
-            update={"cost": cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)}
-        )
-        for topology, cell in series.items()
+        name: {
+            topology: cell.model_copy(
+                update={"cost": cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)}
+            )
+            for topology, cell in series.items()
+        }
+        for name, series in cells.items()
     }
 
 
 def write(
     paths: Sequence[Path],
     output: Path,
-    asked: int,
+    repeats: int,
     remarks: str | None = None,
     strict: bool = False,
     equivalence: Path | None = None,
@@ -144,7 +171,7 @@ def write(
 ) -> None:
     """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
     compared = read_equivalence(equivalence) if equivalence else None
-    summary = summarize(paths, asked, remarks, compared, terms)
+    summary = summarize(paths, repeats, remarks, compared, terms)
     own = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
     if not output.absolute().as_posix().endswith("/" + own):
         raise UserError(
@@ -177,42 +204,46 @@ def _same(found: Sequence[tuple[Path, dict[str, Any]]]) -> None:
                 )
 
 
-def _each_once(frame: pd.DataFrame, paths: Sequence[Path]) -> None:
-    twice = [int(index) for index in frame.index[frame.duplicated(["framework", "topology", "repeat"])]]
-    if twice:
-        spec = frame["record"][twice[0]].spec
-        raise UserError(
-            f"two records of {spec.framework} {spec.topology} repeat {spec.repeat}, the second is {paths[twice[0]]}",
-            why="a repeat counts once",
-            next_step="name every record once",
-        )
+def _each_once(runs: Sequence[RunRecord], paths: Sequence[Path]) -> None:
+    seen = set()
+    for run, path in zip(runs, paths, strict=True):
+        spec = run.spec
+        key = spec.framework, spec.topology, spec.repeat
+        if key in seen:
+            raise UserError(
+                f"two records of {spec.framework} {spec.topology} repeat {spec.repeat}, the second is {path}",
+                why="a repeat counts once",
+                next_step="name every record once",
+            )
+        seen.add(key)
 
 
-def _series(by_topology: dict[str, list[RunRecord]], asked: int) -> dict[str, Cell]:
+def _series(by_topology: ByTopology, base: str, repeats: int) -> dict[str, Cell]:
     """All topologies of one framework, smallest first."""
     pooled = {topology: pooling.pool(runs) for topology, runs in by_topology.items()}
-    baseline = pooled.get("1n1g", ([], []))[0]
+    base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
-    for topology in sorted(pooled, key=lambda name: (Topology.parse(name).world, Topology.parse(name))):
-        kept, left_out = pooled[topology]
-        cell = _cell(by_topology[topology], kept, asked, baseline).model_copy(update={"left_out": left_out})
-        notes = advice.about_cell(kept, cell)
-        if topology != "1n1g":
-            notes += advice.unlike_baseline(kept, baseline)
+    for topology, (kept, left_out) in pooled.items():
+        cell = _cell(by_topology[topology], kept, repeats, base, base_runs)
+        cell = cell.model_copy(update={"left_out": left_out})
+        notes = advice.about_cell(kept, cell, base)
+        if topology != base:
+            notes += advice.unlike_baseline(kept, base_runs, base)
         cells[topology] = cell.model_copy(update={"warnings": notes})
     return cells
 
 
-def _cell(every: Sequence[RunRecord], runs: Sequence[RunRecord], asked: int, baseline: Sequence[RunRecord]) -> Cell:
+def _cell(
+    every: Sequence[RunRecord], runs: Sequence[RunRecord], repeats: int, base: str, base_runs: Sequence[RunRecord]
+) -> Cell:
     """What `runs` come to; `every` are the records of the cell, also those that are left out."""
     spec = every[0].spec
-    world = Topology.parse(spec.topology).world
-    speeds, baseline_speeds = _speeds(runs), _speeds(baseline)
+    speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
-    n = max(asked, *(run.spec.repeat for run in every))
-    middle = statistics.median(speeds)
-    speedup = statistics.speedup(middle, statistics.median(baseline_speeds))
-    interval = None if spec.topology == "1n1g" else statistics.speedup_range(speeds, baseline_speeds)
+    n = max(repeats, *(run.spec.repeat for run in every))
+    middle, ideal = statistics.median(speeds), baseline.share(spec.topology, base)
+    speedup = statistics.speedup(middle, statistics.median(base_speeds))
+    interval = None if spec.topology == base else statistics.speedup_range(speeds, base_speeds)
     return Cell(
         values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
         n=n,
@@ -226,18 +257,20 @@ def _cell(every: Sequence[RunRecord], runs: Sequence[RunRecord], asked: int, bas
         range_coverage=statistics.range_coverage(len(speeds)),
         speedup=speedup,
         speedup_range=list(interval) if interval else None,
-        speedup_coverage=statistics.speedup_coverage(len(speeds), len(baseline_speeds)) if interval else None,
-        efficiency=statistics.efficiency(speedup, world),
-        efficiency_range=[end / world for end in interval] if interval else None,
-        batch_size_per_device=spec.batch_per_device,
+        speedup_coverage=statistics.speedup_coverage(len(speeds), len(base_speeds)) if interval else None,
+        efficiency=statistics.efficiency(speedup, ideal),
+        efficiency_range=[end / ideal for end in interval] if interval else None,
+        batch_size_per_device=spec.size.batch_per_replica if spec.layout.tensor == 1 else None,
+        replicas=spec.size.replicas,
         global_batch=spec.size.samples_per_step,
-        world_size=world,
-        replicas=world,
+        world_size=Topology.parse(spec.topology).world,
         statuses=dict(Counter(run.status for run in every)),
         reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),
         warnings=[],
         simulated=spec.hosts == "simulated",
         logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],
+        other_units=figures.other_units(spec, middle),
+        figures=figures.medians(runs),
         **hardware.of(runs),
     )
 
