@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
 
-from throughline.corpus.shards import instances, layout, verification  # noqa: E402
+from throughline.corpus.shards import instances, layout, pairs, promises  # noqa: E402
 from throughline.corpus.source import dumps  # noqa: E402
 from throughline.corpus.text import sentences, tokens, vocabulary  # noqa: E402
 
@@ -195,12 +195,12 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
         found = {}
         for who, path in (("theirs", theirs / f"{length}.hdf5"), ("ours", ours / f"{length}" / "training_0000.hdf5")):
             arrays = layout.read(path)
-            found[who] = {"rows": float(len(arrays["input_ids"])), **verification.measure(arrays, read)}
+            found[who] = {"rows": float(len(arrays["input_ids"])), **promises.measure(arrays, read)}
             print(f"| {length}, {who} | " + " | ".join(f"{found[who][name]:.6g}" for name in names) + " |")
         drawn = []
         for seed in range(SEEDS):
             asked = instances.Parameters(length, predictions, copies=COPIES, seed=seed)
-            made = instances.examples(documents, asked, "training", 0).pairs
+            made = pairs.examples(documents, asked, "training", 0).pairs
             drawn.append(
                 (len(made), float(made.a_length.mean() + made.b_length.mean()) + 3, float(made.random_next.mean()))
             )

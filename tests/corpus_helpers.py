@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import vocabulary
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import SPECIALS, Vocabulary

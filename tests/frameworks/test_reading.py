@@ -15,7 +15,7 @@ from corpus_helpers import documents, tiny_vocabulary
 from framework_lab import python
 from throughline import files, frameworks
 from throughline.corpus.shards import making, manifest, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)

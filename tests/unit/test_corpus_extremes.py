@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from throughline.corpus.shards import layout, making, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards import layout, making, promises, verification
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
 
@@ -72,7 +72,7 @@ def test_special_tokens_in_the_text_are_text(folder: Path, words: Vocabulary) ->
     )
     bracket = words.entries.index("[")
     assert (documents.tokens == bracket).any()
-    originals = verification.check_layout(folder / "training_0000.hdf5", arrays, words)
+    originals = promises.check_layout(folder / "training_0000.hdf5", arrays, words)
     assert ((originals == words.sep).sum(axis=1) == 2).all() and not (originals == words.mask).any()
     assert ((originals == words.cls).sum(axis=1) == 1).all()
 

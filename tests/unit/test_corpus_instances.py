@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
 from throughline.corpus import randomness
-from throughline.corpus.shards import instances, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards import instances, lookup, pairs, promises
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -37,7 +37,7 @@ def plainly(found: Documents, parameters: Parameters, stream: randomness.Stream)
     def below(word: int, bound: int) -> int:
         return (int(word) >> 32) * bound >> 32
 
-    pairs = []
+    made = []
     for number in range(count):
         target = limit
         if (int(of_document[number, 0]) >> 32) / 2**32 < parameters.short_sequences:
@@ -65,17 +65,17 @@ def plainly(found: Documents, parameters: Parameters, stream: randomness.Stream)
                 lengths = [len(a), len(b)]
                 while sum(lengths) > limit:
                     lengths[0 if lengths[0] > lengths[1] else 1] -= 1
-                pairs.append((a[0], a[-1] + 1, lengths[0], b[0], b[-1] + 1, lengths[1], int(is_random)))
+                made.append((a[0], a[-1] + 1, lengths[0], b[0], b[-1] + 1, lengths[1], int(is_random)))
             i = middle if is_random else last
-    return pairs
+    return made
 
 
-def all_pairs(found: Documents, parameters: Parameters, stream: randomness.Stream) -> instances.Pairs:
+def all_pairs(found: Documents, parameters: Parameters, stream: randomness.Stream) -> pairs.Pairs:
     """One copy's pairs, which come some at a time."""
-    nothing = instances.Pairs(*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
-    several = [nothing, *instances.pairs(found, parameters, stream)]
-    columns = ([getattr(some, field.name) for some in several] for field in fields(instances.Pairs))
-    return instances.Pairs(*(np.concatenate(column) for column in columns))
+    nothing = pairs.Pairs(*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
+    several = [nothing, *pairs.pairs(found, parameters, stream)]
+    columns = ([getattr(some, field.name) for some in several] for field in fields(pairs.Pairs))
+    return pairs.Pairs(*(np.concatenate(column) for column in columns))
 
 
 @settings(max_examples=150, deadline=None)
@@ -84,17 +84,17 @@ def test_pairs_equal_a_plain_reading_of_the_rules(
     words: Vocabulary, lengths: list[list[int]], parameters: Parameters
 ) -> None:
     found = documents(lengths, words)
-    pairs = all_pairs(found, parameters, randomness.Stream("test"))
+    made = all_pairs(found, parameters, randomness.Stream("test"))
     expected = plainly(found, parameters, randomness.Stream("test"))
-    assert len(pairs) == len(expected)
+    assert len(made) == len(expected)
     for i, (a, a_end, a_length, b, b_end, b_length, is_random) in enumerate(expected):
-        assert (pairs.a_length[i], pairs.b_length[i], pairs.random_next[i]) == (a_length, b_length, is_random)
-        assert a <= pairs.a[i] and pairs.a[i] + a_length <= a_end
-        assert b <= pairs.b[i] and pairs.b[i] + b_length <= b_end
+        assert (made.a_length[i], made.b_length[i], made.random_next[i]) == (a_length, b_length, is_random)
+        assert a <= made.a[i] and made.a[i] + a_length <= a_end
+        assert b <= made.b[i] and made.b[i] + b_length <= b_end
 
 
 def all_rows(found: Documents, parameters: Parameters, words: Vocabulary, rows: int = 2048) -> instances.Arrays:
-    order = instances.examples(found, parameters, "training", 0)
+    order = pairs.examples(found, parameters, "training", 0)
     blocks = list(instances.blocks(found, order, parameters, words, "training", 0, rows))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
 
@@ -108,9 +108,9 @@ def test_any_documents_keep_every_promise(words: Vocabulary, lengths: list[list[
         assert all(len(document) == 1 for document in lengths) and len(lengths) <= 1
         return
     path = Path("shard")
-    originals = verification.check_layout(path, arrays, words)
-    verification.check_promises(path, arrays, originals, words, parameters)
-    assert verification.check_pairs(path, arrays, originals, verification.Text(found)) == len(originals)
+    originals = promises.check_layout(path, arrays, words)
+    promises.check_promises(path, arrays, originals, words, parameters)
+    assert lookup.check_pairs(path, arrays, originals, lookup.Text(found)) == len(originals)
 
 
 def test_nothing_from_nothing(words: Vocabulary) -> None:
@@ -127,10 +127,10 @@ def test_one_document_has_only_true_continuations(words: Vocabulary) -> None:
 
 def test_a_giant_sentence_is_cut_at_both_ends(words: Vocabulary) -> None:
     found = documents([[5000], [5000], [5000]], words)
-    pairs = all_pairs(found, Parameters(64, 9), randomness.Stream("giant"))
-    assert pairs.random_next.all() and len(pairs) == 3
-    assert (pairs.a_length + pairs.b_length == 61).all()
-    front = np.concatenate([pairs.a % 5000, pairs.b % 5000])
+    made = all_pairs(found, Parameters(64, 9), randomness.Stream("giant"))
+    assert made.random_next.all() and len(made) == 3
+    assert (made.a_length + made.b_length == 61).all()
+    front = np.concatenate([made.a % 5000, made.b % 5000])
     assert ((front > 2200) & (front < 2750)).all()  # about half of 4,970, as by tossing a coin so many times
 
 
@@ -148,7 +148,7 @@ def test_seed_split_shard_and_copy_all_count(words: Vocabulary) -> None:
     parameters = Parameters(24, 4, copies=1)
 
     def made(changed: Parameters, split: str = "training", shard: int = 0) -> bytes:
-        order = instances.examples(found, changed, split, shard)
+        order = pairs.examples(found, changed, split, shard)
         (block,) = instances.blocks(found, order, changed, words, split, shard, 4096)
         return block["input_ids"].tobytes()
 
@@ -168,7 +168,7 @@ def test_shares_over_many_rows(words: Vocabulary) -> None:
     chance = np.random.default_rng(0)
     found = documents([chance.integers(1, 20, size=200).tolist() for _ in range(50)], words)
     arrays = all_rows(found, Parameters(64, 9, short_sequences=0.1), words)
-    measured = verification.measure(arrays, words)
+    measured = promises.measure(arrays, words)
     assert abs(measured["replaced_by_mask_share"] - 0.8) < 0.01
     assert abs(measured["unchanged_share"] - 0.1) < 0.01
     assert abs(measured["random_next_share"] - 0.5) < 0.03

@@ -20,9 +20,9 @@ from test_corpus_instances import LENGTHS, PARAMETERS
 from test_corpus_wordpiece import TRICKY
 
 from corpus_helpers import documents, same, tiny_vocabulary
-from throughline.corpus import kernel
-from throughline.corpus.shards import instances, layout, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus import kernel, packing
+from throughline.corpus.shards import instances, layout, lookup, pairs, promises
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import sentences, tokens, vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.corpus.text.wordpiece import WordPiece
@@ -98,7 +98,7 @@ def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Param
         found = tokens.concatenate([found], np.uint32)
 
     def made() -> list[dict[str, np.ndarray]]:
-        order = instances.examples(found, parameters, "training", 0)
+        order = pairs.examples(found, parameters, "training", 0)
         return list(instances.blocks(found, order, parameters, words, "training", 0, 50))
 
     compiled, plain = made(), plainly(made)
@@ -114,7 +114,7 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
     found, parameters = documents([[40_000, 3], [50_000], [7]], words), Parameters(1 << 15, 5000, copies=1)
 
     def made() -> bytes:
-        order = instances.examples(found, parameters, "training", 0)
+        order = pairs.examples(found, parameters, "training", 0)
         (block,) = instances.blocks(found, order, parameters, words, "training", 0, 50)
         return b"".join(block[name].tobytes() for name in layout.TYPES)
 
@@ -126,22 +126,22 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
 def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
     """One value of a good block is changed: both see a fault, or neither does, and they count the same."""
     found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, copies=2)
-    order = instances.examples(found, parameters, "training", 0)
+    order = pairs.examples(found, parameters, "training", 0)
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
     array = block[data.draw(st.sampled_from(sorted(block)))].reshape(-1)
     place = data.draw(st.integers(0, len(array) - 1))
     value = st.sampled_from([-1, 0, 1, 2, 3, words.cls, words.sep, words.mask, len(words), int(array[place])])
     array[place] = data.draw(st.one_of(st.integers(0, 30), value)) % (1 << 7 if array.itemsize == 1 else 1 << 31)
     for promised in (parameters, None):
-        compiled = verification._compiled_counts(block, words, promised)
+        compiled = promises._compiled_counts(block, words, promised)
         try:
-            originals = verification.check_layout(Path("shard"), block, words)
+            originals = promises.check_layout(Path("shard"), block, words)
             if promised is not None:
-                verification.check_promises(Path("shard"), block, originals, words, promised)
+                promises.check_promises(Path("shard"), block, originals, words, promised)
         except UserError:
             assert compiled is None
         else:
-            assert compiled == verification.counted(block, words)
+            assert compiled == promises.counted(block, words)
 
 
 @settings(max_examples=200, deadline=None)
@@ -152,43 +152,43 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
     found, variety = documents(data.draw(lengths), words), data.draw(st.sampled_from([1, 2, 3, 50]))
     found.tokens[:] = 2000 + found.tokens % variety
     parameters, wide = Parameters(data.draw(st.sampled_from([8, 16, 40])), 4, copies=2), data.draw(st.booleans())
-    order = instances.examples(found, parameters, "training", 0)
+    order = pairs.examples(found, parameters, "training", 0)
     if not len(order):
         return
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
-    originals = verification.check_layout(Path("shard"), block, words)
+    originals = promises.check_layout(Path("shard"), block, words)
     for _ in range(data.draw(st.integers(0, 2))):
         place = data.draw(st.integers(0, len(found.tokens) - 1))
         found.tokens[place] = 2000 + data.draw(st.integers(0, variety))
     if data.draw(st.booleans()):
         block["next_sentence_labels"][data.draw(st.integers(0, len(order) - 1))] ^= 1
-    text = verification.Text(tokens.concatenate([found], np.uint32) if wide else found)
+    text = lookup.Text(tokens.concatenate([found], np.uint32) if wide else found)
 
     def judged() -> int | str:
         try:
-            return verification.check_pairs(Path("shard"), block, originals, text)
+            return lookup.check_pairs(Path("shard"), block, originals, text)
         except UserError as error:
             return str(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verification, "_TOO_COMMON", data.draw(st.sampled_from([3, 1000])))
+        patch.setattr(lookup, "_TOO_COMMON", data.draw(st.sampled_from([3, 1000])))
         plain = plainly(judged)
         assert judged() == plain
         length, second = (block[name].sum(axis=1, dtype=np.int64) for name in ("input_mask", "segment_ids"))
         labels = block["next_sentence_labels"]
-        compiled = verification._compiled_look_up(originals, length - second - 2, second - 1, labels, text)
+        compiled = lookup._compiled_look_up(originals, length - second - 2, second - 1, labels, text)
         assert compiled == (None if isinstance(plain, str) else plain)
 
 
 @pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
 def test_planes(kind: str) -> None:
     data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
-    assert layout._planes(data).tobytes() == plainly(lambda: layout._planes(data)).tobytes()
+    assert packing._planes(data).tobytes() == plainly(lambda: packing._planes(data)).tobytes()
 
 
 def test_elements() -> None:
     data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
-    planes, out = layout._planes(data), np.empty_like(data)
+    planes, out = packing._planes(data), np.empty_like(data)
     kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
     assert np.array_equal(out, data)
 

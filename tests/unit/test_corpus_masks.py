@@ -17,8 +17,8 @@ from test_corpus_instances import LENGTHS, all_rows
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
 from throughline import files
 from throughline.corpus import kernel, reading
-from throughline.corpus.shards import layout, making, manifest, masks, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards import layout, making, manifest, masks, promises, verification, writing
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -76,14 +76,14 @@ def test_any_documents_keep_every_promise(
     if not plain:
         return
     path, masking = Path("shard"), verification.masking_of(parameters, words)
-    verification.check_lengths(path, plain)
+    promises.check_lengths(path, plain)
     arrays = masking.masked(plain, masking.stream("training_0000", epoch))
     assert {name: array.dtype for name, array in arrays.items()} == layout.TYPES
-    originals = verification.check_layout(path, arrays, words)
+    originals = promises.check_layout(path, arrays, words)
     assert np.array_equal(originals, plain["input_ids"])
-    verification.check_promises(path, arrays, originals, words, parameters)
+    promises.check_promises(path, arrays, originals, words, parameters)
     finished = all_rows(found, replace(parameters, dynamic=False), words)  # the same examples, with other masks
-    assert np.array_equal(verification.restored(finished), plain["input_ids"])
+    assert np.array_equal(promises.restored(finished), plain["input_ids"])
     for name in ("input_mask", "segment_ids", "next_sentence_labels"):
         assert np.array_equal(arrays[name], finished[name]), name
     assert np.array_equal(arrays["masked_lm_ids"] != 0, finished["masked_lm_ids"] != 0)
@@ -109,9 +109,9 @@ def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) ->
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     epochs = [masking.masked(plain, masking.stream("training_0000", epoch)) for epoch in range(9)]
     arrays = {name: np.concatenate([one[name] for one in epochs]) for name in reading.ARRAYS}
-    counts = verification.counted(arrays, words)
-    verification.check_shares(Path("shard"), counts, words)
-    static = verification.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
+    counts = promises.counted(arrays, words)
+    promises.check_shares(Path("shard"), counts, words)
+    static = promises.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
     for name in ("replaced_by_mask", "unchanged", "changed"):
         share, other = counts[name] / counts["masked"], static[name] / static["masked"]
         assert abs(share - other) < 5 * (share * (1 - share) * 2 / static["masked"]) ** 0.5
@@ -148,8 +148,8 @@ def test_the_longest_rows(words: Vocabulary) -> None:
     )
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     arrays = masking.masked(plain, masking.stream("training_0000", 0))
-    originals = verification.check_layout(Path("shard"), arrays, words)
-    verification.check_promises(Path("shard"), arrays, originals, words, parameters)
+    originals = promises.check_layout(Path("shard"), arrays, words)
+    promises.check_promises(Path("shard"), arrays, originals, words, parameters)
 
 
 @pytest.mark.parametrize("heights", [[5000], [1, 4999], [2048, 2048, 904], [3000, 2000]])
@@ -292,8 +292,8 @@ def test_every_fault_is_found(
     arrays = layout.read(corpus.file(corpus.shards[0]))
     fault(arrays)
     path, rows = tmp_path / "training_0000.hdf5", len(arrays["input_ids"])
-    described = json.dumps(verification.recorded(DYNAMIC, words))
-    layout.write(path, [arrays], rows, 32, 5, described, kinds=layout.unmasked_types(len(words)))
+    described = json.dumps(DYNAMIC.recorded(words.sha256))
+    writing.write(path, [arrays], rows, 32, 5, described, kinds=layout.unmasked_types(len(words)))
     with pytest.raises(UserError, match=message):
         verification.verify(path, words, DYNAMIC, folder / "tokens_0.hdf5")
 

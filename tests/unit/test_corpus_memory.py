@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from corpus_helpers import same, tiny_vocabulary
 from throughline import files
 from throughline.corpus import kernel
-from throughline.corpus.rooms import Rooms
-from throughline.corpus.shards import instances, making, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.allocator import Allocator
+from throughline.corpus.shards import making, pairs, verification
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)
@@ -58,8 +58,8 @@ def test_any_memory_gives_the_same_bytes(
     whole = made("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "_BATCH_CHARACTERS", 10)
-        patch.setattr(instances, "_SENTENCES", at_a_time)
-        patch.setattr(instances, "_SORTED", at_a_time)
+        patch.setattr(pairs, "_SENTENCES", at_a_time)
+        patch.setattr(pairs, "_SORTED", at_a_time)
         if not compiled:
             patch.setattr(kernel, "load", lambda: None)
         bounded = made("bounded", memory_bytes=memory_bytes)
@@ -69,10 +69,10 @@ def test_any_memory_gives_the_same_bytes(
 
 
 def test_what_does_not_fit_lies_in_files_and_keeps_its_values(tmp_path: Path) -> None:
-    rooms = Rooms(tmp_path, 1000)
-    inside, outside = rooms.empty(100, np.int64), rooms.empty(100_000, np.int64)
+    allocator = Allocator(tmp_path, 1000)
+    inside, outside = allocator.empty(100, np.int64), allocator.empty(100_000, np.int64)
     inside[:], outside[:] = np.arange(100), np.arange(100_000)
-    rooms.leave()
+    allocator.release()
     assert np.array_equal(outside, np.arange(100_000)) and np.array_equal(inside, np.arange(100))
-    assert len(rooms.empty(0, np.int64)) == 0 and not list(tmp_path.iterdir())
-    assert rooms._left == 200 and len(rooms._mapped) == 1
+    assert len(allocator.empty(0, np.int64)) == 0 and not list(tmp_path.iterdir())
+    assert allocator._left == 200 and len(allocator._mapped) == 1

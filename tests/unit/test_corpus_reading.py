@@ -12,8 +12,8 @@ from test_corpus_shards import arrays_of, blocks_of
 
 from corpus_helpers import documents, tiny_vocabulary
 from throughline.corpus import reading
-from throughline.corpus.shards import layout, making
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards import layout, making, writing
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens
 
 PACKINGS: dict[str, dict[str, Any]] = {
@@ -102,7 +102,7 @@ def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
     made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, copies=9), "training", 0
     making.make(*made, tmp_path / "packed.hdf5")
     making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
-    layout.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
+    writing.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
     expected = layout.read(tmp_path / "packed.hdf5")
     assert len(expected["input_ids"]) > 1000
     for name in ("unpacked", "copied"):
@@ -117,7 +117,7 @@ def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
 
 def test_a_copy_of_another_makers_shard_is_not_ours(tmp_path: Path) -> None:
     arrays = arrays_of(100)
-    layout.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
+    writing.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
     with layout.open_shard(tmp_path / "copy.hdf5") as stream:
         assert not layout.is_ours(stream)
     assert layout.content_digest(layout.read(tmp_path / "copy.hdf5")) == layout.content_digest(arrays)
@@ -125,5 +125,5 @@ def test_a_copy_of_another_makers_shard_is_not_ours(tmp_path: Path) -> None:
 
 def test_an_interrupted_writing_of_an_unpacked_shard_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2048 rows were given"):
-        layout.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
+        writing.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
     assert list(tmp_path.iterdir()) == []

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from corpus_helpers import documents, same, tiny_vocabulary
-from throughline.corpus.shards import instances, layout
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards import instances, layout, pairs, writing
+from throughline.corpus.shards.parameters import Parameters
 from throughline.files import UserError
 
 
@@ -33,7 +33,7 @@ def arrays_of(rows: int, sequence: int = 16, predictions: int = 3) -> dict[str, 
 
 def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
     rows, sequence = arrays["input_ids"].shape
-    layout.write(path, blocks_of(arrays), rows, sequence, arrays["masked_lm_ids"].shape[1], "{}")
+    writing.write(path, blocks_of(arrays), rows, sequence, arrays["masked_lm_ids"].shape[1], "{}")
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2047, 2048, 2049, 5000])
@@ -80,9 +80,9 @@ def test_an_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
         raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError):
-        layout.write(tmp_path / "shard.hdf5", failing(), 4096, 16, 3, "{}")  # type: ignore[arg-type]
+        writing.write(tmp_path / "shard.hdf5", failing(), 4096, 16, 3, "{}")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="2048 rows were given"):
-        layout.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}")
+        writing.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,7 +146,7 @@ def test_the_reader_needs_numpy_and_h5py_only() -> None:
 def test_a_shard_from_documents(tmp_path: Path) -> None:
     words = tiny_vocabulary(tmp_path)
     found, parameters = documents([[5, 6], [7, 30, 2]], words), Parameters(16, 2)
-    order = instances.examples(found, parameters, "training", 0)
+    order = pairs.examples(found, parameters, "training", 0)
     blocks = instances.blocks(found, order, parameters, words, "training", 0, layout.ROWS_PER_CHUNK)
-    layout.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
+    writing.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
     assert len(layout.read(tmp_path / "shard.hdf5")["input_ids"]) == len(order) > 0

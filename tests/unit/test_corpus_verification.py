@@ -12,8 +12,18 @@ import pytest
 
 from corpus_helpers import documents, tiny_vocabulary
 from throughline import files
-from throughline.corpus.shards import instances, layout, making, manifest, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards import (
+    instances,
+    layout,
+    lookup,
+    making,
+    manifest,
+    pairs,
+    promises,
+    verification,
+    writing,
+)
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
@@ -56,7 +66,7 @@ def test_a_large_shard_is_not_held_in_memory(
     whole = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     monkeypatch.setattr(verification, "_ROWS", 50)
     monkeypatch.setattr(layout, "ROWS_READ", 130)
-    monkeypatch.setattr(verification, "_LOOK_UP_BYTES", 2 * 4000 * 100)
+    monkeypatch.setattr(lookup, "_LOOK_UP_BYTES", 2 * 4000 * 100)
     parts = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     assert 60 < parts["statistics"].pop("pairs_looked_up") < whole["statistics"].pop("pairs_looked_up")
     assert parts == whole
@@ -190,9 +200,9 @@ def test_every_fault_is_found(
     arrays = layout.read(good)
     change(arrays)
     path = tmp_path / "training_0000.hdf5"
-    described = json.dumps(verification.recorded(PARAMETERS, words))
+    described = json.dumps(PARAMETERS.recorded(words.sha256))
     blocks = [{k: v[i : i + 2048] for k, v in arrays.items()} for i in range(0, len(arrays["input_ids"]), 2048)]
-    layout.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
+    writing.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
     with pytest.raises(UserError, match=message):
         verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
 
@@ -255,18 +265,18 @@ def test_manifests_that_make_no_sense(tmp_path: Path, words: Vocabulary) -> None
 
 def test_a_gap_in_every_copy_is_seen_by_the_pair_search(words: Vocabulary) -> None:
     found = documents([[3, 3, 3, 3], [4, 4, 4]], words)
-    order = instances.examples(found, PARAMETERS, "training", 0)
+    order = pairs.examples(found, PARAMETERS, "training", 0)
     (arrays,) = instances.blocks(found, order, PARAMETERS, words, "training", 0, 4096)
-    originals = verification.check_layout(Path("shard"), arrays, words)
+    originals = promises.check_layout(Path("shard"), arrays, words)
     with pytest.raises(UserError, match="in no document"):
-        verification.check_pairs(Path("shard"), arrays, originals, verification.Text(documents([[2, 2], [4]], words)))
+        lookup.check_pairs(Path("shard"), arrays, originals, lookup.Text(documents([[2, 2], [4]], words)))
 
 
 def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None:
     found = documents([[1] * 2500, [1] * 2500], words)
     everywhere = Documents(np.full_like(found.tokens, 9), found.sentences, found.documents, found.ids)
     parameters = Parameters(16, 2, copies=1)
-    order = instances.examples(everywhere, parameters, "training", 0)
+    order = pairs.examples(everywhere, parameters, "training", 0)
     (arrays,) = instances.blocks(everywhere, order, parameters, words, "training", 0, 9999)
-    originals = verification.check_layout(Path("shard"), arrays, words)
-    assert verification.check_pairs(Path("shard"), arrays, originals, verification.Text(everywhere)) == 0
+    originals = promises.check_layout(Path("shard"), arrays, words)
+    assert lookup.check_pairs(Path("shard"), arrays, originals, lookup.Text(everywhere)) == 0

@@ -14,7 +14,7 @@ from corpus_helpers import CLOSING, HEADER, documents, page, streams
 from dump_server import Server, cut, status
 from throughline import files
 from throughline.corpus.shards import making
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches

@@ -10,7 +10,7 @@ import pytest
 
 from corpus_helpers import documents, tiny_vocabulary
 from throughline.corpus.shards import layout, making, verification
-from throughline.corpus.shards.instances import Parameters
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 

@@ -15,9 +15,9 @@ def main() -> None:
     parser.add_argument("--unpacked", action="store_true", help="copy it, uncompressed, instead of linking it")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.shards import adopted, layout
+    from throughline.corpus.shards import adopted, writing
 
-    (layout.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
+    (writing.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
 
 
 if __name__ == "__main__":

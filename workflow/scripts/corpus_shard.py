@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.shards import making
-    from throughline.corpus.shards.instances import Parameters
+    from throughline.corpus.shards.parameters import Parameters
 
     parameters = Parameters.from_json(arguments.parameters)
     made = arguments.split, arguments.shard, arguments.output

@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.shards import verification
-    from throughline.corpus.shards.instances import Parameters
+    from throughline.corpus.shards.parameters import Parameters
     from throughline.corpus.text import vocabulary
 
     parameters = Parameters.from_json(arguments.parameters) if arguments.parameters else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 
+from throughline.corpus import unpacking
 from throughline.corpus.shards import layout
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def read_shard(path: Path, names: tuple[str, ...] = ARRAYS) -> Rows:
         missing = [name for name in names if name not in file]
         if missing:
             raise ValueError(f"{path.name} has no array {', '.join(missing)}")
-        rows = {name: layout.whole(file[name]) for name in names}
+        rows = {name: unpacking.rows(file[name]) for name in names}
     if len({len(array) for array in rows.values()}) != 1:
         raise ValueError(f"the arrays of {path.name} differ in length")
     return rows

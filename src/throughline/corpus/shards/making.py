@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from throughline.corpus.rooms import Rooms
-from throughline.corpus.shards import instances, layout
-from throughline.corpus.shards.instances import Arrays, Parameters
-from throughline.corpus.shards.verification import recorded
+from throughline.corpus.allocator import Allocator
+from throughline.corpus.shards import instances, layout, pairs, writing
+from throughline.corpus.shards.instances import Arrays
+from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens, vocabulary
 from throughline.files import UserError
 
@@ -30,23 +30,23 @@ def make(
     Tokens and examples beyond `memory_bytes` lie in mapped temporary files.
     """
     words = vocabulary.read(vocabulary_file)
-    rooms = Rooms(path.parent, memory_bytes)
-    documents, facts = tokens.read(tokens_file, rooms)
+    allocator = Allocator(path.parent, memory_bytes)
+    documents, facts = tokens.read(tokens_file, allocator)
     if facts["vocabulary_sha256"] != words.sha256:
         raise UserError(
             f"{tokens_file} was made with another vocabulary than {vocabulary_file}",
             next_step=f"make it again: snakemake --force {tokens_file}",
         )
-    order = instances.examples(documents, parameters, split, shard, rooms)
+    order = pairs.examples(documents, parameters, split, shard, allocator)
     rows = layout.ROWS_PER_CHUNK
-    blocks = _leaving(rooms, instances.blocks(documents, order, parameters, words, split, shard, rows))
-    described = json.dumps(recorded(parameters, words), sort_keys=True, separators=(",", ":"))
+    blocks = _releasing(allocator, instances.blocks(documents, order, parameters, words, split, shard, rows))
+    described = json.dumps(parameters.recorded(words.sha256), sort_keys=True, separators=(",", ":"))
     kinds = layout.unmasked_types(len(words)) if parameters.dynamic else layout.TYPES
     extent = len(order), parameters.sequence, parameters.predictions
-    layout.write(path, blocks, *extent, described, kinds=kinds, unpacked=unpacked)
+    writing.write(path, blocks, *extent, described, kinds=kinds, unpacked=unpacked)
 
 
-def _leaving(rooms: Rooms, blocks: Iterator[Arrays]) -> Iterator[Arrays]:
+def _releasing(allocator: Allocator, blocks: Iterator[Arrays]) -> Iterator[Arrays]:
     for block in blocks:
         yield block
-        rooms.leave()
+        allocator.release()

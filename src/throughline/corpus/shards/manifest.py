@@ -27,6 +27,35 @@ def merge(
     """
     results = [files.read_json(file) for file in verified]
     results.sort(key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
+    sequence, predictions = _size(results, vocabulary, verified, path)
+    shards = [_entry(result) for result in results]
+    if not sum(shard["rows"] for shard in shards if shard["split"] == "training"):
+        raise UserError(
+            f"the corpus {corpus} has no training example of length {sequence}",
+            why="the dump has too few articles for so many shards, or none at all",
+            next_step="use a larger dump, or fewer corpus.shards in config.yaml",
+        )
+    files.write_json(
+        path,
+        {
+            "schema": SCHEMA,
+            "corpus": corpus,
+            "sequence": sequence,
+            "predictions": predictions,
+            "vocabulary": _described(vocabulary, bool(parameters.get("dynamic"))),
+            "parameters": parameters,
+            "parameters_digest": _digest(parameters),
+            "content_digest": _content_digest(shards, parameters),
+            "rows": sum(shard["rows"] for shard in shards),
+            "shards": shards,
+        },
+    )
+
+
+def _size(
+    results: Sequence[dict[str, Any]], vocabulary: Vocabulary, verified: Sequence[Path], path: Path
+) -> tuple[int, int]:
+    """The sequence length and predictions that all shards have."""
     shapes = {(result["sequence"], result["predictions"], result["vocabulary_sha256"]) for result in results}
     if len(shapes) != 1 or {shape[2] for shape in shapes} != {vocabulary.sha256}:
         raise UserError(
@@ -35,47 +64,28 @@ def merge(
             next_step=f"make them again: snakemake --force {' '.join(map(str, verified))}",
         )
     ((sequence, predictions, _),) = shapes
-    shards = [
-        {
-            "file": result["file"],
-            "split": split_of(result["file"]),
-            **{key: result[key] for key in ("source", "rows", "sha256", "content_digest") if key in result},
-        }
-        for result in results
-    ]
-    if not sum(shard["rows"] for shard in shards if shard["split"] == "training"):
-        raise UserError(
-            f"the corpus {corpus} has no training example of length {sequence}",
-            why="the dump has too few articles for so many shards, or none at all",
-            next_step="use a larger dump, or fewer corpus.shards in config.yaml",
-        )
+    return sequence, predictions
+
+
+def _entry(result: dict[str, Any]) -> dict[str, Any]:
+    """A shard as the manifest lists it, from its verification."""
+    kept: dict[str, Any] = {key: result[key] for key in ("source", "rows", "sha256", "content_digest") if key in result}
+    return {"file": result["file"], "split": split_of(result["file"]), **kept}
+
+
+def _described(vocabulary: Vocabulary, dynamic: bool) -> dict[str, Any]:
+    """The vocabulary as far as training needs it; the words that may stand in for a token where it draws masks."""
+    specials = {name: getattr(vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")}
+    words = {"words": _ranges(vocabulary)} if dynamic else {}
+    return {"size": len(vocabulary), "sha256": vocabulary.sha256, **specials, **words}
+
+
+def _content_digest(shards: Sequence[dict[str, Any]], parameters: dict[str, Any]) -> str:
+    """The digest of what training reads: the shards' content and, where it draws masks, how."""
     content: list[Any] = [(shard["file"], shard["content_digest"]) for shard in shards]
     if parameters.get("dynamic"):
         content.append({name: parameters[name] for name in ("predictions", "probability", "seed")})
-    files.write_json(
-        path,
-        {
-            "schema": SCHEMA,
-            "corpus": corpus,
-            "sequence": sequence,
-            "predictions": predictions,
-            "vocabulary": {
-                "size": len(vocabulary),
-                "sha256": vocabulary.sha256,
-                "pad": vocabulary.pad,
-                "unk": vocabulary.unk,
-                "cls": vocabulary.cls,
-                "sep": vocabulary.sep,
-                "mask": vocabulary.mask,
-                **({"words": _ranges(vocabulary)} if parameters.get("dynamic") else {}),
-            },
-            "parameters": parameters,
-            "parameters_digest": _digest(parameters),
-            "content_digest": _digest(content),
-            "rows": sum(shard["rows"] for shard in shards),
-            "shards": shards,
-        },
-    )
+    return _digest(content)
 
 
 def _ranges(vocabulary: Vocabulary) -> list[list[int]]:

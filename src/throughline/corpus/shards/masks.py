@@ -68,7 +68,7 @@ class Masking:
         return Stream(self.seed, "reading", shard, self.sequence, epoch)
 
     def masked(self, rows: Mapping[str, Any], stream: Stream) -> Arrays:
-        """The six arrays of NVIDIA's layout, from the next rows as an unmasked shard holds them (shards.py)."""
+        """The six arrays of NVIDIA's layout, from the next rows as an unmasked shard holds them (layout.py)."""
         count = len(rows["input_ids"])
         made: Arrays = {
             "input_ids": np.empty((count, self.sequence), np.int32),

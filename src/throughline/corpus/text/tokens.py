@@ -28,9 +28,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from throughline.corpus import packing
+from throughline.corpus.allocator import Allocator
 from throughline.corpus.progress import Progress
-from throughline.corpus.rooms import Rooms
-from throughline.corpus.shards import layout
 from throughline.corpus.text.pile import Pile
 from throughline.files import UserError
 
@@ -154,7 +154,7 @@ def write(path: Path, documents: Documents, vocabulary_sha256: str, vocabulary_s
 def _write(path: Path, pile: Pile, order: NDArray[np.int64], vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write the documents numbered `order` of a pile, in that order."""
     ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
-    with layout.new_file(path) as stream:
+    with packing.new_file(path) as stream:
         kind = np.dtype(kind_for(vocabulary_size))
         _fill(stream, "tokens", kind, int(tokens.sum()), pile.tokens(order))
         ends = _offsets_of(pile.lengths(order))
@@ -185,19 +185,19 @@ def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[NDArray[np.int64]]:
         before += int(lengths.sum(dtype=np.int64))
 
 
-def read(path: Path, rooms: Rooms | None = None) -> tuple[Documents, dict[str, Any]]:
-    """The documents of a tokens file and its attributes. `rooms`: where the documents are put."""
-    rooms = Rooms(path.parent, sys.maxsize) if rooms is None else rooms
+def read(path: Path, allocator: Allocator | None = None) -> tuple[Documents, dict[str, Any]]:
+    """The documents of a tokens file and its attributes. `allocator`: gives the arrays they are put into."""
+    allocator = Allocator(path.parent, sys.maxsize) if allocator is None else allocator
     with _open(path) as stream:
-        arrays = (_read_into(rooms, stream[name]) for name in ("tokens", "sentences", "documents", "ids"))
+        arrays = (_read_into(allocator, stream[name]) for name in ("tokens", "sentences", "documents", "ids"))
         return Documents(*arrays), dict(stream.attrs)
 
 
-def _read_into(rooms: Rooms, dataset: h5py.Dataset) -> NDArray[Any]:
-    out = rooms.empty(len(dataset), dataset.dtype)
+def _read_into(allocator: Allocator, dataset: h5py.Dataset) -> NDArray[Any]:
+    out = allocator.empty(len(dataset), dataset.dtype)
     for begin in range(0, len(out), 16 * _BLOCK):
         out[begin : begin + 16 * _BLOCK] = dataset[begin : begin + 16 * _BLOCK]
-        rooms.leave()
+        allocator.release()
     return out
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 
-class Rooms:
-    """Room for arrays: `memory_bytes` of memory, then files in `folder`, which go with the process."""
+class Allocator:
+    """Gives arrays `memory_bytes` of memory, then files in `folder`, which go with the process."""
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
         self._folder, self._left = folder, memory_bytes
@@ -22,19 +22,19 @@ class Rooms:
 
     def empty(self, size: int, kind: DTypeLike) -> NDArray[Any]:
         """An array of one dimension, whose values are whatever they are."""
-        room = size * np.dtype(kind).itemsize
-        if room <= self._left or not room:
-            self._left -= room
+        bytes_needed = size * np.dtype(kind).itemsize
+        if bytes_needed <= self._left or not bytes_needed:
+            self._left -= bytes_needed
             return np.empty(size, kind)
         import tempfile
 
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder) as file:
-            file.truncate(room)
-            self._mapped.append(mmap.mmap(file.fileno(), room))
+            file.truncate(bytes_needed)
+            self._mapped.append(mmap.mmap(file.fileno(), bytes_needed))
         return np.frombuffer(self._mapped[-1], kind)
 
-    def leave(self) -> None:
-        """Let go of what this process has looked at in the files."""
+    def release(self) -> None:
+        """Let go of the pages of the files that this process has touched."""
         for mapped in self._mapped:
             mapped.madvise(mmap.MADV_DONTNEED)

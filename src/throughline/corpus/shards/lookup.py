@@ -1,0 +1,149 @@
+"""Second segments, looked up in the text that a shard was made from: a true continuation has to follow in the same
+document, a random one must not come from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughline.corpus import kernel
+from throughline.corpus.shards import layout
+from throughline.corpus.shards.promises import restored
+from throughline.corpus.text.tokens import Documents
+
+_LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
+_LOOKED_UP_AT_ONCE = 1024
+_TOO_COMMON = 1000
+Index = NDArray[np.int64]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Places(NamedTuple):
+    """Where a segment stands: its first token in the text, that token's sentence, and its last token's."""
+
+    token: Index
+    first: Index
+    last: Index
+
+
+class Text:
+    """The documents that examples were made from, to be searched."""
+
+    def __init__(self, documents: Documents) -> None:
+        self.tokens, self.sentences = np.ascontiguousarray(documents.tokens), documents.sentences
+        self.of_sentence = np.repeat(np.arange(len(documents)), np.diff(documents.documents))
+        self._waiting: list[tuple[dict[str, NDArray[Any]], Index]] = []
+
+    @cached_property
+    def haystack(self) -> bytes:
+        return self.tokens.tobytes()
+
+    def chosen(self, rows: int) -> Index:
+        """Which of so many rows are looked up: all, or evenly spaced ones where the text is long."""
+        many = max(64, _LOOK_UP_BYTES // (2 * self.tokens.nbytes + 1))
+        return np.unique(np.linspace(0, rows - 1, min(many, rows)).astype(np.int64))
+
+    def look_up(self, path: Path, block: Arrays, rows: int, first: int) -> dict[str, int]:
+        """Look up those of a shard's `rows` rows that are chosen and stand in the block, whose rows are called `first`
+        and so on. Some at a time, for the text is searched once for all of them; the last row's block is the last.
+        """
+        chosen = self.chosen(rows)
+        mine = chosen[(chosen >= first) & (chosen < first + len(block["input_ids"]))] - first
+        self._waiting.append(({name: array[mine] for name, array in block.items()}, mine + first))
+        last = first + len(block["input_ids"]) == rows
+        if not last and sum(len(numbers) for _, numbers in self._waiting) < _LOOKED_UP_AT_ONCE:
+            return {}
+        together = defaultdict(list)
+        for arrays, _ in self._waiting:
+            for name, array in arrays.items():
+                together[name].append(array)
+        some = {name: np.concatenate(each) for name, each in together.items()}
+        numbers = np.concatenate([numbers for _, numbers in self._waiting])
+        self._waiting = []
+        return {"pairs_looked_up": check_pairs(path, some, restored(some), self, numbers)}
+
+    def places(self, needle: NDArray[np.int32]) -> Places | None:
+        """Where these tokens stand in a document; None where that is in too many places to prove anything."""
+        haystack, width = self.haystack, self.tokens.itemsize
+        tokens = needle.astype(self.tokens.dtype).tobytes()
+        starts: list[int] = []
+        at = haystack.find(tokens)
+        while at >= 0:
+            if at % width == 0:
+                starts.append(at // width)
+            if len(starts) > _TOO_COMMON:
+                return None
+            at = haystack.find(tokens, at + 1)
+        token = np.array(starts, dtype=np.int64)
+        ends = token, token + len(needle) - 1
+        first, last = (np.searchsorted(self.sentences, end, side="right") - 1 for end in ends)
+        inside = self.of_sentence[first] == self.of_sentence[last]  # what runs over a document's end is a coincidence
+        return Places(token[inside], first[inside], last[inside])
+
+
+def check_pairs(
+    path: Path, arrays: Arrays, originals: NDArray[np.int32], text: Text, numbers: Index | None = None
+) -> int:
+    """Look examples up in the documents they were made from. `numbers`: what their rows are called, if not 0 and so on.
+
+    Returns how many were judged; a segment so short that it stands in a thousand places proves nothing.
+
+    UserError where a segment is in no document, where a second segment labelled as continuation does not follow
+    the first within reach, and where one labelled as random can only come from the same document.
+    """
+    length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
+    second = arrays["segment_ids"].sum(axis=1, dtype=np.int64)
+    labels = arrays["next_sentence_labels"]
+    judged = _compiled_look_up(originals, length - second - 2, second - 1, labels, text)
+    if judged is not None:
+        return judged
+    judged = 0
+    for row, number in enumerate(range(len(originals)) if numbers is None else numbers.tolist()):
+        middle = int(length[row] - second[row])
+        a, b = text.places(originals[row, 1 : middle - 1]), text.places(originals[row, middle : int(length[row]) - 1])
+        if a is None or b is None:
+            continue
+        fault = _fault_of(a, middle - 2, b, bool(labels[row]), text, originals.shape[1] - 3)
+        if fault:
+            raise layout.fault(path, fault, number)
+        judged += 1
+    return judged
+
+
+def _fault_of(a: Places, a_length: int, b: Places, random_next: bool, text: Text, limit: int) -> str | None:
+    """What is wrong with a pair of at most `limit` tokens by the places of its segments; None where nothing is."""
+    if not len(a.token) or not len(b.token):
+        return "a segment that is in no document"
+    of_sentence = text.of_sentence
+    if random_next:
+        homes = {*of_sentence[a.first].tolist(), *of_sentence[b.first].tolist()}
+        return "a second segment labelled as random that is from the same document" if len(homes) == 1 else None
+    same = of_sentence[a.first][:, None] == of_sentence[b.first]
+    after = b.token >= (a.token + a_length)[:, None]
+    within = text.sentences[b.last] - a.token[:, None] < limit
+    adjacent = b.first == (a.last + 1)[:, None]
+    follows = (same & after & (within | adjacent)).any()
+    return None if follows else "a second segment labelled as continuation that does not follow the first"
+
+
+def _compiled_look_up(
+    originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any], text: Text
+) -> int | None:
+    """How many rows are judged, by kernel.c; None where one is wrong, or without it: then it has to be said which."""
+    compiled = kernel.load()
+    if compiled is None:
+        return None
+    judged = compiled.looked_up(
+        *(*originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8)),
+        *(text.tokens.ctypes.data, text.tokens.itemsize, len(text.tokens)),
+        *(text.sentences, len(text.sentences), text.of_sentence, _TOO_COMMON),
+    )
+    if judged == -2:
+        raise MemoryError("no memory to look segments up")
+    return int(judged) if judged >= 0 else None

@@ -1,0 +1,63 @@
+"""What decides the examples of a length beside text and vocabulary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from throughline.files import UserError
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How examples are made: `sequence` and `predictions` count tokens, the next two are shares.
+
+    `dynamic`: the examples are not masked; masks.py does that while they are read.
+    """
+
+    sequence: int
+    predictions: int
+    probability: float = 0.15
+    short_sequences: float = 0.1
+    copies: int = 5
+    seed: int = 12345
+    dynamic: bool = False
+
+    def __post_init__(self) -> None:
+        for fine, what in (
+            (5 <= self.sequence <= 1 << 15, f"sequence {self.sequence} is not between 5 and 32768"),
+            (
+                1 <= self.predictions <= self.sequence - 3,
+                f"predictions {self.predictions} is not between 1 and sequence - 3",
+            ),
+            (0 < self.probability < 1, f"masking probability {self.probability} is not between 0 and 1"),
+            (
+                0 <= self.short_sequences <= 1,
+                f"short_sequences {self.short_sequences} is not between 0 and 1",
+            ),
+            (self.copies >= 1, f"copies {self.copies} is less than 1"),
+        ):
+            if not fine:
+                raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")
+
+    def described(self) -> dict[str, Any]:
+        """The parameters by name; what was added later and is off is left out, and changes no file."""
+        return {name: value for name, value in asdict(self).items() if name != "dynamic" or value}
+
+    def recorded(self, vocabulary_sha256: str) -> dict[str, Any]:
+        """What a shard's attribute `parameters` holds."""
+        return {**self.described(), "vocabulary_sha256": vocabulary_sha256}
+
+    @classmethod
+    def from_json(cls, text: str) -> Parameters:
+        """Parameters from a JSON object; UserError for a name that is unknown or missing."""
+        try:
+            values = json.loads(text)
+            return cls(**values)
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"not the parameters of a shard: {text}",
+                why=str(error).replace("Parameters.__init__() ", ""),
+                next_step=f"give a JSON object of {', '.join(field.name for field in fields(cls))}",
+            ) from None
