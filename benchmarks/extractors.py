@@ -32,7 +32,7 @@ from corpus import repeated, script
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.corpus.source import dumps, pages  # noqa: E402
+from throughline.corpus.source import dumps, pages, parts  # noqa: E402
 from throughline.corpus.text import sentences, wikitext  # noqa: E402
 
 NAMES = ("wikiextractor", "throughline")
@@ -100,7 +100,7 @@ def main() -> None:
             repeated(dump, arguments.times, folder / "dump.xml")
             dump = folder / "dump.xml"
         cut = dumps.cut([dump], 1)
-        read = list(dumps.pages(cut, 0))
+        read = list(parts.pages(cut, 0))
         dumps.write(folder / "parts.json", cut)
         for _ in range(arguments.rounds):
             for extractor in NAMES:

@@ -16,7 +16,7 @@ import dump_server
 from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
 from throughline import files
-from throughline.corpus.source import fetch, published
+from throughline.corpus.source import fetch, published, unfinished
 from throughline.corpus.source.fetch import Client, Digest
 from throughline.corpus.source.published import Published
 from throughline.files import UserError
@@ -350,7 +350,7 @@ def test_a_disk_that_fills_up_meanwhile(
 def test_two_at_once(server: Server, tmp_path: Path, waits: Waits) -> None:
     part = tmp_path / f"{NAME}-{SINGLE}.part"
     server.publish(NAME, {SINGLE: DATA})
-    with fetch._alone(part), pytest.raises(UserError, match="is being downloaded by another process"):
+    with unfinished.alone(part), pytest.raises(UserError, match="is being downloaded by another process"):
         download(server, tmp_path, waits.client())
     download(server, tmp_path, waits.client())
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from corpus_helpers import CLOSING, HEADER, page, streams
 from throughline.corpus.progress import Progress
-from throughline.corpus.source import dumps
+from throughline.corpus.source import dumps, parts
+from throughline.corpus.source import streams as bz2_streams
 from throughline.files import UserError
 
 PAGES = [page(i, f"text {i} " * (1 + 37 * i % 90), namespace=i % 3 // 2) for i in range(1, 60)]
@@ -23,7 +24,7 @@ def expected(pages: list[str]) -> list[bytes]:
 
 
 def all_pages(cut: dumps.Cut) -> list[bytes]:
-    return [found for part in range(len(cut.parts)) for found in dumps.pages(cut, part)]
+    return [found for part in range(len(cut.parts)) for found in parts.pages(cut, part)]
 
 
 def packings() -> dict[str, bytes]:
@@ -81,7 +82,7 @@ def test_reading_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             path.write_bytes(data)
             cut = dumps.cut([path], 3)
             with monkeypatch.context() as patch:
-                patch.setattr(dumps, "_READ", size)
+                patch.setattr(bz2_streams, "READ", size)
                 if size > 1 or name == "plain.xml":
                     assert all_pages(cut) == expected(PAGES), (size, name)
 
@@ -117,8 +118,8 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
         path.write_bytes(data)
         cut = dumps.cut([path], 3)
         for part in range(3):
-            progress = Progress("test", dumps.units(cut, part))
-            for _ in dumps.pages(cut, part, progress):
+            progress = Progress("test", parts.units(cut, part))
+            for _ in parts.pages(cut, part, progress):
                 assert 0 <= progress.done <= progress.total
 
 
@@ -212,7 +213,7 @@ def test_absent_files_folders_and_doubles(tmp_path: Path) -> None:
 def test_the_magic_inside_a_stream_is_no_border(tmp_path: Path) -> None:
     path = tmp_path / "dump.xml.bz2"
     path.write_bytes(b"BZh91AY&SY" + b"\0" * 100)
-    assert not dumps._is_stream(path, 0)
+    assert not bz2_streams._is_stream(path, 0)
 
 
 def test_progress_is_quiet_at_first_and_tells_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from corpus_helpers import CLOSING, HEADER, page, streams
-from throughline.corpus.source import dumps
+from throughline.corpus.source import dumps, parts
 from throughline.corpus.text import extraction
 from throughline.files import UserError
 
@@ -43,7 +43,7 @@ def test_the_sample(whole: bytes) -> None:
 
 def test_every_packing_of_the_sample_gives_the_same_articles(whole: bytes, tmp_path: Path) -> None:
     text = bz2.decompress(SAMPLE.read_bytes())
-    pages = list(dumps.pages(dumps.cut([SAMPLE], 1), 0))
+    pages = list(parts.pages(dumps.cut([SAMPLE], 1), 0))
     header = text[: text.index(b"<page>")]
     end = CLOSING.encode()
 

@@ -1,8 +1,7 @@
 """Files from the web that are whole or absent: resumed, retried, and proven by their digest.
 
-What has arrived of a file stands beside it as `<name>.part`, with `<name>.part.json` saying where it came from. Neither
-is an output of a rule, so both outlive a failed job, a kill and a power cut, and the next call goes on from there.
-The file gets its name only when its digest is right.
+What has arrived of a file stands beside it (unfinished.py), and the next call goes on from there. The file gets its
+name only when its digest is right.
 
 A server may cut the connection, be slow, ask to wait, know no ranges, or hold another file than before: each is
 answered here. It is told who asks (`corpus.contact`), and how often it is asked is bounded.
@@ -10,15 +9,10 @@ answered here. It is told who asks (`corpus.contact`), and how often it is asked
 
 from __future__ import annotations
 
-import email.utils
-import errno
-import fcntl
 import hashlib
 import http.client
-import os
 import re
 import shutil
-import socket
 import ssl
 import sys
 import time
@@ -29,11 +23,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import throughline
 from throughline import files
 from throughline.corpus.progress import Progress
+from throughline.corpus.source import answers, unfinished
+from throughline.corpus.source.answers import ElsewhereError, LaterError
 from throughline.files import UserError
 
 _READ = 1 << 18
@@ -41,19 +37,6 @@ _SMALL_AT_MOST = 64 << 20
 _ENOUGH = 1 << 20  # so many new bytes, and the tries are counted from the beginning again
 _LATER = {408, 425, 429, 500, 502, 503, 504}
 _Answer = TypeVar("_Answer")
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-class _LaterError(Exception):
-    """This address may answer better in a while: `after_s` seconds, where it said so."""
-
-    def __init__(self, why: str, after_s: float | None = None) -> None:
-        super().__init__(why)
-        self.after_s = after_s
-
-
-class _ElsewhereError(Exception):
-    """This address will not give the file."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +91,15 @@ class Client:
 
     def text(self, urls: Sequence[str]) -> str | None:
         """A small text file from the first address that has it; None where every one answers that it does not."""
-        answers: list[tuple[str, str]] = []
+        refusals: list[tuple[str, str]] = []
         for url in urls:
             try:
                 return self._patiently(url, partial(self._text, url), lambda: 0)
-            except _ElsewhereError as error:
-                answers.append((url, str(error)))
-        if all(answer.startswith("404") for _, answer in answers):
+            except ElsewhereError as error:
+                refusals.append((url, str(error)))
+        if all(answer.startswith("404") for _, answer in refusals):
             return None
-        raise _nowhere(urls[0].rsplit("/", 1)[-1], answers)
+        raise _nowhere(urls[0].rsplit("/", 1)[-1], refusals)
 
     def file(self, urls: Sequence[str], path: Path, digest: Digest, size: int | None = None) -> None:
         """Bring a file to `path`, from the first address that gives what it has to be.
@@ -127,19 +110,17 @@ class Client:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and digest.fits(path):
             return
-        answers: list[tuple[str, str]] = []
-        with _alone(part):
+        refusals: list[tuple[str, str]] = []
+        with unfinished.alone(part):
             for url in urls:
                 try:
                     self._proven(url, part, digest, size)
-                except _ElsewhereError as error:
-                    answers.append((url, str(error)))
+                except ElsewhereError as error:
+                    refusals.append((url, str(error)))
                     continue
-                _sync(part)
-                os.replace(part, path)
-                _note(part).unlink(missing_ok=True)
+                unfinished.finish(part, path)
                 return
-        raise _nowhere(path.name, answers, part if part.exists() else None)
+        raise _nowhere(path.name, refusals, part if part.exists() else None)
 
     def room(self, folder: Path, bytes_needed: int) -> None:
         """UserError unless so many bytes fit below `folder`."""
@@ -155,31 +136,31 @@ class Client:
     def _proven(self, url: str, part: Path, digest: Digest, size: int | None) -> None:
         """The file as `part`, with the right digest. What came in pieces and is wrong is brought once more, whole."""
         for last in (False, True):
-            self._patiently(url, partial(self._bytes, url, part, size), partial(arrived, part))
+            self._patiently(url, partial(self._bytes, url, part, size), partial(unfinished.arrived, part))
             found = digest.of(part)
             if found == digest.value.lower():
                 return
-            in_pieces = _read_note(part).get("resumed", False)
+            in_pieces = unfinished.read_note(part).get("resumed", False)
             part.unlink()
-            _note(part).unlink(missing_ok=True)
+            unfinished.note(part).unlink(missing_ok=True)
             if last or not in_pieces:
-                raise _ElsewhereError(f"its {digest.kind} is {found}, and should be {digest.value}")
+                raise ElsewhereError(f"its {digest.kind} is {found}, and should be {digest.value}")
             _say(f"{part.name}: what came in pieces has a wrong {digest.kind}; from the beginning")
 
     def _patiently(self, url: str, ask: Callable[[], _Answer], progress: Callable[[], int]) -> _Answer:
-        """What `ask` returns, asked again while that makes sense; else _ElsewhereError."""
+        """What `ask` returns, asked again while that makes sense; else ElsewhereError."""
         failures = 0
         while True:
             before = progress()
             try:
                 return ask()
-            except _LaterError as error:
+            except LaterError as error:
                 failures = 1 if progress() - before >= _ENOUGH else failures + 1
                 if failures >= self.tries:
-                    raise _ElsewhereError(f"{error} ({failures} times)") from None
+                    raise ElsewhereError(f"{error} ({failures} times)") from None
                 wait = error.after_s if error.after_s is not None else min(60.0, 2.0 ** (failures - 1))
                 if wait > self.patience_s:
-                    raise _ElsewhereError(f"{error}; it asks to come back in {wait:.0f} s") from None
+                    raise ElsewhereError(f"{error}; it asks to come back in {wait:.0f} s") from None
                 _say(f"{url}: {error}; again in {wait:.0f} s")
                 self.sleep(wait)
 
@@ -188,188 +169,86 @@ class Client:
             try:
                 data = response.read(_SMALL_AT_MOST)
             except (OSError, http.client.HTTPException) as error:
-                raise _LaterError(f"the connection was cut ({error})") from None
+                raise LaterError(f"the connection was cut ({error})") from None
             length = response.headers.get("Content-Length", "")
             if length.isdigit() and len(data) < int(length):
-                raise _LaterError(f"the connection was cut after {len(data)} of {length} bytes")
+                raise LaterError(f"the connection was cut after {len(data)} of {length} bytes")
         return str(data.decode("utf-8", "replace"))
 
     def _bytes(self, url: str, part: Path, size: int | None) -> None:
         """Ask once for what is missing of `part`. Returns when it is as long as it has to be."""
-        have = arrived(part)
+        have = unfinished.arrived(part)
         if size is not None and have == size:
             return
         if size is not None and have > size:
             part.unlink()
             have = 0
-        headers, known = {}, _read_note(part)
+        headers, known = {}, unfinished.read_note(part)
         if have:
             headers["Range"] = f"bytes={have}-"
             if known.get("url") == url and known.get("version"):
                 headers["If-Range"] = known["version"]
         with self._open(url, headers, part) as response:
-            begin, total = _extent(response, have)
+            begin, total = answers.extent(response, have)
             if size is not None and total is not None and total != size:
-                raise _ElsewhereError(f"the file there has {total} bytes, and {size} are published")
+                raise ElsewhereError(f"the file there has {total} bytes, and {size} are published")
             total = total if total is not None else size
             if have and not begin:
                 _say(f"{part.name}: the file changed, or cannot be had from byte {have} on; from the beginning")
-            version = _version(response) or (known.get("version") if known.get("url") == url else None)
-            files.write_json(_note(part), {"url": url, "version": version, "resumed": begin > 0})
+            version = answers.version(response) or (known.get("version") if known.get("url") == url else None)
+            files.write_json(unfinished.note(part), {"url": url, "version": version, "resumed": begin > 0})
             if total is not None:
                 self.room(part.parent, total - begin)
             self._copy(response, part, begin, total)
 
     def _copy(self, response: Any, part: Path, begin: int, total: int | None) -> None:
         progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
-        with _writing(part, begin) as stream:
+        with unfinished.writing(part, begin) as stream:
             done = begin
             while True:
                 try:
                     data = response.read1(_READ)
                 except TimeoutError:
-                    raise _LaterError(f"nothing came for {self.timeout_s:g} s") from None
+                    raise LaterError(f"nothing came for {self.timeout_s:g} s") from None
                 except (OSError, http.client.HTTPException) as error:
-                    raise _LaterError(f"the connection was cut after {done} bytes ({error})") from None
+                    raise LaterError(f"the connection was cut after {done} bytes ({error})") from None
                 if not data:
                     break
                 stream.write(data)
                 done += len(data)
                 progress.to(done)
         if total is not None and done < total:
-            raise _LaterError(f"the connection was cut after {done} of {total} bytes")
+            raise LaterError(f"the connection was cut after {done} of {total} bytes")
 
     @contextmanager
     def _open(self, url: str, headers: dict[str, str], part: Path | None = None) -> Iterator[Any]:
-        asked = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
+        headers = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
         try:
-            response = urllib.request.urlopen(urllib.request.Request(url, headers=asked), timeout=self.timeout_s)
+            response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=self.timeout_s)
         except urllib.error.HTTPError as error:
             with error:
                 self._refused(error, part)
         except urllib.error.URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
-                raise _ElsewhereError(f"its certificate is not valid ({error.reason.verify_message})") from None
-            raise _LaterError(_unreached(error.reason)) from None
+                raise ElsewhereError(f"its certificate is not valid ({error.reason.verify_message})") from None
+            raise LaterError(answers.unreached(error.reason)) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _LaterError(_unreached(error)) from None
+            raise LaterError(answers.unreached(error)) from None
         with response:
             if response.headers.get_content_type() in {"text/html", "application/xhtml+xml"}:
-                raise _ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
+                raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
             yield response
 
     def _refused(self, error: urllib.error.HTTPError, part: Path | None) -> None:
         why = f"{error.code} {error.reason}".strip()
         if error.code == 416 and part is not None:
             part.unlink(missing_ok=True)
-            raise _LaterError(f"{why}: it has no such bytes; from the beginning", 0)
+            raise LaterError(f"{why}: it has no such bytes; from the beginning", 0)
         if error.code in _LATER:
-            raise _LaterError(why, _retry_after(error.headers.get("Retry-After")))
+            raise LaterError(why, answers.retry_after(error.headers.get("Retry-After")))
         if error.code == 403:
             why += f"; it was asked as {self.agent!r}"
-        raise _ElsewhereError(why)
-
-
-def arrived(part: Path) -> int:
-    """Bytes of an unfinished download."""
-    return part.stat().st_size if part.exists() else 0
-
-
-def _note(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
-
-
-def _read_note(part: Path) -> dict[str, Any]:
-    try:
-        value = files.read_json(_note(part))
-    except UserError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _version(response: Any) -> str | None:
-    """What tells this version of a file from another, as If-Range takes it: a strong ETag, or a date."""
-    tag = response.headers.get("ETag")
-    if tag and not tag.startswith("W/"):
-        return str(tag)
-    return response.headers.get("Last-Modified") or None
-
-
-def _extent(response: Any, have: int) -> tuple[int, int | None]:
-    """The byte at which the answer begins, and the whole file's size where it is told."""
-    if response.status == 206:
-        told = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
-        if told is None or int(told[1]) != have:
-            raise _ElsewhereError("it answers with other bytes than it was asked for")
-        return have, None if told[2] == "*" else int(told[2])
-    if response.status != 200:
-        raise _ElsewhereError(f"{response.status} {response.reason}")
-    length = response.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdigit() else None
-
-
-def _retry_after(text: str | None) -> float | None:
-    """Seconds to wait, from a Retry-After of seconds or of a date; None where it is neither."""
-    if text is None:
-        return None
-    if text.strip().isdigit():
-        return float(text)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _unreached(reason: Any) -> str:
-    if isinstance(reason, TimeoutError):
-        return "no answer in time"
-    if isinstance(reason, socket.gaierror):
-        return "no such host, or no network"
-    return f"no connection ({reason})"
-
-
-@contextmanager
-def _writing(part: Path, begin: int) -> Iterator[IO[bytes]]:
-    """`part`, open for writing from byte `begin` on; a full disk is a UserError, and what was written stays."""
-    try:
-        with part.open("r+b" if begin else "wb") as stream:
-            stream.seek(begin)
-            stream.truncate()
-            yield stream
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            raise
-        raise UserError(
-            f"{part} could not be written on",
-            why=f"{os.strerror(error.errno)}, after {arrived(part)} bytes",
-            next_step="free some space and run snakemake again: it goes on from there",
-        ) from None
-
-
-@contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    """Hold the download of `part`; UserError where another process does."""
-    lock = part.with_name(part.name + ".lock")
-    with lock.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{part.name.removesuffix('.part')} is being downloaded by another process",
-                why=f"it holds {lock}",
-                next_step="wait until it is done, and run snakemake again",
-            ) from None
-        except OSError:
-            pass  # a file system without locks: Snakemake's own lock has to do
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
+        raise ElsewhereError(why)
 
 
 def _say(text: str) -> None:
@@ -380,10 +259,10 @@ def _gigabytes(value: int) -> str:
     return f"{value / 1e9:.3g} GB"
 
 
-def _nowhere(name: str, answers: Sequence[tuple[str, str]], part: Path | None = None) -> UserError:
-    kept = f"; the {arrived(part)} bytes that came are kept in {part}" if part else ""
+def _nowhere(name: str, refusals: Sequence[tuple[str, str]], part: Path | None = None) -> UserError:
+    kept = f"; the {unfinished.arrived(part)} bytes that came are kept in {part}" if part else ""
     return UserError(
         f"{name} could not be downloaded",
-        why="\n        ".join(f"{url}: {answer}" for url, answer in answers),
+        why="\n        ".join(f"{url}: {answer}" for url, answer in refusals),
         next_step=f"run snakemake again later{kept}; or name a mirror that has it in corpus.mirrors",
     )

@@ -16,7 +16,7 @@ import html
 import re
 from dataclasses import dataclass
 
-from throughline.corpus.source import dumps
+from throughline.corpus.source.header import tag
 from throughline.files import UserError
 
 _ID = re.compile(rb"<id>(\d+)</id>")
@@ -56,7 +56,7 @@ class Site:
         marks = version is not None and (int(version[1]), int(version[2])) >= (0, 4)
         names = frozenset(name for _, name in named)
         silent = frozenset(name.lower() for key, name in named if key in _SILENT)
-        return cls(names, marks, dumps.tag(data, "base"), silent)
+        return cls(names, marks, tag(data, "base"), silent)
 
 
 @dataclass(frozen=True)

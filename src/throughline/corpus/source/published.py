@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
-from throughline.corpus.source import fetch
+from throughline.corpus.source import unfinished
 from throughline.corpus.source.fetch import Client, Digest
 from throughline.files import UserError
 
@@ -61,7 +61,7 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
     wanted = choose(name, files_of(name, client, bases))
     folder = listing.parent
     missing = [file for file in wanted if not (folder / file.file).exists()]
-    there = sum(fetch.arrived(folder / f"{file.file}.part") for file in missing)
+    there = sum(unfinished.arrived(folder / f"{file.file}.part") for file in missing)
     client.room(folder, max(0, sum(file.size or 0 for file in missing) - there))
     for file in wanted:
         urls = [f"{base}/{file.file}" for base in bases]
@@ -91,8 +91,8 @@ def listed(listing: Path) -> list[Path]:
 def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]:
     """The files of a dump that are finished, with their checksums, as the hosts publish them."""
     summed = client.text([f"{base}/{name}-sha1sums.txt" for base in bases])
-    told = client.text([f"{base}/dumpstatus.json" for base in bases])
-    if summed is None and told is None:
+    described = client.text([f"{base}/dumpstatus.json" for base in bases])
+    if summed is None and described is None:
         wiki = name.rsplit("-", 1)[0]
         raise UserError(
             f"there is no dump {name}",
@@ -101,7 +101,7 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
             " in corpus.dump; older ones are on some mirrors",
         )
     sums = _sums(summed or "")
-    status = _status(told, name) if told is not None else None
+    status = _status(described, name) if described is not None else None
     if status is None:
         return [Published(file, sha1, None) for file, sha1 in sums.items()]
     for file in status:

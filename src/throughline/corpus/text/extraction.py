@@ -27,7 +27,8 @@ from typing import IO, Any, NamedTuple
 from throughline import files
 from throughline.corpus import leftovers
 from throughline.corpus.progress import Progress
-from throughline.corpus.source import dumps, pages
+from throughline.corpus.source import dumps, pages, parts
+from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
 from throughline.files import UserError
 
@@ -126,8 +127,8 @@ def _by_program(dump: dumps.Cut, part: int, seen: Counts, stall_s: float) -> Ite
 
 def _articles_of(dump: dumps.Cut, part: int, site: pages.Site, seen: Counts) -> Iterator[pages.Page]:
     """The part's articles; `seen` counts what its pages are."""
-    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
-    for page in dumps.pages(dump, part, progress):
+    progress = Progress(f"extracting part {part}", parts.units(dump, part))
+    for page in parts.pages(dump, part, progress):
         seen.pages += 1
         found = pages.parse(page, site, f"page {seen.pages} of part {part}")
         if found.kind == "other":
@@ -147,7 +148,7 @@ def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
     yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
     for page in _articles_of(dump, part, site, seen):
         yield _PAGE % (page.title, page.id, page.revision, page.text)
-    yield dumps.CLOSING + b"\n"
+    yield CLOSING + b"\n"
 
 
 def _article(line: bytes) -> dict[str, Any]:

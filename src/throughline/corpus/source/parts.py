@@ -1,0 +1,106 @@
+"""The pages of one part of a dump.
+
+One rule makes the parts tile the dump whatever their borders are: a page belongs to the part in which its `<page>`
+begins. (Text is escaped in a dump, so `<page>` never occurs inside an article.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+
+from throughline.corpus.progress import Progress
+from throughline.corpus.source.dumps import Cut, Piece
+from throughline.corpus.source.streams import CLOSING, WHOLE_AGAIN, DumpFile, text
+from throughline.files import UserError
+
+
+def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[bytes]:
+    """Each page of a part as its XML from `<page>` to `</page>`, in the dump's order.
+
+    UserError where the dump turns out to be damaged or to end inside a page.
+    """
+    done = 0
+    for piece in dump.parts[part]:
+        file = dump.files[piece.file]
+        first = 0 if file.kind == "bz2" else piece.begin
+
+        def report(position: int, base: int = done - first) -> None:
+            if progress is not None:
+                progress.to(base + position)
+
+        yield from _pages(file, piece, report)
+        done += piece.end - first
+
+
+def units(dump: Cut, part: int) -> int:
+    """How much `pages` reads for a part, in the unit its progress counts (bytes, compressed or not)."""
+    return sum(piece.end - (0 if dump.files[piece.file].kind == "bz2" else piece.begin) for piece in dump.parts[part])
+
+
+def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Iterator[bytes]:
+    """The pages that begin in a piece. What stands between pages may only be blank: a damaged `<page>` would else
+    be a page lost in silence. Each gap is checked by the part that holds the page before it, the head by the first.
+    """
+    buffer = bytearray()
+    inside = 0  # so many bytes of the buffer lie before the piece's end
+    at = 0  # what stands before was dealt with
+    resume = 0  # where the search for `</page>` goes on after more was read
+    before = _Before.HEAD if piece.begin == 0 else _Before.UNKNOWN
+    for position, more in text(file, piece.begin):
+        divisible = file.kind != "bz2-streams"
+        share = min(max(piece.end - position, 0), len(more)) if divisible else len(more) * (position < piece.end)
+        inside += share
+        buffer += more
+        report(min(position, piece.end))
+        while True:
+            page = buffer.find(b"<page>", at)
+            at = _check_gap(file.path, before, buffer, at, page)
+            if page >= inside:
+                return
+            if page < 0:
+                if before is _Before.UNKNOWN and len(buffer) >= inside + 5 and share < len(more):
+                    return
+                resume = at
+                break
+            end = buffer.find(b"</page>", max(page, resume))
+            if buffer.find(b"<page>", page + 6, end if end >= 0 else None) >= 0:
+                raise _lost(file.path, "a page begins inside another one")
+            if end < 0:
+                at, resume = page, max(page, len(buffer) - 6)
+                break
+            at = resume = end + len(b"</page>")
+            before = _Before.PAGE
+            yield bytes(buffer[page:at])
+        del buffer[:at]
+        inside, resume, at = max(inside - at, 0), resume - at, 0
+    if buffer.startswith(b"<page>"):
+        raise UserError(f"{file.path} ends inside a page", why="the file is not whole", next_step=WHOLE_AGAIN)
+
+
+class _Before(Enum):
+    """What stands before the next `<page>`."""
+
+    HEAD = auto()
+    PAGE = auto()
+    UNKNOWN = auto()  # the end of a page that another part holds
+
+
+def _check_gap(path: str, before: _Before, buffer: bytearray, at: int, page: int) -> int:
+    """Check what stands from `at` up to a `<page>` (absent: -1), as far as it was read; returns how far it is settled.
+
+    UserError where it is neither blank nor the end of the dump.
+    """
+    stop = page if page >= 0 else len(buffer)
+    if before is _Before.PAGE:
+        rest = bytes(buffer[at:stop]).strip()
+        if rest and (page >= 0 or not any(fits.startswith(rest) for fits in (b"<page>", CLOSING))):
+            raise _lost(path, f"between two pages stands {rest[:60]!r}")
+        return stop if page >= 0 else stop - len(bytes(buffer[at:stop]).lstrip())
+    if before is _Before.HEAD and buffer.find(b"</page>", at, stop) >= 0:
+        raise _lost(path, "a page ends before the first one begins")
+    return stop if page >= 0 else max(at, stop - 6)
+
+
+def _lost(path: str, why: str) -> UserError:
+    return UserError(f"{path} is damaged", why=f"{why}: a page would be lost", next_step=WHOLE_AGAIN)

@@ -1,0 +1,177 @@
+"""A dump's files as text: plain XML or bz2, checked while they are read, and the places at which they can be cut.
+
+Three kinds of file, by what a position in them means:
+
+* `xml`: a byte of the file.
+* `bz2-streams`: a byte of the compressed file at which a bz2 stream begins, as in Wikimedia's multistream dumps. A part
+  reads its own streams only.
+* `bz2`: a byte of the decompressed text, for files of fewer streams than parts (a single stream as a rule). Each part
+  decompresses from the beginning and keeps its share. That costs time, and needs neither twice the disk nor
+  another pass of compression; reading bz2 is several times faster than extracting text.
+"""
+
+from __future__ import annotations
+
+import bz2
+import mmap
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from throughline.corpus.progress import Progress
+from throughline.files import UserError
+
+CLOSING = b"</mediawiki>"
+WHOLE_AGAIN = "download the file again and compare it with the checksum published beside it"
+READ = 1 << 18
+"""Bytes that are read at a time."""
+_STREAM = re.compile(rb"BZh[1-9]1AY&SY")
+
+
+@dataclass(frozen=True)
+class DumpFile:
+    """One file of the dump; `end` is the position after its last page, in the unit of its kind."""
+
+    path: str
+    kind: str
+    end: int
+
+
+def text(file: DumpFile, begin: int) -> Iterator[tuple[int, bytes]]:
+    """Text from position `begin` to the end of the file, each time with the position at which it stands."""
+    path = Path(file.path)
+    if file.kind == "xml":
+        with path.open("rb") as stream:
+            stream.seek(begin)
+            while data := stream.read(READ):
+                yield begin, data
+                begin += len(data)
+    elif file.kind == "bz2-streams":
+        yield from decompressed(path, begin)
+    else:
+        position = 0
+        for _, data in decompressed(path, 0):
+            skip = min(max(begin - position, 0), len(data))
+            if skip < len(data):
+                yield position + skip, data[skip:]
+            position += len(data)
+
+
+def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Decompressed text from the stream at `offset` on, each time with the offset of the stream it comes from.
+
+    Python's bz2 file object takes whatever follows a stream and is no stream for padding, so a damaged stream
+    header would silently end the dump; here it is an error.
+    """
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        start, unit, data = offset, bz2.BZ2Decompressor(), stream.read(READ)
+        while data:
+            try:
+                text = unit.decompress(data)
+            except (OSError, ValueError):
+                raise _damaged(path, start) from None
+            if text:
+                yield start, text
+            if not unit.eof:
+                data = stream.read(READ)
+                continue
+            data = unit.unused_data
+            if len(data) < 3:
+                data += stream.read(READ)
+            if data:
+                start = stream.tell() - len(data)
+                if not data.startswith(b"BZh"):
+                    raise _damaged(path, start)
+                unit = bz2.BZ2Decompressor()
+        if not unit.eof:
+            raise UserError(
+                f"{path} ends in the middle of its compressed data",
+                why="the file is not whole",
+                next_step=WHOLE_AGAIN,
+            )
+
+
+def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[int], int]]:
+    """The file's kind and end, and a function from a byte of the file on disk to a position to cut it at.
+
+    The function is monotonic, 0 is the beginning and `size` the end. `pieces`: how many parts share this file.
+    """
+    with path.open("rb") as stream:
+        compressed = stream.read(3) == b"BZh"
+        if not compressed:
+            stream.seek(max(0, size - 4096))
+            _check_closing(path, stream.read())
+            return DumpFile(str(path), "xml", size), lambda byte: byte
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            starts = [match.start() for match in _STREAM.finditer(data)]
+        if pieces > 1 and len(starts) < pieces:
+            length, tail = _length_and_tail(path)
+            _check_closing(path, tail)
+            return DumpFile(str(path), "bz2", length), lambda byte: byte * length // size
+    _check_closing(path, _tail(path, starts))
+
+    def border(byte: int) -> int:
+        for start in starts[bisect_left(starts, byte) :]:
+            if byte == 0 or _is_stream(path, start):
+                return start if byte else 0
+        return size
+
+    return DumpFile(str(path), "bz2-streams", size), border
+
+
+def _is_stream(path: Path, start: int) -> bool:
+    """True where the bytes at `start` really decompress, so that the magic there is no coincidence."""
+    unit = bz2.BZ2Decompressor()
+    with path.open("rb") as stream:
+        stream.seek(start)
+        while not unit.eof and (data := stream.read(READ)):
+            try:
+                if unit.decompress(data):
+                    return True
+            except (OSError, ValueError):
+                return False
+    return False
+
+
+def _damaged(path: Path, offset: int) -> UserError:
+    return UserError(
+        f"{path} is damaged at byte {offset}",
+        why="the bz2 stream there does not decompress",
+        next_step=WHOLE_AGAIN,
+    )
+
+
+def _length_and_tail(path: Path) -> tuple[int, bytes]:
+    progress = Progress(f"measuring {path.name}", 0)
+    length, tail = 0, b""
+    for _, text in decompressed(path, 0):
+        length += len(text)
+        tail = (tail + text)[-4096:]
+        progress.to(length)
+    return length, tail
+
+
+def _tail(path: Path, starts: list[int]) -> bytes:
+    """The text of the last streams, enough of it to see how the dump ends."""
+    tail = b""
+    for start in reversed(starts):
+        if start and not _is_stream(path, start):
+            continue
+        tail = b""
+        for _, text in decompressed(path, start):
+            tail = (tail + text)[-4096:]
+        if len(tail) > len(CLOSING) + 16:
+            break
+    return tail
+
+
+def _check_closing(path: Path, tail: bytes) -> None:
+    if not tail.rstrip().endswith(CLOSING):
+        raise UserError(
+            f"{path} is not a whole dump",
+            why=f"it does not end with {CLOSING.decode()}: the download or the copy stopped early",
+            next_step=WHOLE_AGAIN,
+        )
