@@ -133,7 +133,7 @@ def test_other_shapes_are_refused(tmp_path: Path) -> None:
 
 def test_the_reader_needs_numpy_and_h5py_only() -> None:
     code = (
-        "import sys; from throughline.corpus.shards import layout;"
+        "import sys; from throughline.corpus import reading;"
         "own = {name.split('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"
         "print(sorted(name for name in own if not name.startswith('_')"
         " and getattr(sys.modules.get(name), '__file__', None) and 'site-packages' in sys.modules[name].__file__))"
