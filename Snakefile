@@ -25,6 +25,7 @@ from throughline.launch import lock
 from throughline.report.analysis import cells
 from throughline.study import plan, runs
 from throughline.study.config import load
+from throughline.study.section import canonical
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -34,7 +35,6 @@ try:
         workflow.config_settings.configfiles or ["config.yaml"],
         workflow.config_settings.config,
         frameworks=frameworks.TABLE,
-        models=workloads.models(),
     )
     SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
 except UserError as error:

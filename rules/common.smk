@@ -1,6 +1,6 @@
 # Input functions of all rules: from wildcards to files, asking whether the configuration has such a thing.
 
-from throughline.study.config import ShardFolder
+from throughline.study.corpus_section import DATA_PROTOCOL, ShardFolder, is_dump_name
 from throughline.corpus.shards import adopted
 
 CORPUS = CONFIG.corpus
@@ -60,7 +60,7 @@ def dump_files(wildcards):
         raise WorkflowError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
     if CORPUS.dump == "sample":
         return f"data/{CORPUS.name}/dump/sample.xml.bz2"
-    if runs.is_dump_name(CORPUS.dump):
+    if is_dump_name(CORPUS.dump):
         return f"data/{CORPUS.name}/dump/{CORPUS.dump}.json"
     return CORPUS.dump
 
@@ -81,7 +81,7 @@ def extractor_options():
 
 def parameters_of(wildcards):
     """What decides a shard beside text and vocabulary, as canonical JSON."""
-    return runs.canonical(runs.shard_parameters(CORPUS, int(wildcards.sequence)))
+    return canonical(CORPUS.shard_parameters(int(wildcards.sequence)))
 
 
 def finished_shard(wildcards):
@@ -133,7 +133,7 @@ def priority_of(wildcards):
 def manifest_of(wildcards):
     """The manifest that a run reads, whatever its age; none with synthetic data."""
     spec = spec_of(wildcards)
-    return ancient(f"data/{spec.corpus.name}/seq{spec.sequence}/manifest.json") if spec.corpus else []
+    return ancient(spec.manifest) if spec.manifest else []
 
 
 DEPLOYED = {str(method) for method in workflow.deployment_settings.deployment_method}
@@ -169,8 +169,7 @@ def compared_of(wildcards):
 
 def manifest_of_specs(specs):
     """The manifest that a job over several specifications reads, whatever its age; none with synthetic data."""
-    corpus = specs[0].corpus
-    return ancient(f"data/{corpus.name}/seq{specs[0].sequence}/manifest.json") if corpus else []
+    return ancient(specs[0].manifest) if specs[0].manifest else []
 
 
 def environments_of_specs(specs):
@@ -275,10 +274,9 @@ def summary_options(wildcards, input):
         "task_samples": block.task_samples,
     }
     strict = ["--strict"] if block.strict else []
-    return ["--asked", str(block.repeats), "--terms", runs.canonical(terms), *remarks, *proof, *strict]
+    return ["--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *proof, *strict]
 
 
 def manifests():
     """The manifests that the configured runs read."""
-    read = {(spec.corpus.name, spec.sequence) for spec in SPECS.values() if spec.corpus}
-    return [ancient(f"data/{corpus}/seq{sequence}/manifest.json") for corpus, sequence in sorted(read)]
+    return [ancient(manifest) for manifest in sorted({spec.manifest for spec in SPECS.values() if spec.manifest})]

@@ -28,7 +28,7 @@ rule convergence:
         runtime=1200,
     params:
         spec=lambda wildcards: checked_of(wildcards).canonical,
-        settings=lambda wildcards: runs.canonical(
+        settings=lambda wildcards: canonical(
             runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
         ),
         python=worker_python,

@@ -143,7 +143,7 @@ if FINISHED is None:
             runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
         params:
             parameters=parameters_of,
-            protocol=runs.DATA_PROTOCOL,
+            protocol=DATA_PROTOCOL,
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
             "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
@@ -202,7 +202,7 @@ rule manifest:
     conda:
         "../envs/main.yaml"
     params:
-        parameters=lambda wildcards: runs.canonical(runs.corpus_parameters(CORPUS, int(wildcards.sequence))),
+        parameters=lambda wildcards: canonical(CORPUS.files_of(int(wildcards.sequence))),
     shell:
         "python workflow/scripts/corpus_manifest.py --corpus {wildcards.corpus:q} --verified {input.verified:q}"
         " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"

@@ -22,7 +22,7 @@ rule equivalence:
         runtime=60,
         slurm_extra=equivalence_slurm_options,
     params:
-        specs=lambda wildcards: runs.canonical(
+        specs=lambda wildcards: canonical(
             [spec.model_dump(exclude_defaults=True) for spec in COMPARED[wildcards.benchmark]]
         ),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],

@@ -13,7 +13,7 @@ from throughline.files import UserError
 from throughline.records import Device, Summary
 from throughline.report.analysis import cost, summary
 from throughline.report.analysis.summary import Terms
-from throughline.study.config import Goals, Price
+from throughline.study.goals import Goals, Price
 
 
 def judged(paths: list[Path], **terms: Any) -> Summary:

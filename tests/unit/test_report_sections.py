@@ -14,7 +14,7 @@ from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import page, sections, tables
 from throughline.report.render.grid import Grid
-from throughline.study.config import Goals, Price
+from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
 

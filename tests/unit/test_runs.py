@@ -9,8 +9,11 @@ import pytest
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import Config, load
+from throughline.study.corpus_section import Corpus
+from throughline.study.data_section import DataIdentity
 from throughline.study.runs import RunSpec
 from throughline.topology import Topology
+from throughline.workloads.bert import Parameters
 
 BLOCK = {
     "sequence": 32,
@@ -77,9 +80,13 @@ def test_canonical_json_leaves_defaults_out_and_comes_back(config: Config) -> No
         assert "threads" not in json.loads(spec.canonical)
 
 
+def identity(corpus: Corpus) -> DataIdentity:
+    return corpus.identity(Parameters(sequence=32))
+
+
 def test_the_number_of_parts_changes_no_identity() -> None:
     one, four = (load([], {"corpus": {"parts": parts}}).corpus for parts in (1, 4))
-    assert runs.corpus_identity(one, 32) == runs.corpus_identity(four, 32)
+    assert identity(one) == identity(four)
 
 
 @pytest.mark.parametrize(
@@ -95,22 +102,22 @@ def test_the_number_of_parts_changes_no_identity() -> None:
 )
 def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -> None:
     changed = load([], {"corpus": change}).corpus
-    assert runs.corpus_identity(changed, 32) != runs.corpus_identity(Config().corpus, 32)
+    assert identity(changed) != identity(Config().corpus)
 
 
 def test_masks_drawn_while_reading_are_an_identity_of_their_own_and_absent_from_others() -> None:
     once = load([], {"corpus": {"masking": {"copies": 1}}}).corpus
     drawn = load([], {"corpus": {"masking": {"copies": 1, "dynamic": True}}}).corpus
-    assert runs.corpus_identity(once, 32) != runs.corpus_identity(drawn, 32)
-    assert "dynamic" not in runs.shard_parameters(once, 32) and runs.shard_parameters(drawn, 32)["dynamic"] is True
+    assert identity(once) != identity(drawn)
+    assert "dynamic" not in once.shard_parameters(32) and drawn.shard_parameters(32)["dynamic"] is True
 
 
 def test_the_default_extractor_is_no_part_of_the_identity() -> None:
-    assert "extractor" not in runs.corpus_parameters(Config().corpus, 32)
+    assert "extractor" not in Config().corpus.files_of(32)
     asked = load([], {"corpus": {"extractor": "wikiextractor"}}).corpus
-    assert runs.corpus_identity(asked, 32) == runs.corpus_identity(Config().corpus, 32)
+    assert identity(asked) == identity(Config().corpus)
 
 
 def test_a_dump_counts_by_its_name_not_by_its_place() -> None:
     here, there = (load([], {"corpus": {"dump": f"{place}/wiki.xml.bz2"}}).corpus for place in ("/here", "/there"))
-    assert runs.corpus_identity(here, 32) == runs.corpus_identity(there, 32)
+    assert identity(here) == identity(there)

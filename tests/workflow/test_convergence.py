@@ -19,7 +19,7 @@ from process_helpers import until
 from throughline import records
 from throughline.report.render import convergence
 from throughline.study import runs
-from throughline.study.config import Convergence
+from throughline.study.benchmark import Convergence
 
 from .conftest import ROOT, Clone
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from throughline.checks import convergence_check
 from throughline.files import command_line
 from throughline.launch import nodes
-from throughline.study.config import Convergence
+from throughline.study.benchmark import Convergence
 from throughline.study.runs import RunSpec
 
 

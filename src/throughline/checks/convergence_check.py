@@ -14,8 +14,10 @@ from throughline.files import UserError
 from throughline.launch import launch
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
-from throughline.study.config import Config, Convergence, Steps
-from throughline.study.runs import RunSpec, canonical
+from throughline.study.benchmark import Convergence, Steps
+from throughline.study.config import Config
+from throughline.study.runs import RunSpec
+from throughline.study.section import canonical
 from throughline.topology import Topology
 
 Stated = dict[str, list[tuple[int, float]]]

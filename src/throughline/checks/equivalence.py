@@ -19,7 +19,7 @@ from throughline import files, records, workloads
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.rank.data import Manifest, batches, synthetic_seeds
-from throughline.study.config import Optimizer, Options, Steps
+from throughline.study.benchmark import Optimizer, Options, Steps
 from throughline.study.runs import RunSpec
 from throughline.topology import Topology
 
@@ -107,7 +107,7 @@ def prove(
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
         "model": first.model,
-        **records.parameters_of(first),
+        **first.parameters,
         "batch_per_device": first.batch_per_device,
         "steps": steps,
         "tolerance": TOLERANCE,

@@ -17,7 +17,8 @@ from throughline import files, records
 from throughline.clock import now
 from throughline.files import UserError
 from throughline.launch import launch, machine
-from throughline.study.config import Config, Steps
+from throughline.study.benchmark import Steps
+from throughline.study.config import Config
 from throughline.study.runs import RunSpec
 from throughline.topology import Topology
 
@@ -93,7 +94,7 @@ def find(
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
         "model": first.model,
-        **records.parameters_of(first),
+        **first.parameters,
         "precision": first.precision,
         "topology": first.topology,
         "steps": STEPS.warmup + STEPS.timed,

@@ -5,7 +5,7 @@ measures, computes and draws nothing: ranks write what these entries check, the 
 """
 
 from throughline.records.convergence import AgainstStated, ConvergenceVerdict, Curve, Look
-from throughline.records.entry import SCHEMA, Data, Device, Entry, Figure, parameters_of
+from throughline.records.entry import SCHEMA, Data, Device, Entry, Figure
 from throughline.records.largest import Largest, MaxBatch, Try
 from throughline.records.proof import Comparison, Equivalence, Mathematics
 from throughline.records.reading import (
@@ -24,6 +24,6 @@ __all__ = [
     "SCHEMA", "AgainstStated", "Cell", "Comparison", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device",
     "DeviceTelemetry", "Entry", "Equivalence", "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics",
     "MaxBatch", "Memory", "NodeTelemetry", "Rank", "RunRecord", "Series", "Summary", "Try", "Use", "Utilization",
-    "Work", "dump", "parameters_of", "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary",
+    "Work", "dump", "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary",
     "read_verdict",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from throughline import workloads
-from throughline.study.runs import RunSpec
 
 SCHEMA = 2
 """Schema number of every file that is written; raised when a key changes its meaning or goes."""
@@ -49,12 +48,6 @@ class OfWorkload(Entry):
 def parameter_names(model: str) -> list[str]:
     """The keys of a specification that belong to the model's workload."""
     return [field.name for field in fields(workloads.of(model).Parameters)]
-
-
-def parameters_of(spec: RunSpec) -> dict[str, Any]:
-    """A specification's parameters of its workload."""
-    value = spec.model_dump()
-    return {name: value[name] for name in parameter_names(spec.model) if name in value}
 
 
 class Figure(Entry):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from throughline.records.entry import Bytes, Device, Entry, OfWorkload
-from throughline.study.config import Precision
+from throughline.study.section import Precision
 
 
 class Try(Entry):

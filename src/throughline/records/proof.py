@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from throughline.records.entry import Entry, NonNegative, OfWorkload, Positive
-from throughline.study.config import Optimizer
+from throughline.study.benchmark import Optimizer
 
 
 class Mathematics(Entry):

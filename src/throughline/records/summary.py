@@ -9,7 +9,8 @@ from pydantic import Field
 from throughline.records.entry import Bytes, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive
 from throughline.records.proof import Mathematics
 from throughline.records.run import Memory, Series, Utilization, Work
-from throughline.study.config import Optimizer, Options, Precision, Steps
+from throughline.study.benchmark import Optimizer, Options, Steps
+from throughline.study.section import Precision
 
 
 class LeftOut(Entry):

@@ -5,20 +5,22 @@ from __future__ import annotations
 import difflib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-Model = type[BaseModel]
+from throughline.study.section import Section
+
+Model = type[Section]
 
 
 def explain(raw: Any, error: ValidationError, root: Model, patterns: dict[str, str]) -> list[str]:
     """One line per mistake. `patterns` says in words what each regular expression of the models asks for."""
     lines: dict[str, None] = {}
     for problem in error.errors():
-        place = _resolve(problem["loc"], root)
+        place = _resolve(problem["loc"], root, raw)
         value = _at(raw, place.keys)
         parent = _at(raw, place.keys[: place.union_depth])
         if place.is_map is not None and place.is_map != isinstance(parent, dict):
@@ -54,7 +56,7 @@ class _Place:
     union_depth: int = 0
 
 
-def _resolve(loc: Sequence[int | str], root: Model) -> _Place:
+def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
     """Follow pydantic's location through the models to the user's keys, the innermost model and its annotation."""
     place = _Place([], root, root)
     before: Any = root
@@ -75,8 +77,9 @@ def _resolve(loc: Sequence[int | str], root: Model) -> _Place:
             continue
         annotation = options[0]
         if is_model(annotation):
-            place.model = annotation
-            field = annotation.model_fields.get(str(part))
+            values = _at(raw, place.keys)
+            place.model = annotation.variant(values if isinstance(values, Mapping) else {})
+            field = place.model.model_fields.get(str(part))
             place.annotation = field.rebuild_annotation() if field else None
         else:
             place.annotation = typing.get_args(annotation)[-1]
@@ -90,7 +93,8 @@ def _line(problem: Any, place: _Place, value: Any, patterns: dict[str, str]) -> 
         return f"{_dotted(outer)}: key {shown(key)}: {_wording(problem, place.annotation, key, patterns)}"
     path = _dotted(place.keys)
     if problem["type"] == "extra_forbidden":
-        return f"{path}: unknown key; {allowed(place.keys[-1], list(place.model.model_fields))}"
+        key = str(place.keys[-1])
+        return f"{path}: {place.model.unknown(key) or f'unknown key; {allowed(key, list(place.model.model_fields))}'}"
     if problem["type"] == "missing":
         return f"{path}: missing; it has to be given"
     return f"{path} = {shown(value)}: {_wording(problem, place.annotation, value, patterns)}"
@@ -161,7 +165,7 @@ def _is_union(annotation: Any) -> bool:
 
 def is_model(annotation: Any) -> bool:
     """Whether the annotation is a section with keys of its own."""
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
 def strip(annotation: Any) -> Any:

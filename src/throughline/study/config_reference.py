@@ -1,4 +1,4 @@
-"""docs/configuration.md and the JSON schema, generated from the models in config.py.
+"""docs/configuration.md and the JSON schema, generated from the sections' models and the workloads' parameters.
 
 python -m throughline.study.config_reference            write both
 python -m throughline.study.config_reference --check    exit 1 when one of them is out of date
@@ -16,18 +16,22 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from throughline import workloads
 from throughline.files import UserError, command_line, write_text
+from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config
 from throughline.study.config_errors import branches, is_model, kind, strip
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs" / "configuration.md"
 SCHEMA = ROOT / "resources" / "config.schema.json"
+BLOCK = "benchmarks.<name>."
 
 HEADER = """# Configuration
 
-`config.yaml` is the one file to edit. Everything left out has a default. This page is generated from
-`src/throughline/study/config.py` (`python -m throughline.study.config_reference`). Editors that know JSON schemas
+`config.yaml` is the one file to edit. Everything left out has a default. This page is generated from the models of the
+sections in `src/throughline/study/` and from the parameters of the workloads in `src/throughline/workloads/`
+(`python -m throughline.study.config_reference`). Editors that know JSON schemas
 check and complete `config.yaml` with `resources/config.schema.json`.
 
 * `snakemake --configfile X` takes `config.yaml`'s place. Several files are merged in their order: maps merge, lists are
@@ -37,19 +41,50 @@ check and complete `config.yaml` with `resources/config.schema.json`.
   twice is an error, and so is an unknown one.
 * Any key of `runs` can be set again inside a benchmark.
 
-| key | what it is | allowed | default |
+"""
+TABLE = """| key | what it is | allowed | default |
 |---|---|---|---|
+"""
+OWN_KEYS = """
+## Keys of a model
+
+A benchmark's block also takes the keys of its model. A key of another model is an error.
 """
 
 
 def reference() -> str:
     """The page as Markdown: a row per key."""
-    return HEADER + "\n".join(_rows(Config, "")) + "\n"
+    page = HEADER + TABLE + "\n".join(_rows(Config, "")) + "\n" + OWN_KEYS
+    return page + "".join(_of_workload(Benchmark.of(folder)) for folder in workloads.FOLDERS)
 
 
 def schema() -> str:
     """The JSON schema of config.yaml."""
-    return json.dumps(Config.model_json_schema(), indent=1, sort_keys=True) + "\n"
+    value = Config.model_json_schema()
+    blocks = {folder: _block_schema(Benchmark.of(folder)) for folder in workloads.FOLDERS}
+    for block in blocks.values():
+        value["$defs"] |= block.pop("$defs", {})
+    value["$defs"]["Benchmark"] = {"anyOf": list(blocks.values())} if len(blocks) > 1 else next(iter(blocks.values()))
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
+
+def _block_schema(block: type[Benchmark]) -> dict[str, Any]:
+    """The keys of a block whose model is one of this class's workload."""
+    value = block.model_json_schema()
+    value["properties"]["model"]["enum"] = list(block.models())
+    if workloads.DEFAULT not in block.models():
+        value["required"] = [*value.get("required", []), "model"]
+    return value
+
+
+def _of_workload(block: type[Benchmark]) -> str:
+    """What a workload's models take beside the keys of every block, and what they can be held against."""
+    held_out = workloads.of(block.models()[0]).HELD_OUT
+    facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models())}."
+    if held_out:
+        facts += f" Figures of held-out data, for `convergence`: {', '.join(f'`{name}`' for name in held_out)}."
+    rows = [row for row in _rows(block, BLOCK) if row.split("`")[1].removeprefix(BLOCK) in block.own_keys]
+    return f"{facts}\n\n" + (TABLE + "\n".join(rows) + "\n" if rows else "They take no keys of their own.\n")
 
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
@@ -60,7 +95,7 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
         path = f"{prefix}{name}"
         plain = strip(field.rebuild_annotation())
         inner = next((branch for branch in branches(plain) if is_model(branch)), None)
-        nested = typing.get_args(plain)[1] if typing.get_origin(plain) is dict else None
+        nested = strip(typing.get_args(plain)[1]) if typing.get_origin(plain) is dict else None
         section = inner or (nested if nested is not None and is_model(nested) else None)
         yield f"| `{path}` | {field.description} | {_cell(_allowed(plain))} | {_cell(_default(field, section))} |"
         if section is not None:

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import os
-import re
 import zlib
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializationInfo, model_serializer, model_validator
 
-from throughline import size
+from throughline import size, workloads
 from throughline.files import UserError
-from throughline.study.config import (
-    Benchmark,
-    Config,
-    Corpus,
+from throughline.study.benchmark import Benchmark, Optimizer, Options, Runs, Steps
+from throughline.study.config import Config
+from throughline.study.data_section import DataIdentity
+from throughline.study.section import (
     FrameworkName,
     Name,
-    Optimizer,
-    Options,
     PositiveInt,
     Precision,
-    Runs,
     Scaling,
     Section,
-    ShardFolder,
-    Steps,
     TopologyName,
+    canonical,
 )
+from throughline.study.workload_keys import Value, complete, flat, gathered
 from throughline.topology import Layout, Topology
 
 PROTOCOL = 2
@@ -41,9 +34,6 @@ PROTOCOL = 2
 
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"
 """Variable in which the merged configuration travels to a run: as a parameter of a rule it would re-run everything."""
-
-DATA_PROTOCOL = 1
-"""Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
 
 CHANGED: dict[str, dict[str, Any]] = {
     "aa": {},
@@ -53,21 +43,16 @@ CHANGED: dict[str, dict[str, Any]] = {
 """The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
 
 
-class CorpusIdentity(Section):
-    """The corpus a run reads, by its parameters: known before any of it is made."""
-
-    name: Name
-    digest: str
-
-
 class RunSpec(Section):
-    """All that decides one run. Its canonical JSON leaves defaults out, so that a new option re-runs nothing."""
+    """All that decides one run. Its canonical JSON leaves defaults out, so that a new option re-runs nothing.
+
+    In JSON, the workload's parameters stand flat beside the other keys.
+    """
 
     benchmark: Name
     framework: FrameworkName
     model: str
-    sequence: PositiveInt
-    predictions: PositiveInt
+    parameters: dict[str, Value]
     batch_per_device: PositiveInt
     precision: Precision
     topology: TopologyName
@@ -80,8 +65,35 @@ class RunSpec(Section):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     options: Options = Field(default_factory=Options)
     scaling: Scaling = "weak"
-    corpus: CorpusIdentity | None = None
+    corpus: DataIdentity | None = None
     protocol: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_parameters(cls, values: Any) -> Any:
+        is_flat = isinstance(values, dict) and values.get("model") in workloads.models()
+        return gathered(values) if is_flat and "parameters" not in values else values
+
+    @model_serializer(mode="wrap")
+    def _flatten_parameters(self, handler: Any, info: SerializationInfo) -> dict[str, Any]:
+        return flat(handler(self), info.exclude_defaults)
+
+    @property
+    def workload(self) -> workloads.Workload:
+        """What is trained: the neutral file of its model's workload."""
+        return workloads.of(self.model)
+
+    @property
+    def typed_parameters(self) -> Any:
+        """The parameters as the workload's Parameters."""
+        return workloads.parameters({"model": self.model, **self.parameters})
+
+    @property
+    def manifest(self) -> str | None:
+        """The manifest of the data that it reads; None with made-up batches."""
+        if self.corpus is None:
+            return None
+        return f"data/{self.corpus.name}/{self.workload.folder(self.typed_parameters)}/manifest.json"
 
     @property
     def canonical(self) -> str:
@@ -124,75 +136,6 @@ def read_specs(text: str) -> list[RunSpec]:
     return specs
 
 
-def canonical(value: Any) -> str:
-    """JSON with one spelling for one value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def shard_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
-    """How a length's examples are made of a shard's text."""
-    masking = corpus.masking.model_dump(exclude=None if corpus.masking.dynamic else {"dynamic"})
-    return {"sequence": sequence, "predictions": corpus.sequences[sequence], **masking}
-
-
-def is_dump_name(dump: str) -> bool:
-    """Whether `dump` is a published dump's name and date, such as enwiki-20261101, and not a path."""
-    return re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
-
-
-def corpus_parameters(corpus: Corpus, sequence: int) -> dict[str, Any]:
-    """All that decides a length's shards, as far as it is known before any is made; the manifest keeps it.
-
-    A dump's files count by their names (finished shards by their sizes as well), not by where they lie. `parts` is
-    left out: into how many pieces the work is cut changes no byte of the result.
-    """
-    common = {
-        "vocabulary": corpus.vocabulary if isinstance(corpus.vocabulary, str) else corpus.vocabulary.sha256,
-        "protocol": DATA_PROTOCOL,
-        **({"unpacked": True} if corpus.unpacked else {}),
-    }
-    if isinstance(corpus.dump, ShardFolder):
-        lengths = {"sequence": sequence, "predictions": corpus.sequences[sequence]}
-        return common | lengths | {"finished": _names_and_sizes(corpus.dump.shards)}
-    dump = [corpus.dump] if isinstance(corpus.dump, str) else corpus.dump
-    if corpus.extractor != Corpus.model_fields["extractor"].default:
-        common["extractor"] = corpus.extractor
-    return (
-        common
-        | shard_parameters(corpus, sequence)
-        | {"dump": [Path(name).name for name in dump], "shards": corpus.shards.model_dump()}
-    )
-
-
-@cache
-def finished_shards(folder: str) -> tuple[Path, ...]:
-    """The HDF5 files in a folder and below it, in the order of their paths. UserError where there is none."""
-    found = sorted(
-        Path(parent) / name
-        for parent, _, names in os.walk(folder, followlinks=True)
-        for name in names
-        if name.endswith((".hdf5", ".h5")) and not name.startswith(".")
-    )
-    if not found:
-        raise UserError(
-            f"the folder {folder} holds no shards" if Path(folder).is_dir() else f"there is no folder {folder}",
-            why="a shard is a file *.hdf5 or *.h5, in this folder or below it",
-            next_step="correct corpus.dump.shards in config.yaml",
-        )
-    return tuple(found)
-
-
-@cache
-def _names_and_sizes(folder: str) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((path.name, path.stat().st_size) for path in finished_shards(folder)))
-
-
-def corpus_identity(corpus: Corpus, sequence: int) -> CorpusIdentity:
-    """The corpus by its name and the beginning of its manifest's `parameters_digest`."""
-    digest = hashlib.sha256(canonical(corpus_parameters(corpus, sequence)).encode()).hexdigest()
-    return CorpusIdentity(name=corpus.name, digest=digest[:12])
-
-
 def expand(config: Config) -> list[RunSpec]:
     """Every run that the configuration asks for, in the order in which they are best made: the first repeat of
     everything, then the second ...; within a repeat, a run and those that leave one thing of it out are neighbours."""
@@ -218,7 +161,13 @@ def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
 
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
-    corpus = corpus_identity(config.corpus, block.sequence) if block.options.data == "real" else None
+    section = config.data_of(block)
+    parameters = complete(block.model, block.own, section)
+    corpus = None
+    if section is None:
+        block = _changed(block, {"data": "synthetic"})
+    elif block.options.data == "real":
+        corpus = section.identity(workloads.parameters({"model": block.model, **parameters}))
     for precision, batches in block.batch.items():
         for batch in batches:
             for framework in block.frameworks:
@@ -228,8 +177,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
                             benchmark=name,
                             framework=framework,
                             model=block.model,
-                            sequence=block.sequence,
-                            predictions=config.corpus.sequences[block.sequence],
+                            parameters=parameters,
                             batch_per_device=batch,
                             precision=precision,
                             topology=topology,
@@ -264,11 +212,8 @@ def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"
 
 def packed(config: Config) -> str:
     """The merged configuration as a text for CONFIGURATION, without the names of hosts and the paths in it."""
-    value = json.loads(config.model_dump_json())
-    corpus = value["corpus"]
-    for name in ("dump", "vocabulary"):
-        corpus[name] = _without_folders(corpus[name])
-    corpus.update(contact=None, mirrors=f"{len(config.corpus.mirrors)} hosts" if config.corpus.mirrors else [])
+    sections = {name: section.without_places() for name, section in config.data_sections().items()}
+    value = json.loads(config.model_dump_json()) | sections
     for part in (value["runs"], *value["benchmarks"].values()):
         if isinstance(part["hosts"], list):
             part["hosts"] = f"{len(part['hosts'])} hosts"
@@ -282,19 +227,6 @@ def unpacked(text: str | None, benchmark: str) -> dict[str, Any] | None:
     value: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
     blocks, name = value["benchmarks"], benchmark.split("__")[0]
     return {**value, "benchmarks": {name: blocks[name]}} if name in blocks else None
-
-
-def _without_folders(value: Any) -> Any:
-    if isinstance(value, str):
-        return Path(value).name if "/" in value and "://" not in value else value
-    if isinstance(value, list):
-        return [_without_folders(entry) for entry in value]
-    if isinstance(value, dict):
-        return {
-            key: Path(entry).name if key in ("shards", "path") and isinstance(entry, str) else entry
-            for key, entry in value.items()
-        }
-    return value
 
 
 def benchmark_block(config: Config, name: str) -> Benchmark:

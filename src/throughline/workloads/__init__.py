@@ -26,6 +26,8 @@ Values = Mapping[str, Any]
 
 FOLDERS = tuple(sorted(package.name for package in pkgutil.iter_modules(__path__) if package.ispkg))
 """The workloads there are, by their folders."""
+DEFAULT = "bert-tiny"
+"""The model of a block that names none."""
 
 
 def key(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from throughline.corpus.shards import layout, manifest
 from throughline.files import UserError
-from throughline.study import runs
+from throughline.study.corpus_section import finished_shards
 
 
 def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str, Path]]:
@@ -23,7 +23,7 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
     where a length is absent, has other predictions, has no training shard, or a file's name says no split.
     """
     by_folder: dict[Path, list[Path]] = {}
-    for path in sorted(runs.finished_shards(str(folder)), key=_natural):
+    for path in sorted(finished_shards(str(folder)), key=_natural):
         by_folder.setdefault(path.parent, []).append(path)
     found: dict[int, dict[str, Path]] = {}
     seen: dict[tuple[int, int], int] = {}

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice, baseline
-from throughline.study.config import Precision, Section
-from throughline.study.runs import RunSpec, canonical
+from throughline.study.runs import RunSpec
+from throughline.study.section import Precision, Section, canonical
 from throughline.topology import Topology
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")

@@ -14,7 +14,7 @@ from throughline import statistics
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.render.markup import percent, reading
-from throughline.study.config import Options
+from throughline.study.benchmark import Options
 
 SURE = 0.05
 """p of the rank test from which on two sets of repeats are not told apart."""

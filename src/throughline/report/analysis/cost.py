@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from throughline import gpus
 from throughline.records import Cost, Device
-from throughline.study.config import Price
+from throughline.study.goals import Price
 
 HOURS_A_MONTH = 720
 """30 days: what a node month is counted as."""

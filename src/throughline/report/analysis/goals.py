@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from throughline.records import Cell, Goal
 from throughline.report.render.markup import percent
-from throughline.study.config import Goals
+from throughline.study.goals import Goals
 from throughline.topology import Topology
 
 Cells = Mapping[str, Mapping[str, Cell]]

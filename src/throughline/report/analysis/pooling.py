@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from throughline.records import LeftOut, RunRecord
 from throughline.report.analysis import advice
-from throughline.study.runs import canonical
+from throughline.study.section import canonical
 
 
 def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:

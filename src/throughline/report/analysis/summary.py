@@ -22,13 +22,13 @@ from throughline.records import (
     RunRecord,
     Summary,
     dump,
-    parameters_of,
     read_equivalence,
     read_run,
 )
 from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware, pooling
-from throughline.study.config import Goals, Price, Section
+from throughline.study.goals import Goals, Price
 from throughline.study.runs import RunSpec
+from throughline.study.section import Section
 from throughline.topology import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
@@ -82,7 +82,7 @@ def summarize(
         schema_=2,
         benchmark=spec.benchmark,
         model=spec.model,
-        parameters=parameters_of(spec),
+        parameters=spec.parameters,
         batch=spec.batch_per_device,
         batch_size_per_device=per_device,
         precision=spec.precision,

@@ -1,0 +1,239 @@
+"""A benchmark's block, and `runs`, whose keys it may set again."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, create_model, field_validator, model_validator
+
+from throughline import workloads
+from throughline.study.config_errors import allowed
+from throughline.study.section import (
+    CountingInt,
+    Extra,
+    FrameworkName,
+    HostName,
+    PositiveInt,
+    Precision,
+    Scaling,
+    Section,
+    Share,
+    Text,
+    TopologyName,
+)
+from throughline.study.workload_keys import Value, keys
+from throughline.topology import Layout
+
+
+class Steps(Section):
+    warmup: CountingInt = Field(20, description="optimizer steps before the clock starts")
+    timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
+    at_most_s: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="seconds of training per run at most: warm-up and window get fewer steps on slow devices "
+        "(never under 2 and 3), and the record says so",
+    )
+
+
+class Runs(Section):
+    device: Literal["auto", "cuda", "cpu"] = Field(
+        "auto", description="`auto` takes the GPUs that are found, else the CPU; the record says what it was"
+    )
+    repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="runs of every configuration")
+    steps: Steps = Field(default_factory=Steps, description="how long a run trains")
+    threads: PositiveInt = Field(1, description="threads per worker on a CPU, the same in every topology")
+    hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
+        None,
+        description="where topologies of several nodes run: null is this machine, or the nodes of a Slurm job; a list "
+        "of names is reached through ssh; `simulated` makes the nodes up on one machine, and every table says so",
+    )
+    seed: CountingInt = Field(42, description="seed of weights, dropout and the order of the data")
+    strict: bool = Field(
+        False,
+        description="true: a busy or changed machine is refused before a run; mixed environments and warnings fail "
+        "the summary",
+    )
+
+
+class Optimizer(Section):
+    name: Literal["adamw", "adam", "lamb"] = Field("adamw", description="the update rule")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(1e-4, description="constant learning rate")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
+    betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
+        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment"
+    )
+    epsilon: Annotated[float, Field(gt=0)] = Field(1e-6, description="added to the root of the second moment")
+
+
+class Options(Section):
+    clip: Literal["none", "value", "norm", "global_norm"] = Field(
+        "none", description="gradient clipping at 1.0: by value, by each tensor's norm, by the global norm"
+    )
+    accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
+    compile: bool = Field(False, description="compile the model (torch.compile)")
+    checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
+    unpadded: bool = Field(False, description="compute the real tokens alone, and no padding")
+    data: Literal["real", "synthetic"] = Field("real", description="the data that the model reads, or made-up batches")
+    exchange: bool = Field(
+        True, description="false: every rank keeps its own gradients, which shows what exchanging them costs"
+    )
+    bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
+    controller: Literal["gloo", "mpi"] = Field(
+        "gloo", description="how Horovod's ranks find each other, and on CPUs how they exchange gradients"
+    )
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
+    memory_limit_mb: PositiveInt | None = Field(
+        None, description="MiB of memory per worker on a CPU; beyond it a run ends as out of memory"
+    )
+    sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = Field(
+        "none",
+        description="what replicas split among themselves instead of keeping a copy each: the optimizer's states, "
+        "these and the gradients, or the weights as well",
+    )
+    tensor: PositiveInt = Field(1, description="devices that share one replica of the model (tensor parallelism)")
+
+    @property
+    def layout(self) -> Layout:
+        """How the model lies on its ranks."""
+        return Layout(self.tensor, self.sharding)
+
+
+class Convergence(Section):
+    steps: PositiveInt = Field(50000, description="optimizer steps")
+    evaluate_every: PositiveInt = Field(
+        1000, description="steps between two looks at held-out data; a checkpoint is written at each"
+    )
+    samples: PositiveInt = Field(1000, description="held-out samples at most")
+    against: Text | None = Field(
+        None, description="a CSV file with the stated curve: `step` and some of the model's figures of held-out data"
+    )
+    tolerance: Share = Field(
+        0.05, description="how much worse than stated passes: of the loss a share, of another figure the difference"
+    )
+
+
+class Benchmark(Runs):
+    """A block of config.yaml. Beside these keys stand those of its model's workload, in the class that `of` gives."""
+
+    own_keys: ClassVar[tuple[str, ...]] = ()
+    folder: ClassVar[str] = ""
+
+    model: str = Field(workloads.DEFAULT, description="the model that is trained; it takes keys of its own, see below")
+    frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
+        default_factory=lambda: ["torch"], description="what trains it"
+    )
+    topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
+        default_factory=lambda: ["1n1g"],
+        description="`<nodes>n<devices per node>g`; 1n1g is the baseline of every speedup",
+    )
+    batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
+        default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
+        description="precision: batch sizes per replica of the model, which is a device unless options.tensor is more",
+    )
+    scaling: Scaling = Field(
+        "weak",
+        description="`weak`: a batch size is that of each replica, so more devices take more samples per step; "
+        "`strong`: it is the sum over all replicas, so more devices share the same samples",
+    )
+    optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
+    options: Options = Field(default_factory=Options, description="switches; the tables' titles name them")
+    extras: list[Extra] = Field(
+        default_factory=list,
+        description="derived runs beside these: `aa` (the same again), `synthetic` (without reading), `noexchange` "
+        "(ranks keep their gradients; with `synthetic` it gives the step's split in compute, communication and input), "
+        "`max_batch` (the largest batch per device that fits)",
+    )
+    convergence: Convergence | None = Field(
+        None, description="a long run that is held against a stated curve, apart from the measured ones; {} for one"
+    )
+    task_samples: PositiveInt | None = Field(
+        None, description="samples of the whole training that is planned: the report tells its hours and its price"
+    )
+    remarks: str | None = Field(None, description="text shown under the tables")
+
+    @classmethod
+    def variant(cls, values: Mapping[str, Any]) -> type[Benchmark]:
+        """The block's class for the model that `values` name; an unknown model is a mistake of its own."""
+        return cls.of(workloads.models().get(str(values.get("model")), workloads.models()[workloads.DEFAULT]))
+
+    @staticmethod
+    def of(folder: str) -> type[Benchmark]:
+        """The block's class for the models of a workload."""
+        return _of_workload(folder)
+
+    @classmethod
+    def models(cls) -> list[str]:
+        """The models of this class's workload."""
+        return [model for model, folder in workloads.models().items() if folder == cls.folder]
+
+    @classmethod
+    def unknown(cls, key: str) -> str | None:
+        others = [folder for folder in workloads.FOLDERS if key in cls.of(folder).own_keys]
+        if not others:
+            return None
+        return f"a key of {' and '.join(others)} models; {cls.folder} models take: {', '.join(cls.own_keys) or 'none'}"
+
+    @property
+    def own(self) -> dict[str, Value]:
+        """The values of the keys that its workload has."""
+        return {key: getattr(self, key) for key in self.own_keys}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_the_keys_of_its_model(cls, values: Any, handler: Any) -> Any:
+        right = cls.variant(values) if isinstance(values, Mapping) else cls
+        return handler(values) if right is cls else right.model_validate(values)
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, model: str) -> str:
+        if model not in workloads.models():
+            raise ValueError(allowed(model, list(workloads.models())))
+        return model
+
+    @field_validator("frameworks", "topologies", "extras")
+    @classmethod
+    def _no_repeats(cls, values: list[str]) -> list[str]:
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"listed twice: {', '.join(twice)}")
+        return values
+
+    @field_validator("batch")
+    @classmethod
+    def _no_repeated_batches(cls, batch: dict[str, list[int]]) -> dict[str, list[int]]:
+        for precision, sizes in batch.items():
+            if len(set(sizes)) < len(sizes):
+                raise ValueError(f"{precision}: a batch size is listed twice in {sizes}")
+        return batch
+
+
+@cache
+def _of_workload(folder: str) -> type[Benchmark]:
+    """The keys of a block whose model is one of this workload's."""
+    own = keys(next(name for name, place in workloads.models().items() if place == folder))
+    if twice := sorted(own.keys() & RESERVED):
+        raise TypeError(f"workloads/{folder}: Parameters has fields with the names of core keys: {', '.join(twice)}")
+    made: Any = create_model(f"{folder}_benchmark", __base__=Benchmark, **typing.cast(Any, own))
+    made.own_keys, made.folder = tuple(own), folder
+    return typing.cast("type[Benchmark]", made)
+
+
+RESERVED = {
+    *Benchmark.model_fields,
+    *(
+        "benchmark",
+        "framework",
+        "parameters",
+        "batch_per_device",
+        "precision",
+        "topology",
+        "repeat",
+        "corpus",
+        "protocol",
+    ),
+}
+"""Names that no workload's parameter may have: a block has them, or a specification."""

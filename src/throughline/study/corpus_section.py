@@ -1,0 +1,210 @@
+"""The section `corpus`: from a dump to pre-training data, and what of it decides which files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from throughline.files import UserError
+from throughline.study.data_section import DataSection
+from throughline.study.section import Contact, CountingInt, HttpAddress, Name, PositiveInt, Section, Share, Text
+
+DATA_PROTOCOL = 1
+"""Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
+
+SequenceLength = Annotated[int, Field(ge=8, le=65536)]
+
+
+class Shards(Section):
+    training: PositiveInt = Field(8, description="HDF5 files that training reads")
+    test: CountingInt = Field(2, description="HDF5 files held back from training")
+
+
+class Masking(Section):
+    probability: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        0.15, description="share of a sequence's tokens to predict, up to the length's predictions at most"
+    )
+    short_sequences: Share = Field(0.1, description="share of sequences that aim at a random shorter length")
+    copies: PositiveInt = Field(5, description="times the text is used, each time with new pairs and masks")
+    seed: CountingInt = Field(12345, description="seed of every random choice in the data")
+    dynamic: bool = Field(
+        False,
+        description="true: shards hold the text once and unmasked (copies: 1); masks are drawn while it is read, anew "
+        "in every epoch",
+    )
+
+    @model_validator(mode="after")
+    def _text_once(self) -> Masking:
+        if self.dynamic and self.copies != 1:
+            raise ValueError("with dynamic, each epoch has masks of its own and the text is kept once: set copies to 1")
+        return self
+
+
+class ShardFolder(Section):
+    shards: Text = Field(
+        description="a folder of finished HDF5 files in NVIDIA's layout, used as they are: `training` or `test` in "
+        "each name says its split. corpus.sequences has to name their lengths; parts, shards and masking are not used"
+    )
+
+
+class VocabularyFile(Section):
+    path: str | None = Field(None, description="a WordPiece vocabulary, one entry a line")
+    url: HttpAddress | None = Field(None, description="where it is published; instead of path")
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
+        description="the file's SHA-256, checked before it is used"
+    )
+
+
+class Corpus(DataSection):
+    name: Name = Field("sample", description="folder under data/; unique per dump")
+    dump: Text | Annotated[list[str], Field(min_length=1)] | ShardFolder = Field(
+        "sample",
+        description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
+        "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, "
+        "which is downloaded, or {shards: FOLDER} of finished shards",
+    )
+    contact: Contact | None = Field(
+        None, description="your e-mail or web address, sent with every download; Wikimedia wants one"
+    )
+    mirrors: list[HttpAddress] = Field(
+        default_factory=list,
+        description="hosts of Wikimedia's dumps, asked in this order before Wikimedia itself; what they say of their "
+        "files is believed",
+    )
+    vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
+        "bert-base-uncased", description="the published vocabulary by name, or {path or url, sha256} of your own"
+    )
+    parts: Annotated[int, Field(ge=1, le=10000)] = Field(
+        4, description="pieces that the dump is cut into, extracted side by side"
+    )
+    extractor: Literal["wikiextractor", "throughline"] = Field(
+        "wikiextractor",
+        description="what makes plain text of wikitext: the field's program, or our own, which is several times faster "
+        "and keeps lists",
+    )
+    shards: Shards = Field(default_factory=Shards, description="HDF5 files per sequence length")
+    sequences: Annotated[dict[SequenceLength, PositiveInt], Field(min_length=1)] = Field(
+        default_factory=lambda: {32: 5, 128: 20},
+        description="sequence length: predictions at most (BERT's second phase is 512: 80)",
+    )
+    masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
+    memory_mb: int = Field(
+        256,
+        ge=16,
+        description="what a job of the corpus holds of text, tokens and examples, in MB, beside about 100 that any "
+        "takes; more goes through temporary files, and no byte of the result changes",
+    )
+    unpacked: bool = Field(
+        False,
+        description="write shards uncompressed (finished ones once more): four times the disk; training maps them into "
+        "its memory, and reads them several times faster",
+    )
+
+    @field_validator("sequences")
+    @classmethod
+    def _predictions_fit(cls, sequences: dict[int, int]) -> dict[int, int]:
+        for length, predictions in sequences.items():
+            if predictions > length - 3:
+                raise ValueError(f"{length}: {predictions} predicts more than the {length - 3} tokens there are")
+        return sequences
+
+    @model_validator(mode="after")
+    def _finished_masks(self) -> Corpus:
+        if self.masking.dynamic and isinstance(self.dump, ShardFolder):
+            raise ValueError("finished shards keep the masks they have: leave masking.dynamic out, or give a dump")
+        return self
+
+    def decided_by(self, parameters: Any) -> dict[str, Any]:
+        return self.files_of(parameters.sequence)
+
+    def files_of(self, sequence: int) -> dict[str, Any]:
+        """All that decides a length's shards, as far as it is known before any is made; the manifest keeps it.
+
+        A dump's files count by their names (finished shards by their sizes as well), not by where they lie. `parts` is
+        left out: into how many pieces the work is cut changes no byte of the result.
+        """
+        common = {
+            "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
+            "protocol": DATA_PROTOCOL,
+            **({"unpacked": True} if self.unpacked else {}),
+        }
+        if isinstance(self.dump, ShardFolder):
+            lengths = {"sequence": sequence, "predictions": self.sequences[sequence]}
+            return common | lengths | {"finished": _names_and_sizes(self.dump.shards)}
+        dump = [self.dump] if isinstance(self.dump, str) else self.dump
+        if self.extractor != Corpus.model_fields["extractor"].default:
+            common["extractor"] = self.extractor
+        return (
+            common
+            | self.shard_parameters(sequence)
+            | {"dump": [Path(name).name for name in dump], "shards": self.shards.model_dump()}
+        )
+
+    def shard_parameters(self, sequence: int) -> dict[str, Any]:
+        """How a length's examples are made of a shard's text."""
+        masking = self.masking.model_dump(exclude=None if self.masking.dynamic else {"dynamic"})
+        return {"sequence": sequence, "predictions": self.sequences[sequence], **masking}
+
+    def mistakes(self) -> Iterable[str]:
+        vocabulary = self.vocabulary
+        if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
+            yield "vocabulary: one of path and url is needed, and only one"
+
+    def mistakes_of(self, own: Mapping[str, Any], held_out: bool) -> Iterable[str]:
+        if own["sequence"] not in self.sequences:
+            yield f"sequence = {own['sequence']}: allowed: {sorted(self.sequences)}, the lengths of corpus.sequences"
+        if held_out and isinstance(self.dump, str | list) and not self.shards.test:
+            yield "convergence: it looks at held-out text, and corpus.shards.test is 0"
+
+    def without_places(self) -> dict[str, Any]:
+        value = super().without_places()
+        for name in ("dump", "vocabulary"):
+            value[name] = _without_folders(value[name])
+        return value | {"contact": None, "mirrors": f"{len(self.mirrors)} hosts" if self.mirrors else []}
+
+
+def is_dump_name(dump: str) -> bool:
+    """Whether `dump` is a published dump's name and date, such as enwiki-20261101, and not a path."""
+    return re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
+
+
+@cache
+def finished_shards(folder: str) -> tuple[Path, ...]:
+    """The HDF5 files in a folder and below it, in the order of their paths. UserError where there is none."""
+    found = sorted(
+        Path(parent) / name
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if name.endswith((".hdf5", ".h5")) and not name.startswith(".")
+    )
+    if not found:
+        raise UserError(
+            f"the folder {folder} holds no shards" if Path(folder).is_dir() else f"there is no folder {folder}",
+            why="a shard is a file *.hdf5 or *.h5, in this folder or below it",
+            next_step="correct corpus.dump.shards in config.yaml",
+        )
+    return tuple(found)
+
+
+@cache
+def _names_and_sizes(folder: str) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((path.name, path.stat().st_size) for path in finished_shards(folder)))
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, str):
+        return Path(value).name if "/" in value and "://" not in value else value
+    if isinstance(value, list):
+        return [_without_folders(entry) for entry in value]
+    if isinstance(value, dict):
+        return {
+            key: Path(entry).name if key in ("shards", "path") and isinstance(entry, str) else entry
+            for key, entry in value.items()
+        }
+    return value

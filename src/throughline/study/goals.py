@@ -1,0 +1,44 @@
+"""The sections `goals` and `prices`: what results are judged by, and what devices cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from throughline.study.section import PositiveInt, Section
+
+
+class EfficiencyGoal(Section):
+    from_nodes: PositiveInt = Field(20, description="topologies of so many nodes and more are judged")
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(0.8, description="speedup over devices")
+
+
+class UtilizationGoal(Section):
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="mean use of the devices over the timed window; on a CPU, of the workers' threads"
+    )
+
+
+class Goals(Section):
+    efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well it has to scale")
+    utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
+
+
+class Price(Section):
+    per_hour: Annotated[float, Field(gt=0)] | None = Field(None, description="price of one device for an hour")
+    per_month: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="price of a node for a month of 720 hours; instead of per_hour"
+    )
+    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month")
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = Field(
+        description="three capital letters, such as EUR"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Price:
+        if (self.per_hour is None) == (self.per_month is None):
+            raise ValueError("one of per_hour and per_month is needed, and only one")
+        if (self.per_month is None) != (self.devices is None):
+            raise ValueError("devices goes with per_month: the devices of that node")
+        return self
