@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from throughline import statistics, workloads
-from throughline.records import Figure, RunRecord, parameters_of
+from throughline.records import Figure, RunRecord
 from throughline.study.runs import RunSpec
 
 
@@ -24,7 +24,7 @@ def other_units(spec: RunSpec, samples_per_s: float | None) -> dict[str, float]:
     """A throughput in every other unit of the workload, such as tokens/s."""
     if samples_per_s is None:
         return {}
-    return {f"{unit}/s": count * samples_per_s for unit, count in per_sample(spec.model, parameters_of(spec)).items()}
+    return {f"{unit}/s": count * samples_per_s for unit, count in per_sample(spec.model, spec.parameters).items()}
 
 
 def per_sample(model: str, parameters: dict[str, int | float | str | bool]) -> dict[str, float]:
