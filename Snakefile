@@ -34,7 +34,7 @@ try:
     CONFIG = load(
         workflow.config_settings.configfiles or ["config.yaml"],
         workflow.config_settings.config,
-        frameworks=frameworks.TABLE,
+        frameworks=frameworks.NAMES,
     )
     SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
 except UserError as error:

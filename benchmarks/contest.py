@@ -294,7 +294,7 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     """The framework `torch`, called as the worker calls it."""
     import itertools
 
-    from throughline.frameworks.torch_ddp import TorchDDP
+    from throughline.frameworks.torch.ddp import TorchDDP
     from throughline.rank.data import Loader, Manifest, batches
     from throughline.workloads import bert
 

@@ -79,7 +79,7 @@ def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
 
 
 def framework(case: Case) -> Any:
-    from throughline.frameworks.torch_ddp import TorchDDP
+    from throughline.frameworks.torch.ddp import TorchDDP
 
     made = TorchDDP(case.spec(), 0, 0, 1, case.device)
     for stage in (made.join, made.device, lambda: made.model({"vocabulary": case.vocabulary}), made.optimizer):

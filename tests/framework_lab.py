@@ -19,22 +19,23 @@ ROOT = Path(__file__).parents[1]
 REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
 """In continuous integration nothing may be missing."""
 
-NAMES = [*frameworks.TABLE, "fake"]
-ENTRY = """    "fake": Entry(
-        "fake", "Fake", "torchrun", TORCH_GPUS, frozenset({"devices", "accumulation", "clipping"}),
-    ),
-"""
+NAMES = [*frameworks.NAMES, "fake"]
+FORM = """LIBRARIES = {
+    "numpy": frozenset({"devices", "accumulation", "clipping", "bf16", "compile"}),"""
 
 
 def register(root: Path) -> None:
-    """What docs/add-a-framework.md says: one file, one entry, and what it is installed from (here: nothing)."""
-    folder = root / "src/throughline/frameworks"
-    shutil.copy(ROOT / "tests/frameworks/fake.py", folder / "fake.py")
+    """What docs/add-a-framework.md says: its folder, what it is installed from (here: nothing), and the form of a
+    workload in its library, which the workload's LIBRARIES names."""
+    workload = root / "src/throughline/workloads/bert"
+    folder = root / "src/throughline/frameworks/fake"
+    shutil.copytree(ROOT / "tests/frameworks/fake", folder, ignore=shutil.ignore_patterns("__pycache__", "in_*.py"))
     (root / "envs/fake.txt").write_text("numpy==2.4.6\n")
     (root / "envs/fake.yaml").write_text("dependencies: [python=3.11, numpy=2.4.6]\n")
-    text = (folder / "__init__.py").read_text()
-    assert text.count("TABLE = {\n") == 1
-    (folder / "__init__.py").write_text(text.replace("TABLE = {\n", "TABLE = {\n" + ENTRY))
+    shutil.copy(ROOT / "tests/frameworks/fake/in_numpy.py", workload)
+    text = (workload / "__init__.py").read_text()
+    assert text.count("LIBRARIES = {") == 1
+    (workload / "__init__.py").write_text(text.replace("LIBRARIES = {", FORM))
 
 
 def python(framework: str) -> str:

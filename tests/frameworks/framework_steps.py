@@ -80,14 +80,15 @@ def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpo
     return {**found, "after_resuming": looked(other, spec), "settings": one.settings()}
 
 
-def refused(framework: Any, spec: dict[str, Any]) -> list[str]:
-    found = []
-    for name, change in ASKED.items():
-        asked = {**spec, **change, "options": {**spec["options"], **change.get("options", {})}}
+def refused(name: str, spec: dict[str, Any]) -> list[str]:
+    framework, found = frameworks.load(name), []
+    for feature, change in ASKED.items():
+        asked = {**spec, **change, "framework": name, "options": {**spec["options"], **change.get("options", {})}}
         try:
+            frameworks.refuse(asked)
             framework(asked, 0, 0, 1, "cpu").device()
         except frameworks.Unsupported:
-            found.append(name)
+            found.append(feature)
     return found
 
 
@@ -101,7 +102,7 @@ def main() -> None:
     trained = [train(framework, spec, arrays, Path(output).with_suffix(".checkpoint")) for spec in every]
     result = {
         **{name: [one[name] for one in trained] for name in trained[0]},
-        "refused": refused(framework, every[0]),
+        "refused": refused(name, every[0]),
     }
     with open(output, "w") as file:
         json.dump(result, file)

@@ -14,7 +14,7 @@ from throughline import records
 from throughline.report.analysis import summary
 
 pytestmark = pytest.mark.alone
-SEEN = """print('{"count": 2, "name": "Double", "fp16": true}')"""
+SEEN = '{"count": 2, "name": "Double", "fp16": true}'
 """What `fake` says when it is asked for its GPUs."""
 
 
@@ -24,10 +24,10 @@ class Cards:
     def __init__(self, folder: Path) -> None:
         self.lab, self.nvml = Lab(folder), nvml_double.build(folder / "nvml")
         shutil.copytree(ROOT / "resources", folder / "resources")
-        training = folder / "src/throughline/training"
+        source = folder / "src/throughline"
         for path, there, instead in (
-            (training / "machine.py", '"/dev/nvidiactl"', '"/dev/null"'),
-            (training / "frameworks/__init__.py", '"Fake", "torchrun", TORCH_GPUS', f'"Fake", "torchrun", {SEEN!r}'),
+            (source / "launch/machine.py", '"/dev/nvidiactl"', '"/dev/null"'),
+            (source / "frameworks/fake/__init__.py", '\'{"count": 0, "name": null, "fp16": null}\'', repr(SEEN)),
         ):
             text = path.read_text()
             assert there in text

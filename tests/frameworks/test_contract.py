@@ -17,12 +17,12 @@ import training_fixtures
 from framework_lab import NAMES, ROOT, Lab, needs, python
 from throughline import frameworks, records, workloads
 from throughline.checks import equivalence
-from throughline.frameworks import horovod_ranks
+from throughline.frameworks import horovod
 from throughline.launch import launchers
 from throughline.rank.data import Manifest
 
 HELPER = Path(__file__).with_name("framework_steps.py")
-HOROVOD = [name for name, entry in frameworks.TABLE.items() if entry.starter == "horovod"]
+HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter.name == "horovod"]
 
 
 @pytest.mark.alone
@@ -73,10 +73,10 @@ def test_over_mpi(lab: Lab, framework: str) -> None:
 def test_without_mpi_its_controller_is_unsupported(
     monkeypatch: pytest.MonkeyPatch, found: str | None, reason: str
 ) -> None:
-    monkeypatch.setattr(horovod_ranks.shutil, "which", lambda name: found)
+    monkeypatch.setattr(horovod.shutil, "which", lambda name: found)
     gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
     with pytest.raises(frameworks.Unsupported, match=reason):
-        horovod_ranks.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
+        horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
     job = {"spec": {"options": {"controller": "mpi"}}, "python": "/env/bin/python", "world": 2, "hosts": None}
     command = launchers.horovod({**job, "reach": "local"}, 0, "job.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
@@ -195,7 +195,7 @@ def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
     """Whatever a framework refuses on a CPU is no feature, or needs a GPU."""
     for framework, found in losses.items():
         refused = found["refused"]
-        features = frameworks.TABLE[framework].features
+        features = frameworks.of(framework).features
         assert set(refused) & features <= {"amp"}, refused
         assert not {"compile", "checkpointing", "unpadded", "bf16"} - features - set(refused)
 

@@ -22,7 +22,7 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
 
 
-@pytest.mark.parametrize("framework", list(frameworks.TABLE))
+@pytest.mark.parametrize("framework", frameworks.NAMES)
 def test_fifty_steps_on_one_and_two_devices_are_the_reference(lab: Lab, tmp_path: Path, framework: str) -> None:
     pythons = {framework: python(framework)}
     specs = [training_fixtures.spec(framework=framework, topology=topology) for topology in ("1n1g", "1n2g")]

@@ -16,7 +16,7 @@ from throughline.launch import launch
 from throughline.rank.data import Manifest
 
 
-@pytest.mark.parametrize("framework", frameworks.TABLE)
+@pytest.mark.parametrize("framework", frameworks.NAMES)
 def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter = python(framework)
     manifest = training_fixtures.corpus(tmp_path / "data")

@@ -17,7 +17,7 @@ from throughline.frameworks import reference
 from throughline.launch import installation
 
 EMPTY = "#: python {version}\n#: check json\n"
-OWN = [name for name in frameworks.TABLE if recipes.ready(name)]
+OWN = [name for name in frameworks.NAMES if recipes.ready(name)]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def write(folder: Path, more: str = "") -> recipes.Recipe:
 
 
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert OWN == ["torch-horovod", "mxnet-horovod"]
+    assert OWN == ["mxnet-horovod", "torch-horovod"]
     for name in OWN:
         found = recipes.of(name)
         assert found is not None and found.python == "3.11"

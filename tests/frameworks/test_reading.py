@@ -57,7 +57,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "manifest.json"
 
 
-@pytest.mark.parametrize("framework", list(frameworks.TABLE))
+@pytest.mark.parametrize("framework", frameworks.NAMES)
 def test_the_same_batches_everywhere(corpus: Path, framework: str) -> None:
     digests = read(corpus, python(framework))
     assert digests == read(corpus, sys.executable) and len(set(digests)) == 2

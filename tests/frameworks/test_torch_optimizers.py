@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from throughline.frameworks import torch_optimizers  # noqa: E402
+from throughline.frameworks.torch import optimizers as torch_optimizers  # noqa: E402
 
 SETTINGS = {"name": "lamb", "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-6}
 

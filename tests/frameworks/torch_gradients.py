@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import training_fixtures
-from throughline.frameworks.torch_ddp import TorchDDP
+from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.workloads import bert
 
 

@@ -81,8 +81,9 @@ def top_level(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", rank_files(), ids=lambda path: str(path.relative_to(SOURCES)))
 def test_a_rank_imports_only_what_its_environment_has(path: Path) -> None:
-    libraries = {name for part in path.stem.split("_") for name in LIBRARIES.get(part, ())}
-    neutral = path.parts[-3] == "workloads" and path.name == "__init__.py"
+    words = [word for part in path.relative_to(SOURCES).with_suffix("").parts for word in part.split("_")]
+    neutral = path.name == "__init__.py" and path.parts[-3] in ("workloads", "frameworks")
+    libraries = {name for word in words for name in LIBRARIES.get(word, ()) if not neutral}
     allowed = {"throughline", *sys.stdlib_module_names, *libraries} | (set() if neutral else {"numpy", "h5py"})
     assert top_level(path) <= allowed
     rooms = {room(other) for name in sources.imported(path) if (other := sources.module(name))}

@@ -22,7 +22,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.log and not arguments.framework:
         parser.error("--log needs the name of a framework")
-    names = [arguments.framework] if arguments.framework else [n for n in frameworks.TABLE if recipes.ready(n)]
+    names = [arguments.framework] if arguments.framework else [n for n in frameworks.NAMES if recipes.ready(n)]
     logs = [arguments.log or Path("logs", "environments", f"{name}.log") for name in names]
     if arguments.here:
         for name, log in zip(names, logs, strict=True):

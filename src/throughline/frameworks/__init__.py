@@ -1,16 +1,24 @@
-"""Frameworks: one file each, line-for-line parallels of each other. This page is what such a file has to offer.
+"""Frameworks: who trains. One folder each, line-for-line parallels of each other; this page says what one offers.
 
-Order of a file, and of a run: join, device, model, data, optimizer, step, sync, memory, close.
+A folder's `__init__.py` says what the rest has to know (`Framework`) and imports the standard library alone; the class
+it names is one rank's side (`Rank`): join, device, model, data, optimizer, step, sync, memory, close, in this order.
+It is mechanics: models and shapes are the workload's, whose form in the framework's library it gets. Files in here
+know the ground and workloads, no run, launcher or report. docs/add-a-framework.md goes through all of it.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
+from throughline import workloads
 from throughline.files import UserError
+from throughline.frameworks import starters
+from throughline.topology import Topology
 
 Spec = dict[str, Any]
 """The run specification, as parsed JSON."""
@@ -20,7 +28,7 @@ class Unsupported(Exception):
     """What this framework cannot do on this device: the run's record says so."""
 
 
-class Framework(Protocol):
+class Rank(Protocol):
     """One rank's side of a framework. A *mark* is a point on the device's time line, read only after the window."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
@@ -91,16 +99,6 @@ class Framework(Protocol):
         """Part from the other ranks."""
 
 
-TORCH_GPUS = (
-    "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
-    "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
-    "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))"
-)
-MXNET_GPUS = (
-    "import json, mxnet; n = mxnet.context.num_gpus(); "
-    "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))"
-)
-
 FEATURES = {
     "devices": "several devices",
     "nodes": "several nodes",
@@ -119,32 +117,21 @@ FEATURES = {
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A framework: its file in this folder and its class, who starts its ranks, and what it can do.
+class Framework:
+    """What the rest has to know of a framework without importing it: FRAMEWORK in the `__init__.py` of its folder.
 
-    `gpus` is a line of Python for the framework's environment that prints {count, name, fp16} of the GPUs it sees.
+    `rank`: module and class of a rank's side, below this room. `library`: which form of a workload it trains
+    (`workloads.form`). `gpus`: a line of Python for its environment that prints {count, name, fp16} of the GPUs it
+    sees. `reasons`: why a feature is not there, where more is to be said than that.
     """
 
-    file: str
-    name: str
-    starter: str
+    rank: str
+    library: str
+    starter: starters.Starter
     gpus: str
     features: frozenset[str]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
-
-TABLE = {
-    "torch": Entry(
-        "torch_ddp", "TorchDDP", "torchrun", TORCH_GPUS, frozenset(FEATURES) - {"sharding", "tensor"},
-    ),
-    "torch-horovod": Entry(
-        "torch_horovod", "TorchHorovod", "horovod", TORCH_GPUS, frozenset(FEATURES) - {"sharding", "tensor"},
-    ),
-    "mxnet-horovod": Entry(
-        "mxnet_horovod", "MXNetHorovod", "horovod", MXNET_GPUS,
-        frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
-    ),
-}  # fmt: skip
-"""A framework's name in config.yaml -> all that the rest has to know of it."""
 
 SETTINGS = (
     "parameters",
@@ -176,18 +163,57 @@ def matmul_rate(size: int, seconds: float, timed: Callable[[int], float]) -> flo
     return 2 * size**3 * times / timed(times)
 
 
+NAMES = tuple(sorted(package.name.replace("_", "-") for package in pkgutil.iter_modules(__path__) if package.ispkg))
+"""The frameworks there are: a folder each, `torch_horovod` for `torch-horovod`."""
+
+
+@cache
+def of(name: str) -> Framework:
+    """What is known of a framework; UserError where there is none of that name."""
+    if name not in NAMES:
+        raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(NAMES))
+    known: Framework = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FRAMEWORK
+    return known
+
+
+def features(name: str, model: str) -> frozenset[str]:
+    """What a framework can do with a model: what both its mechanics and the workload's form in its library have."""
+    return of(name).features & workloads.of(model).LIBRARIES.get(of(name).library, frozenset())
+
+
 def refuse(spec: Spec) -> None:
-    """Unsupported where a run asks for a layout that its framework does not have."""
-    options, features = spec["options"], TABLE[spec["framework"]].features
-    for feature, wanted in {"sharding": options["sharding"] != "none", "tensor": options["tensor"] > 1}.items():
-        if wanted and feature not in features:
-            raise Unsupported(f"{spec['framework']} has no {FEATURES[feature]}")
+    """Unsupported where a run needs a feature that the workload's form or the framework lacks. Imports the form."""
+    model, framework = spec["model"], of(spec["framework"])
+    form = workloads.form(model, framework.library)
+    for feature in needs(spec):
+        if feature not in workloads.of(model).LIBRARIES[framework.library]:
+            raise Unsupported(form.LACKS.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
+        if feature not in framework.features:
+            reason = framework.reasons.get(feature)
+            raise Unsupported(reason or f"{spec['framework']} has no {FEATURES[feature]}")
 
 
-def load(name: str) -> type[Framework]:
-    """The class behind a framework's name; imports the framework. UserError where there is none of that name."""
-    if name not in TABLE:
-        raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(TABLE))
-    entry = TABLE[name]
-    loaded: type[Framework] = getattr(importlib.import_module(f"{__name__}.{entry.file}"), entry.name)
+def needs(spec: Spec) -> list[str]:
+    """The features that a run needs."""
+    options, topology = spec["options"], Topology.parse(spec["topology"])
+    needed = {
+        "devices": topology.world > 1,
+        "nodes": topology.nodes > 1,
+        "amp": spec["precision"] == "fp16",
+        "bf16": spec["precision"] == "bf16",
+        "compile": options["compile"],
+        "accumulation": options["accumulate"] > 1,
+        "clipping": options["clip"] != "none",
+        "checkpointing": options["checkpointing"],
+        "unpadded": options["unpadded"],
+        "sharding": options["sharding"] != "none",
+        "tensor": options["tensor"] > 1,
+    }
+    return [feature for feature, is_needed in needed.items() if is_needed]
+
+
+def load(name: str) -> type[Rank]:
+    """The class of a framework's ranks; imports the framework."""
+    module, _, kind = of(name).rank.partition(":")
+    loaded: type[Rank] = getattr(importlib.import_module(f"{__name__}.{module}"), kind)
     return loaded

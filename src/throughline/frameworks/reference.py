@@ -1,4 +1,4 @@
-"""docs/frameworks.md, generated from the table of frameworks and the pins in envs/.
+"""docs/frameworks.md, generated from the frameworks, the workloads and the pins in envs/.
 
 python -m throughline.frameworks.reference            write it
 python -m throughline.frameworks.reference --check    exit 1 when it is out of date
@@ -9,37 +9,42 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline import recipes
+from throughline import frameworks, recipes, workloads
 from throughline.files import UserError, command_line, write_text
-from throughline.frameworks import FEATURES, TABLE
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "frameworks.md"
 
 HEADER = """# Frameworks
 
-This page is generated from `src/throughline/frameworks/__init__.py` and `envs/`
+This page is generated from `src/throughline/frameworks/`, `src/throughline/workloads/` and `envs/`
 (`python -m throughline.frameworks.reference`). [add-a-framework.md](add-a-framework.md) says what a new one needs, and
 how to build these for GPUs.
 
-What a framework lacks is no error where it is asked for: the run ends as `unsupported` with its reason, and its cell
-says n/a.
+A run can use a feature if the framework and the workload's form in the framework's library both have it. A run that
+needs a feature that is missing ends as `unsupported` with the reason, and its cell says n/a.
 """
 
 
 def reference() -> str:
-    """The page as Markdown: what each framework offers, and what it runs in."""
-    names = list(TABLE)
-    rows = [
-        [words, *("yes" if key in TABLE[name].features else "no" for name in names)] for key, words in FEATURES.items()
-    ]
+    """The page as Markdown: what each framework offers with each workload, and what it runs in."""
+    names = frameworks.NAMES
     facts = [
-        ["file", *(f"`{TABLE[name].file}.py`" for name in names)],
-        ["ranks are started by", *(TABLE[name].starter for name in names)],
+        ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
+        ["library", *(frameworks.of(name).library for name in names)],
+        ["ranks are started by", *(frameworks.of(name).starter.name for name in names)],
         ["environment", *(_environment(name) for name in names)],
         ["main pins", *(_pins(name) for name in names)],
     ]
-    return f"{HEADER}\n{_table(['feature', *names], rows)}\n{_table(['', *names], facts)}"
+    return "\n".join([HEADER, *map(_features, workloads.FOLDERS), _table(["", *names], facts)])
+
+
+def _features(folder: str) -> str:
+    """A workload's table: for every feature, which frameworks have it with this workload."""
+    model = next(model for model, own in workloads.models().items() if own == folder)
+    offered = [frameworks.features(name, model) for name in frameworks.NAMES]
+    rows = [[words, *("yes" if key in one else "no" for one in offered)] for key, words in frameworks.FEATURES.items()]
+    return _table([f"`{folder}`", *frameworks.NAMES], rows)
 
 
 def _environment(name: str) -> str:

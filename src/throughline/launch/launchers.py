@@ -75,7 +75,7 @@ ONE_AGENT = (horovod,)
 
 
 def starter(job: Job) -> Callable[[Job, int, str, str], list[str]]:
-    return STARTERS[frameworks.TABLE[job["spec"]["framework"]].starter]
+    return STARTERS[frameworks.of(job["spec"]["framework"]).starter.name]
 
 
 def agents(job: Job) -> int:

@@ -24,7 +24,7 @@ def gpus(framework: str, python: str, variables: Mapping[str, str]) -> dict[str,
     if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
         return NO_GPUS
     # cwd and the output's last line: nothing that the framework prints is in the way.
-    ask = [python, "-c", frameworks.TABLE[framework].gpus]
+    ask = [python, "-c", frameworks.of(framework).gpus]
     done = subprocess.run(ask, capture_output=True, text=True, env=dict(variables), check=False, timeout=300)
     lines = done.stdout.strip().splitlines()
     return json.loads(lines[-1]) if done.returncode == 0 and lines else NO_GPUS

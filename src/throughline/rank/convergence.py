@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import files
-from throughline.frameworks import TABLE, Unsupported
+from throughline import files, frameworks
 from throughline.rank.data import Manifest
 
 FEATURE = "convergence"
@@ -31,8 +30,8 @@ def train(run: Any, order: dict[str, Any]) -> dict[str, Any]:
     Returns {curve, losses}: what was held out at every border, and rank 0's training loss at every step.
     """
     framework, heart = run.framework, run.heart
-    if FEATURE not in TABLE[run.spec["framework"]].features:
-        raise Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
+    if FEATURE not in frameworks.features(run.spec["framework"], run.spec["model"]):
+        raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
     book = Book(Path(order["folder"]), order["identity"])
     done = 0
     curve: list[dict[str, Any]] = []

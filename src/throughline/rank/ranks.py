@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from throughline import frameworks
+
 NODE_FOLDER = "THROUGHLINE_NODE"
 """Variable with the folder of this node's agent."""
 
@@ -17,22 +19,18 @@ class Place(NamedTuple):
     world: int
 
 
-STARTERS = {
-    "torchrun": ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
-    "horovodrun": ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
-    "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
-}
-"""A starter -> the variables in which it tells a process its rank, its rank on the node, and the world size."""
+VARIABLES = tuple(dict.fromkeys(names for name in frameworks.NAMES for names in frameworks.of(name).starter.variables))
+"""For every program that starts ranks, the variables in which it tells a process its place."""
 
-NAMES = frozenset(name for names in STARTERS.values() for name in names)
+NAMES = frozenset(name for names in VARIABLES for name in names)
 
 
 def of(environment: Mapping[str, str]) -> Place:
     """This process's place; RuntimeError where no starter has set one."""
-    for names in STARTERS.values():
+    for names in VARIABLES:
         if all(name in environment for name in names):
             return Place(*(int(environment[name]) for name in names))
-    raise RuntimeError("no starter has said which rank this is; expected one of " + "; ".join(map(str, STARTERS)))
+    raise RuntimeError(f"no starter has said which rank this is: none of {', '.join(n for n, *_ in VARIABLES)} is set")
 
 
 def folder(shared: Path) -> Path:

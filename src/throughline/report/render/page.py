@@ -19,8 +19,8 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from throughline import frameworks, workloads
 from throughline.files import UserError, write_text
-from throughline.frameworks import FEATURES, TABLE
 from throughline.records import MaxBatch, Summary, read_max_batch, read_summary
 from throughline.report.analysis import cells, comparisons, split
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
@@ -126,9 +126,18 @@ def render(found: Found, results: Path, manifests: Sequence[Path], asked: Sequen
 
 
 def _features(found: Sequence[Group]) -> tuple[list[str], list[tuple[str, list[bool]]]]:
-    """The frameworks of these groups, and for every feature who offers it."""
-    names = [name for name in dict.fromkeys(f for group in found for f in group.frameworks) if name in TABLE]
-    return names, [(words, [key in TABLE[name].features for name in names]) for key, words in FEATURES.items()]
+    """Frameworks, with their workload where there are several, and for every feature which of them offer it."""
+    models = workloads.models()
+    pairs = {
+        (name, models[group.summary.model]): frameworks.features(name, group.summary.model)
+        for group in found
+        for name in group.frameworks
+        if group.summary and group.summary.model in models and name in frameworks.NAMES
+    }
+    several = len({folder for _, folder in pairs}) > 1
+    names = [f"{name}, {folder}" if several else name for name, folder in pairs]
+    offered = [(words, [key in one for one in pairs.values()]) for key, words in frameworks.FEATURES.items()]
+    return names, offered
 
 
 class _View:

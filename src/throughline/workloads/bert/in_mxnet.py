@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import gluonnlp
 import mxnet as mx
 from gluonnlp.model.bert import BERTEncoder, BERTModel
 from mxnet import gluon
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 DEVIATION, NORM_EPSILON = 0.02, 1e-12
 """Of the weights at random, and of the layer norms: Hugging Face's defaults."""
+
+LACKS = {
+    "bf16": "MXNet trains no BERT in bf16",
+    "checkpointing": "GluonNLP's BERT recomputes no activations",
+    "unpadded": "GluonNLP's BERT computes padding as well",
+}
+"""Why a feature is not there."""
 
 WEIGHTS = {
     "bert.embeddings.word_embeddings": "bert.word_embed.0",
@@ -46,6 +54,11 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> BertFo
     network.initialize(mx.init.Normal(DEVIATION), ctx=at)
     network.hybridize(static_alloc=True, static_shape=True)
     return network
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what the form is made of, beside the library."""
+    return {"gluonnlp": gluonnlp.__version__}
 
 
 def load(network: BertForPretraining, weights: dict[str, np.ndarray]) -> None:

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn.functional import (
     cross_entropy,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 EPSILON = 1e-12
 """Of the layer norms: Hugging Face's default."""
+LACKS: dict[str, str] = {}
 CACHED = 2**19
 """Scores that a core works on at a time."""
 
@@ -45,6 +47,11 @@ def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
     network = BertForPretraining(*sizes, options["dropout"], options["checkpointing"])
     network.longest, network.predictions = spec["sequence"], spec["predictions"]
     return network
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what the form is made of, beside the library."""
+    return {"transformers": transformers.__version__}
 
 
 def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:

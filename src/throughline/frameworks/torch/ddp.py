@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from throughline.frameworks.torch_graph import Replayed
-from throughline.frameworks.torch_rank import Batch, TorchRank
+from throughline.frameworks.torch.graph import Replayed
+from throughline.frameworks.torch.rank import Batch, TorchRank
 
 
 class TorchDDP(TorchRank):

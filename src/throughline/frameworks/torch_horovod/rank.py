@@ -10,14 +10,14 @@ import horovod.torch as hvd
 import torch
 from torch import Tensor
 
-from throughline.frameworks import horovod_ranks
-from throughline.frameworks.torch_rank import Batch, TorchRank
+from throughline.frameworks import horovod
+from throughline.frameworks.torch.rank import Batch, TorchRank
 
 
 class TorchHorovod(TorchRank):
     def join(self) -> None:
         if self.world > 1:
-            horovod_ranks.join(hvd, self.options)
+            horovod.join(hvd, self.options)
 
     def model(self, facts: dict[str, Any]) -> None:
         network = self.build(facts)
@@ -60,7 +60,7 @@ class TorchHorovod(TorchRank):
         return int(hvd.broadcast(torch.tensor(value, device=self.at), root_rank=0, name="broadcast"))
 
     def versions(self) -> dict[str, str | None]:
-        return {**super().versions(), **horovod_ranks.versions(self.options)}
+        return {**super().versions(), **horovod.versions(self.options)}
 
     def close(self) -> None:
         if self.world > 1:

@@ -1,9 +1,8 @@
-"""`fake`: a framework without a framework, in numpy. Copy it to begin with one of your own (docs/add-a-framework.md).
+"""One rank of `fake`, in numpy.
 
-Its model is as small as a model can be: one number per word of the vocabulary, trained to say how often each word is
-masked, whatever the sentence. It trains, its ranks exchange gradients, and its loss falls; it is no BERT, and the
-equivalence of its mathematics says so. FAKE_HANGS_IN names a phase in which rank 1 stands still for ever;
-FAKE_STEPS_MS are the milliseconds that its steps sleep, in turn; FAKE_TAKES names what it then takes for granted.
+It trains, its ranks exchange gradients, and its loss falls. FAKE_HANGS_IN names a phase in which rank 1 stands still
+for ever; FAKE_STEPS_MS are the milliseconds that its steps sleep, in turn; FAKE_TAKES=everything lets it take for
+granted what it does not have.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from throughline import memory
+from throughline import memory, workloads
 from throughline.frameworks import SETTINGS, Spec, Unsupported
 
 
@@ -25,6 +24,7 @@ class Fake:
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         self.spec, self.options = spec, spec["options"]
         self.rank, self.world, self.kind = rank, world, kind
+        self.form = workloads.form(spec["model"], "numpy")
         self.others: list[Connection[Any, Any]] = []
         self.sleeps = itertools.cycle(float(each) for each in os.environ.get("FAKE_STEPS_MS", "0").split(","))
 
@@ -45,38 +45,32 @@ class Fake:
                     time.sleep(0.02)
 
     def device(self) -> None:
-        if os.environ.get("FAKE_TAKES") == "everything":
-            return
-        if self.spec["precision"] != "fp32":
+        if self.spec["precision"] not in ("fp32", "bf16"):
             raise Unsupported("the fake framework counts in fp32")
-        if self.options["compile"] or self.options["checkpointing"]:
-            raise Unsupported("the fake framework has nothing to compile or to recompute")
 
     def model(self, facts: dict[str, Any]) -> None:
-        self.scores = np.zeros(facts["vocabulary"], np.float32)
+        self.scores: np.ndarray = self.form.build(self.spec, facts)
 
     def load(self, weights: dict[str, Any]) -> None:
-        """None of a BERT's weights has a place in it."""
+        self.form.load(self.scores, weights)
 
-    def data(self, arrays: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        return arrays["labels"].reshape(-1), (arrays["positions"] != 0).reshape(-1)
+    def data(self, arrays: dict[str, Any]) -> Any:
+        return self.form.batch(arrays)
 
-    def deliver(self, batch: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def deliver(self, batch: Any) -> Any:
         return batch
 
     def optimizer(self) -> None:
         self.rate = self.spec["optimizer"]["learning_rate"] * 1e4
 
-    def step(self, batches: list[tuple[np.ndarray, np.ndarray]]) -> float:
+    def step(self, batches: list[Any]) -> float:
         self._hang("training")
         time.sleep(next(self.sleeps) / 1000)
         total, gradient = 0.0, np.zeros_like(self.scores)
-        for labels, weights in batches:
-            shares = np.exp(self.scores - self.scores.max())
-            shares /= shares.sum()
-            seen = np.bincount(labels, weights, len(shares)) / weights.sum()
-            total -= float((np.log(shares[labels]) * weights).sum() / weights.sum()) / len(batches)
-            gradient += (shares - seen).astype(np.float32) / len(batches)
+        for batch in batches:
+            loss, slope = self.form.loss(self.scores, batch)
+            total += loss / len(batches)
+            gradient += slope / len(batches)
         gradient = self._mean(gradient) if self.options["exchange"] else gradient
         if self.options["clip"] != "none":
             gradient /= max(1.0, float(np.linalg.norm(gradient)))
@@ -121,11 +115,11 @@ class Fake:
         return memory.of_process("the fake framework")
 
     def settings(self) -> dict[str, Any]:
-        own = {"parameters": len(self.scores), "optimizer": "sgd", "learning_rate": self.rate, "loss": "masked words"}
-        return {**dict.fromkeys(SETTINGS), **own}
+        own = {"optimizer": "sgd", "learning_rate": self.rate}
+        return {**dict.fromkeys(SETTINGS), **self.form.settings(self.scores), **own}
 
     def versions(self) -> dict[str, str | None]:
-        return {"numpy": np.__version__}
+        return {"numpy": np.__version__, **self.form.versions()}
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from throughline import gpus, memory, size, workloads
 from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
-from throughline.frameworks.torch_checkpointing import Checkpointing
-from throughline.frameworks.torch_optimizers import CLIP, build, described
+from throughline.frameworks.torch.checkpointing import Checkpointing
+from throughline.frameworks.torch.optimizers import CLIP, build, described
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precisions whose matrix products and activations are of another type than the weights."""
@@ -171,12 +171,10 @@ class TorchRank(Checkpointing):
         }
 
     def versions(self) -> dict[str, str | None]:
-        import transformers
-
         cuda, libraries = self.kind == "cuda", typing.cast(Any, torch)  # their version functions have no types
         return {
             "torch": torch.__version__,
-            "transformers": transformers.__version__,
+            **self.form.versions(),
             "cuda": torch.version.cuda,
             "cudnn": str(libraries.backends.cudnn.version()) if cuda else None,
             "nccl": ".".join(map(str, libraries.cuda.nccl.version())) if cuda else None,

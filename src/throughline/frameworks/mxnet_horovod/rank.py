@@ -1,4 +1,4 @@
-"""`mxnet-horovod`: MXNet with GluonNLP's models and Horovod's DistributedTrainer, over gloo or MPI, NCCL on GPUs; a
+"""`mxnet-horovod`: MXNet with Horovod's DistributedTrainer, over gloo or MPI, NCCL on GPUs; a
 single rank runs without it."""
 
 from __future__ import annotations
@@ -7,15 +7,14 @@ import itertools
 import time
 from typing import Any
 
-import gluonnlp
 import horovod.mxnet as hvd
 import mxnet as mx
 from mxnet.contrib import amp
 
 from throughline import gpus, memory, workloads
-from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod_ranks, matmul_rate
-from throughline.frameworks.mxnet_checkpointing import Checkpointing
-from throughline.frameworks.mxnet_optimizers import CLIP, THRESHOLD, build, described
+from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod, matmul_rate
+from throughline.frameworks.mxnet_horovod.checkpointing import Checkpointing
+from throughline.frameworks.mxnet_horovod.optimizers import CLIP, THRESHOLD, build, described
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
 
@@ -33,20 +32,14 @@ class MXNetHorovod(Checkpointing):
 
     def join(self) -> None:
         if self.world > 1:
-            horovod_ranks.join(hvd, self.options)
+            horovod.join(hvd, self.options)
 
     def device(self) -> None:
         precision = self.spec["precision"]
-        if precision in ("bf16", "tf32"):
-            raise Unsupported(f"MXNet trains no BERT in {precision}")
+        if precision == "tf32":
+            raise Unsupported("MXNet does not say which of its products are in tf32")
         if self.half and self.kind == "cpu":
             raise Unsupported("MXNet has no fp16 on CPUs")
-        if self.options["compile"]:
-            raise Unsupported("MXNet has no compiler to switch on: its graph is always hybridized")
-        if self.options["checkpointing"]:
-            raise Unsupported("GluonNLP's BERT recomputes no activations")
-        if self.options["unpadded"]:
-            raise Unsupported("GluonNLP's BERT computes padding as well")
         if self.half:
             amp.init("float16")
         mx.random.seed(self.spec["seed"])
@@ -176,10 +169,10 @@ class MXNetHorovod(Checkpointing):
     def versions(self) -> dict[str, str | None]:
         return {
             "mxnet": mx.__version__,
-            "gluonnlp": gluonnlp.__version__,
+            **self.form.versions(),
             "cuda": "yes" if mx.runtime.Features().is_enabled("CUDA") else None,
             "driver": gpus.driver(),
-            **horovod_ranks.versions(self.options),
+            **horovod.versions(self.options),
         }
 
     def is_out_of_memory(self, error: BaseException) -> bool:

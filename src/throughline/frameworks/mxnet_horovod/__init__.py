@@ -1,0 +1,15 @@
+"""`mxnet-horovod`: MXNet with Horovod's exchange. What the rest has to know of it; no MXNet in here."""
+
+from __future__ import annotations
+
+from throughline.frameworks import Framework, starters
+
+FRAMEWORK = Framework(
+    rank="mxnet_horovod.rank:MXNetHorovod",
+    library="mxnet",
+    starter=starters.HOROVOD,
+    gpus="import json, mxnet; n = mxnet.context.num_gpus(); "
+    "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))",
+    features=frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
+    reasons={"compile": "MXNet has no compiler to switch on: its graph is always hybridized"},
+)

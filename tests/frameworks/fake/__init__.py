@@ -1,0 +1,20 @@
+"""`fake`: a framework without a framework, in numpy. Copy this folder to begin one (docs/add-a-framework.md)."""
+
+from __future__ import annotations
+
+import os
+
+from throughline.frameworks import FEATURES, Framework, starters
+
+ITS_OWN = ("devices", "accumulation", "clipping")
+
+FRAMEWORK = Framework(
+    rank="fake.rank:Fake",
+    library="numpy",
+    starter=starters.TORCHRUN,
+    gpus='print(\'{"count": 0, "name": null, "fp16": null}\')',
+    features=frozenset(
+        FEATURES if os.environ.get("FAKE_TAKES") == "everything" else ("devices", "accumulation", "clipping")
+    ),
+    reasons={"convergence": "the fake framework writes no checkpoints"},
+)
