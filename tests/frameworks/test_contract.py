@@ -16,7 +16,7 @@ import pytest
 import training_fixtures
 from framework_lab import NAMES, ROOT, Lab, needs, python
 from throughline import frameworks, records, workloads
-from throughline.checks import equivalence
+from throughline.checks import reference
 from throughline.frameworks import horovod
 from throughline.launch import launchers
 from throughline.rank.data import Manifest
@@ -145,7 +145,7 @@ def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     """framework -> losses of every set of options, from the same weights, in one process each."""
     folder = tmp_path_factory.mktemp("steps")
     weights = folder / "weights.npz"
-    equivalence.initial(training_fixtures.spec(), Manifest(lab.manifest, "corpus"), weights)
+    reference.initial(training_fixtures.spec(), Manifest(lab.manifest, "corpus"), weights)
     specs = [
         json.loads(
             training_fixtures.spec(**{**one, "options": {"dropout": 0.0, **one.get("options", {})}}).model_dump_json()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import training_fixtures
 from framework_lab import python
 from throughline import frameworks
-from throughline.checks import equivalence
+from throughline.checks import equivalence, proof, reference
 from throughline.launch import launch
 from throughline.rank.data import Manifest
 
@@ -24,7 +23,7 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     spec = plain.model_copy(update={"options": plain.options.model_copy(update={"exchange": False})})
     weights, place = tmp_path / "weights.npz", tmp_path / "run1.json"
     data = Manifest(manifest, "corpus")
-    equivalence.initial(spec, data, weights)
+    reference.initial(spec, data, weights)
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     record = launch.run(
         launch.Job(
@@ -34,9 +33,7 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     )  # fmt: skip
     assert record["status"] == "ok" and not record["spec"]["options"]["exchange"]
     assert "exchange" not in record["settings"]["timed_step"]
-    batches: Any = equivalence._batches
     for rank in (0, 1):
-        monkeypatch.setattr(equivalence, "_batches", lambda s, m, _, __, own=rank: batches(s, m, own, 2))
-        alone = equivalence.reference(spec, data, 1, weights)
-        assert record["ranks"][rank]["loss"] == pytest.approx(alone, rel=equivalence.TOLERANCE)
+        alone = reference.losses(spec, data, weights, [reference.batches_of(spec, data, rank)])
+        assert record["ranks"][rank]["loss"] == pytest.approx(alone, rel=proof.TOLERANCE)
     assert record["ranks"][0]["loss"] != pytest.approx(record["ranks"][1]["loss"], rel=1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from throughline.checks import equivalence
+from throughline.checks import proof
 from throughline.files import command_line
 from throughline.study.runs import read_specs
 
@@ -22,7 +22,7 @@ def main() -> None:
     specs = read_specs(arguments.specs)
     pythons = dict(pair.split("=", 1) for pair in arguments.python)
     folder = arguments.output.with_suffix("")
-    equivalence.write(equivalence.prove(specs, arguments.manifest, pythons, folder), arguments.output)
+    proof.write(proof.prove(specs, arguments.manifest, pythons, folder), arguments.output)
 
 
 if __name__ == "__main__":

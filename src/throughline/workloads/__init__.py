@@ -39,13 +39,15 @@ def key(
     choices: tuple[Any, ...] | None = None,
     asked: bool = True,
     stated: bool = False,
+    whole: Any = MISSING,
 ) -> Any:
     """A field of `Parameters`: a key of a benchmark's block in config.yaml, with what is allowed.
 
     `asked` off: no key of a block, it follows from the data's section (`complete`). `stated`: a specification names
-    it even where it has its default.
+    it even where it has its default. `whole`, of a key that splits the model over ranks: the value with which each
+    rank holds all of it.
     """
-    facts = {"least": least, "most": most, "choices": choices, "asked": asked, "stated": stated}
+    facts = {"least": least, "most": most, "choices": choices, "asked": asked, "stated": stated, "whole": whole}
     return field(default=default, metadata={"description": description, **facts})
 
 
@@ -87,6 +89,8 @@ class Workload(Protocol):
     """Timed steps on real data from which on the loss has to fall; None where losses say nothing."""
     HELD_OUT: Mapping[str, bool]
     """Figures of held-out data, `loss` among them -> whether more is better; empty without a convergence check."""
+    NO_PROOF: str | None
+    """Why its mathematics cannot be held against a reference in double precision; None where they can."""
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         """The parameters that follow from a block's own (`values`) and the data's section, for Parameters."""
@@ -140,6 +144,12 @@ def parameters(spec: Values) -> Any:
     """The Parameters of the specification's workload, from its values."""
     kind = of(spec["model"]).Parameters
     return kind(**{one.name: spec[one.name] for one in fields(kind) if one.name in spec})
+
+
+def whole(model: str) -> dict[str, Any]:
+    """The parameters that split a model over ranks, with the values at which each rank holds all of it."""
+    keys = fields(of(model).Parameters)
+    return {one.name: one.metadata["whole"] for one in keys if one.metadata["whole"] is not MISSING}
 
 
 def form(model: str, library: str) -> ModuleType:

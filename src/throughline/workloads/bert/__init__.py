@@ -21,6 +21,7 @@ FIGURES: tuple[Figure, ...] = ()
 DATA = "corpus"
 LEARNS_FROM = 100
 HELD_OUT = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
+NO_PROOF: str | None = None
 
 VOCABULARY = 30522
 """Entries of bert-base-uncased: what synthetic tokens are drawn from."""
