@@ -50,7 +50,7 @@ def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_
     one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n2g"]
     assert (one.verdict, one.reason) == (
         "unsupported",
-        "torch has no several devices for one replica (tensor parallelism)",
+        "bert-tiny in torch has no several devices for one replica (tensor parallelism)",
     )
     assert result["reference_loss"] == {}
 
