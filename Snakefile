@@ -20,15 +20,23 @@ from snakemake.exceptions import WorkflowError
 
 from throughline import frameworks, recipes, sources, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
+from throughline.corpus.shards import adopted
 from throughline.files import UserError
 from throughline.launch import lock
 from throughline.report.analysis import cells
 from throughline.study import plan, runs
 from throughline.study.config import load
+from throughline.study.corpus_section import DATA_PROTOCOL
+from throughline.study.corpus_targets import CorpusTargets
 from throughline.study.section import canonical
+from throughline.study.targets import CELL, CHECK, RUN, Targets
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
+
+# Where conda or containers bring the environments, none is built, and no one job has those of several frameworks.
+DEPLOYED = {str(method) for method in workflow.deployment_settings.deployment_method}
+APART = bool(DEPLOYED & {"conda", "apptainer"})
 
 try:
     CONFIG = load(
@@ -36,12 +44,17 @@ try:
         workflow.config_settings.config,
         frameworks=frameworks.NAMES,
     )
-    SPECS = {spec.record: spec for spec in runs.expand(CONFIG)}
+    SPECS = runs.expand(CONFIG)
+    TARGETS = Targets(
+        CONFIG,
+        SPECS,
+        proofs={} if APART else equivalence.requests(SPECS),
+        searches={} if APART else max_batch.requests(CONFIG, SPECS),
+        checks=convergence_check.requests(CONFIG, SPECS),
+    )
+    CORPUS_TARGETS = CorpusTargets(CONFIG.corpus, adopted.of(CONFIG.corpus))
 except UserError as error:
     raise WorkflowError(str(error))
-
-SUMMARIES = runs.by_summary(SPECS.values())
-BENCHMARKS = list(dict.fromkeys(spec.benchmark for spec in SPECS.values()))
 
 
 include: "rules/common.smk"
@@ -80,8 +93,8 @@ rule all:
     default_target: True
     input:
         "results/report.html",
-        SPECS.keys(),  # by name, like the shards: Snakemake makes a missing file again only where it is asked for
-        rules.corpus.input,
+        TARGETS.specs.keys(),  # by name, like the shards: Snakemake makes a missing file again only where it is asked for
+        rules.corpus.input if CONFIG.reads("corpus") else [],
 
 
 onstart:
@@ -91,7 +104,7 @@ onstart:
         lock.unclaimed(pending)
     except UserError as error:
         raise WorkflowError(str(error))
-    print(plan.describe(list(SPECS.values()), pending), file=sys.stderr)
+    print(plan.describe(SPECS, pending), file=sys.stderr)
 
 
 onsuccess:
@@ -102,7 +115,7 @@ onsuccess:
 onerror:
     logs = {str(job.output[0]): str(job.log[0]) for job in workflow.dag.needrun_jobs() if job.output and job.log}
     atexit.register(print, plan.failures(logs), file=sys.stderr)  # the last words, after Snakemake's own
-    asked = cells.asked_for(SPECS.values())
+    asked = cells.asked_for(SPECS)
     shell(
         "python workflow/scripts/report_incomplete.py --expected {asked:q} --output results/report-incomplete.html"
     )

@@ -3,7 +3,6 @@
 #   out: results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>/curve.json, and the .log beside it;
 #        results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>.json with its plot
 # A run that was ended goes on from its last checkpoint when it is asked for again. Nothing is timed here.
-CHECK = "results/{benchmark}/convergence_bz{batch}_{precision}_{framework}_{topology}"
 
 
 rule convergence:
@@ -29,7 +28,7 @@ rule convergence:
     params:
         spec=lambda wildcards: checked_of(wildcards).canonical,
         settings=lambda wildcards: canonical(
-            runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
+            TARGETS.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
         ),
         python=worker_python,
         launcher=LAUNCHER,
@@ -54,7 +53,7 @@ rule convergence_verdict:
         "../envs/main.yaml"
     params:
         against=lambda wildcards, input: ["--against", input.against] if input.against else [],
-        tolerance=lambda wildcards: str(runs.benchmark_block(CONFIG, wildcards.benchmark).convergence.tolerance),
+        tolerance=lambda wildcards: str(TARGETS.block(wildcards.benchmark).convergence.tolerance),
     shell:
         "python workflow/scripts/convergence_verdict.py {input.curve:q} {params.against:q}"
         " --tolerance {params.tolerance:q} --output {output.verdict:q} 2>&1 | tee {log:q}"

@@ -7,7 +7,11 @@
 rule corpus:
     input:
         expand("data/{corpus}/seq{sequence}/manifest.json", corpus=CORPUS.name, sequence=CORPUS.sequences),
-        [f"data/{CORPUS.name}/seq{length}/{shard}.hdf5" for length in CORPUS.sequences for shard in shards_of(length)],
+        [
+            f"data/{CORPUS.name}/seq{length}/{shard}.hdf5"
+            for length in CORPUS.sequences
+            for shard in CORPUS_TARGETS.shards(length)
+        ],
 
 
 rule vocabulary:
@@ -20,7 +24,7 @@ rule vocabulary:
     conda:
         "../envs/main.yaml"
     params:
-        source=vocabulary_source(),
+        source=CORPUS_TARGETS.vocabulary(),
     shell:
         "python workflow/scripts/corpus_vocabulary.py {params.source:q} --output {output:q} 2>&1 | tee {log:q}"
 
@@ -55,7 +59,7 @@ rule download:
 
 rule cut:
     input:
-        dump_files,
+        lambda wildcards: looked_up(CORPUS_TARGETS.dump)({}),
     output:
         "data/{corpus}/dump/parts.json",
     log:
@@ -81,7 +85,7 @@ rule extract:
     conda:
         "../envs/main.yaml"
     params:
-        *extractor_options(),
+        *CORPUS_TARGETS.extractor(),
     shell:
         "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q} {params:q}"
         " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
@@ -107,7 +111,7 @@ rule tokenize:
 
 rule gather:
     input:
-        of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=PARTS)),
+        of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts)),
     output:
         "data/{corpus}/tokens/{split}_{number}.hdf5",
     log:
@@ -125,7 +129,7 @@ rule gather:
         " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
 
 
-if FINISHED is None:
+if CORPUS_TARGETS.finished is None:
 
     rule shard:
         input:
@@ -142,7 +146,7 @@ if FINISHED is None:
             held_mb=CORPUS.memory_mb,
             runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
         params:
-            parameters=parameters_of,
+            parameters=lambda wildcards: CORPUS_TARGETS.parameters(wildcards.sequence),
             protocol=DATA_PROTOCOL,
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
@@ -154,7 +158,7 @@ else:
 
     rule adopt:
         input:
-            finished_shard,
+            looked_up(CORPUS_TARGETS.finished_shard),
         output:
             "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
         log:
@@ -171,7 +175,7 @@ else:
 rule verify:
     input:
         shard="data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
-        tokens="data/{corpus}/tokens/{split}_{number}.hdf5" if FINISHED is None else [],
+        tokens="data/{corpus}/tokens/{split}_{number}.hdf5" if CORPUS_TARGETS.finished is None else [],
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence}/verified/{split}_{number}.json",
@@ -184,7 +188,7 @@ rule verify:
         held_mb=CORPUS.memory_mb,
         runtime=5,
     params:
-        against=verify_options,
+        against=lambda wildcards, input: CORPUS_TARGETS.verified_against(wildcards.sequence, input.tokens),
     shell:
         "python workflow/scripts/corpus_verify.py --shard {input.shard:q} --vocabulary {input.vocabulary:q}"
         " {params.against:q} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
@@ -192,7 +196,7 @@ rule verify:
 
 rule manifest:
     input:
-        verified=verified_shards,
+        verified=looked_up(CORPUS_TARGETS.verified),
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence}/manifest.json",

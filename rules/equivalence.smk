@@ -17,14 +17,12 @@ rule equivalence:
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: 2 * runs.benchmark_block(CONFIG, wildcards.benchmark).threads,
+        cpus_per_task=lambda wildcards: 2 * TARGETS.block(wildcards.benchmark).threads,
         mem_mb=8000,
         runtime=60,
         slurm_extra=equivalence_slurm_options,
     params:
-        specs=lambda wildcards: canonical(
-            [spec.model_dump(exclude_defaults=True) for spec in COMPARED[wildcards.benchmark]]
-        ),
+        specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in compared_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
         pythons=lambda wildcards: pythons_of_specs(compared_of(wildcards)),
     shell:

@@ -24,9 +24,7 @@ rule max_batch:
         runtime=240,
         slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]),
     params:
-        specs=lambda wildcards: canonical(
-            [spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]
-        ),
+        specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
         pythons=lambda wildcards: pythons_of_specs(largest_of(wildcards)),
     shell:

@@ -36,6 +36,12 @@ def slurm_options(wildcards):
     return slurm_options_of_spec(spec_of(wildcards))
 
 
+def equivalence_slurm_options(wildcards):
+    """What a comparison asks of Slurm: two devices of one node."""
+    cuda = TARGETS.block(wildcards.benchmark).device == "cuda"
+    return "--ntasks-per-node=1" + (" --gpus-per-node=2" if cuda else "")
+
+
 # No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.
 os.environ.update(
     THROUGHLINE_HOSTS=json.dumps(

@@ -5,13 +5,13 @@
 
 rule report:
     input:
-        summaries=list(SUMMARIES),
-        manifests=manifests(),
-        tables=expand("results/{benchmark}/tables", benchmark=BENCHMARKS),
-        plots=expand("results/{benchmark}/plots", benchmark=BENCHMARKS),
-        equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=COMPARED),
-        largest=list(LARGEST),
-        convergence=list(CHECKS),
+        summaries=list(TARGETS.summaries),
+        manifests=[ancient(manifest) for manifest in TARGETS.manifests()],
+        tables=expand("results/{benchmark}/tables", benchmark=TARGETS.benchmarks),
+        plots=expand("results/{benchmark}/plots", benchmark=TARGETS.benchmarks),
+        equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.proofs),
+        largest=list(TARGETS.searches),
+        convergence=list(TARGETS.checks),
         code=code_of("report"),
     output:
         report="results/report.html",
@@ -21,7 +21,7 @@ rule report:
     conda:
         "../envs/main.yaml"
     params:
-        expected=cells.asked_for(SPECS.values()),
+        expected=cells.asked_for(SPECS),
     shell:
         "python workflow/scripts/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
         " --expected {params.expected:q}"

@@ -7,7 +7,7 @@
 
 rule summary:
     input:
-        records=records_of,
+        records=looked_up(TARGETS.records),
         equivalence=equivalence_of,
         prices="resources/gpus.csv",
         code=code_of("summarize"),
@@ -26,8 +26,8 @@ rule summary:
 
 rule tables:
     input:
-        summaries=summaries_of,
-        extras=extras_of,
+        summaries=looked_up(TARGETS.summaries_of),
+        extras=looked_up(TARGETS.extras),
         code=code_of("tables"),
     output:
         tables=directory("results/{benchmark}/tables"),
@@ -42,8 +42,8 @@ rule tables:
 
 rule plots:
     input:
-        summaries=summaries_of,
-        extras=extras_of,
+        summaries=looked_up(TARGETS.summaries_of),
+        extras=looked_up(TARGETS.extras),
         code=code_of("plots"),
     output:
         plots=directory("results/{benchmark}/plots"),

@@ -6,14 +6,14 @@
 
 rule run:
     input:
-        manifest=manifest_of,
+        manifest=lambda wildcards: manifest_of_specs([spec_of(wildcards)]),
         environment=environment_of,
     output:
         record=f"{RUN}.json",
         telemetry=f"{RUN}.telemetry.csv",
     log:
         f"{RUN}.log",
-    priority: priority_of
+    priority: looked_up(TARGETS.priority)
     conda:
         "../envs/{framework}.yaml"
     threads: workflow.cores

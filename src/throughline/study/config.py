@@ -49,6 +49,11 @@ class Config(Section):
         """The sections that describe data, by their names."""
         return {name: value for name, value in self if isinstance(value, DataSection)}
 
+    def reads(self, section: str) -> bool:
+        """Whether a section's data are to be made: a block's model reads them, or there is no block at all."""
+        blocks = self.benchmarks.values()
+        return not blocks or any(section == workloads.of(block.model).DATA for block in blocks)
+
     def data_of(self, block: Benchmark) -> DataSection | None:
         """The section of the data that a block's model reads; None where its batches are made up."""
         name = workloads.of(block.model).DATA

@@ -13,7 +13,12 @@ from pathlib import Path
 
 from throughline.corpus.shards import layout, manifest
 from throughline.files import UserError
-from throughline.study.corpus_section import finished_shards
+from throughline.study.corpus_section import Corpus, ShardFolder, finished_shards
+
+
+def of(corpus: Corpus) -> dict[int, dict[str, Path]] | None:
+    """The finished shards that a configuration names; None where shards are made here."""
+    return find(corpus.dump.shards, corpus.sequences) if isinstance(corpus.dump, ShardFolder) else None
 
 
 def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str, Path]]:
