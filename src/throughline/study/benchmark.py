@@ -160,9 +160,15 @@ class Benchmark(Runs):
         return cls.of(workloads.models().get(str(values.get("model")), workloads.models()[workloads.DEFAULT]))
 
     @staticmethod
+    @cache
     def of(folder: str) -> type[Benchmark]:
-        """The block's class for the models of a workload."""
-        return _of_workload(folder)
+        """The block's class for the models of a workload: its parameters are keys as well."""
+        own = keys(next(name for name, place in workloads.models().items() if place == folder))
+        if twice := sorted(own.keys() & RESERVED):
+            raise TypeError(f"workloads/{folder}: Parameters has fields with names of core keys: {', '.join(twice)}")
+        made: Any = create_model(f"{folder}_benchmark", __base__=Benchmark, **typing.cast(Any, own))
+        made.own_keys, made.folder = tuple(own), folder
+        return typing.cast("type[Benchmark]", made)
 
     @classmethod
     def models(cls) -> list[str]:
@@ -211,29 +217,9 @@ class Benchmark(Runs):
         return batch
 
 
-@cache
-def _of_workload(folder: str) -> type[Benchmark]:
-    """The keys of a block whose model is one of this workload's."""
-    own = keys(next(name for name, place in workloads.models().items() if place == folder))
-    if twice := sorted(own.keys() & RESERVED):
-        raise TypeError(f"workloads/{folder}: Parameters has fields with the names of core keys: {', '.join(twice)}")
-    made: Any = create_model(f"{folder}_benchmark", __base__=Benchmark, **typing.cast(Any, own))
-    made.own_keys, made.folder = tuple(own), folder
-    return typing.cast("type[Benchmark]", made)
-
-
+# fmt: off
 RESERVED = {
     *Benchmark.model_fields,
-    *(
-        "benchmark",
-        "framework",
-        "parameters",
-        "batch_per_device",
-        "precision",
-        "topology",
-        "repeat",
-        "corpus",
-        "protocol",
-    ),
+    "benchmark", "framework", "parameters", "batch_per_device", "precision", "topology", "repeat", "corpus", "protocol",
 }
 """Names that no workload's parameter may have: a block has them, or a specification."""

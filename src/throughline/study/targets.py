@@ -55,7 +55,6 @@ class Targets:
         self.config, self.proofs, self.searches, self.checks = config, proofs, searches, checks
         self.specs = {spec.record: spec for spec in specs}
         self.summaries = runs.by_summary(specs)
-        self.benchmarks = list(dict.fromkeys(spec.benchmark for spec in specs))
 
     def run(self, **wildcards: str) -> RunSpec:
         """The specification behind a record."""
@@ -70,6 +69,11 @@ class Targets:
         """A run's priority: those of one repeat stand together, so that a slow hour hits all configurations alike."""
         return len(self.specs) - self._places[self.run(**wildcards).record]
 
+    @property
+    def benchmarks(self) -> list[str]:
+        """The names of the benchmarks, derived ones too."""
+        return list(self._by_benchmark)
+
     @cached_property
     def _places(self) -> dict[str, int]:
         return {record: place for place, record in enumerate(self.specs)}
@@ -80,24 +84,24 @@ class Targets:
 
     def summaries_of(self, benchmark: str) -> list[str]:
         """The summaries of a benchmark."""
-        by_benchmark = {name: self._below(f"results/{name}/") for name in self.benchmarks}
-        return pick(by_benchmark, benchmark, "benchmark {}")
+        return pick(self._by_benchmark, benchmark, "benchmark {}")
 
     def extras(self, benchmark: str) -> list[str]:
         """The summaries of a benchmark's derived runs: where its time goes, and what is noise."""
-        names = [f"results/{benchmark}__{extra}/" for extra in ("noexchange", "synthetic", "aa")]
-        return [summary for name in names for summary in self._below(name)]
+        names = [f"{benchmark}__{extra}" for extra in ("noexchange", "synthetic", "aa")]
+        return [summary for name in names for summary in self._by_benchmark.get(name, ())]
 
-    def _below(self, folder: str) -> list[str]:
-        return [summary for summary in self.summaries if summary.startswith(folder)]
+    @cached_property
+    def _by_benchmark(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for summary in self.summaries:
+            found.setdefault(summary.split("/")[1], []).append(summary)
+        return found
 
     def proof(self, benchmark: str) -> Sequence[RunSpec]:
         """What a benchmark's equivalence is proven on."""
-        return pick(
-            self.proofs,
-            benchmark,
-            "a proof for {}, which compares no frameworks and splits no model over ranks,",
-        )
+        target = "a proof for {}, which compares no frameworks and splits no model over ranks,"
+        return pick(self.proofs, benchmark, target)
 
     def search(self, **wildcards: str) -> Sequence[RunSpec]:
         """The specifications of a search for the largest batch, one for each framework."""

@@ -61,19 +61,15 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def flat(values: Mapping[str, Any], without_defaults: bool) -> dict[str, Any]:
     """The inverse: the parameters in the place of their map, without those that go without saying if so wanted."""
-    result: dict[str, Any] = {}
+    own, result = fields(values["model"]), {}
     for key, value in values.items():
-        result |= _said(values["model"], value, without_defaults) if key == "parameters" else {key: value}
+        if key != "parameters":
+            result[key] = value
+            continue
+        for name, parameter in value.items():
+            if not without_defaults or _is_needed(own[name]) or parameter != own[name].default:
+                result[name] = parameter
     return result
-
-
-def _said(model: str, parameters: Mapping[str, Value], without_defaults: bool) -> dict[str, Value]:
-    own = fields(model)
-    return {
-        name: value
-        for name, value in parameters.items()
-        if not without_defaults or _is_needed(own[name]) or value != own[name].default
-    }
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:
