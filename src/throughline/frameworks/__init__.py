@@ -86,6 +86,9 @@ class Rank(Protocol):
     def matmul(self, seconds: float) -> float:
         """FLOP/s of a large matrix product at the run's precision, over about `seconds`; may be left out."""
 
+    def figures(self) -> list[tuple[str, Any, float | None]]:
+        """(name, at which size, value) of the workload's FIGURES, as its form measures them, after the window."""
+
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
 

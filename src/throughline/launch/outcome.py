@@ -66,7 +66,7 @@ def assemble(spec: dict[str, Any], reports: dict[int, dict[str, Any]], per_node:
         "reason": None,
         "warnings": [],
         "samples_per_s": None,
-        "figures": [],
+        "figures": reports.get(0, {}).get("figures", []),
         "window_s": None,
         "steps_asked": asked,
         "steps_timed": 0,

@@ -142,8 +142,17 @@ class Run:
             "steps_timed": timed,
             "scaler_skipped_steps": framework.skipped() - skipped,
             "memory": framework.memory(),
+            "figures": self._figures(),
             **self._matmul(end - start),
         }
+
+    def _figures(self) -> list[dict[str, Any]]:
+        """What the workload declares beside throughput, as its form measures it after the window."""
+        declared = {one.name: one for one in self.workload.FIGURES}
+        return [
+            {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
+            for name, at, value in (self.framework.figures() if declared else ())
+        ]
 
     def _matmul(self, window_s: float) -> dict[str, Any]:
         """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second."""

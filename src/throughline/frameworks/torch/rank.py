@@ -149,6 +149,10 @@ class TorchRank(Checkpointing):
         needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
+    def figures(self) -> list[tuple[str, Any, float | None]]:
+        measured: list[tuple[str, Any, float | None]] = self.form.figures(self.bare)
+        return measured
+
     def matmul(self, seconds: float) -> float:
         size, dtype = MATMUL_SIZE[self.kind], HALF.get(self.spec["precision"], torch.float32)
         left, right, product = (torch.ones(size, size, device=self.at, dtype=dtype) for _ in range(3))

@@ -1,0 +1,34 @@
+"""A workload that somebody adds as docs/add-a-workload.md says, its folder alone, from a preset to the report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import ROOT, Clone
+
+TOY = ROOT / "tests/toy_workload"
+
+
+def test_a_folder_is_a_workload(clone: Callable[[str], Clone]) -> None:
+    made = clone((TOY / "preset.yaml").read_text())
+    shutil.copytree(TOY / "patches", made.path / "src/throughline/workloads/patches")
+    made.made("results/pictures/bz4_fp32.json")
+    # As JSON: this process does not know the workload.
+    record = json.loads((made.path / "results/pictures/bz4_fp32/torch/1n2g/run1.json").read_text())
+    assert (record["status"], record["unit"], record["data"]) == ("ok", "images/s", None)
+    assert (record["spec"]["image"], record["spec"]["classes"]) == (12, 10)
+    assert record["work"]["flops_per_sample"] == 3 * 2 * 32 * (144 + 10)
+    assert "has no tokens" in record["work"]["reasons"]["real_token_share"]
+    latency = {"name": "latency", "unit": "ms", "better": "less"}
+    assert [{**one, "value": None} for one in record["figures"]] == [
+        {**latency, "at": count, "value": None} for count in (1, 8)
+    ]
+    assert record["settings"]["hidden"] == 32
+    cells = json.loads((made.path / "results/pictures/bz4_fp32.json").read_text())["frameworks"]["torch"]
+    assert {name: cell["n_ok"] for name, cell in cells.items()} == {"1n1g": 1, "1n2g": 1}
+    assert cells["1n2g"]["other_units"] == {"pixels/s": pytest.approx(144 * cells["1n2g"]["median_speed"])}
+    assert [figure["at"] for figure in cells["1n2g"]["figures"]] == [1, 8]
