@@ -10,7 +10,10 @@ import h5py
 import numpy as np
 
 from throughline import files
+from throughline.launch import launchers
+from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
 from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.topology import Topology
 
 VOCABULARY = 1000
 
@@ -83,3 +86,58 @@ def spec(**changes: Any) -> RunSpec:
     if value.get("options", {}).get("data") == "synthetic":
         value["corpus"] = None
     return RunSpec.model_validate_json(json.dumps(value))
+
+
+def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | None = None, **changes: Any) -> Order:
+    """The order of a run on `topology`; `run` changes its specification."""
+    asked, shape = spec(topology=topology, **run or {}), Topology.parse(topology)
+    value: dict[str, Any] = {
+        "spec": json.loads(asked.model_dump_json()),
+        "python": "/env/bin/python",
+        "world": shape.world,
+        "nodes": shape.nodes,
+        "per_node": shape.devices,
+        "agents": launchers.agents(asked.framework, shape.nodes),
+        "kind": "cpu",
+        "manifest": None,
+        "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
+        "reach": reach,
+        "hosts": [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else [],
+        "master": "first",
+        "port": 29500,
+        "shared": reach in ("slurm", "ssh"),
+        "weights": None,
+        "telemetry": "python",
+        "earlier_gpus": [],
+        "strict": False,
+        "convergence": None,
+    }
+    return Order(**value | changes)
+
+
+def measured(rank: int = 0, **changes: Any) -> Measured:
+    timed = changes.get("steps_timed", 4)
+    value: dict[str, Any] = {
+        "window": Window(10.0 + rank / 10, 14.0 + rank),
+        "cpu_seconds": 2.0,
+        "loader_stall_s": 0.4 * rank,
+        "facts": {},
+        "counted": {},
+        "figures": [],
+        "step_seconds": [1.0] * timed,
+        "loss": [9.0 - step / 100 for step in range(timed)],
+        "warmup_loss": [10.0, 9.5],
+        "warmup_steps": 2,
+        "steps_timed": timed,
+        "scaler_skipped_steps": 0,
+        "memory": Memory(None, 100 + rank, {}),
+        "matmul_flops_per_s": None,
+        "work_reasons": {},
+    }
+    return Measured(**value | changes)
+
+
+def report(rank: int = 0, **changes: Any) -> RankReport:
+    """What a rank reports that was measured."""
+    software = Software("3.11.7", {"torch": "2.13.0"}, {"numpy": "2.4.6"}, {})
+    return RankReport(rank, 1.0, "ok", None, measured(rank, **changes), None, software)

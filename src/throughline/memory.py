@@ -16,6 +16,10 @@ def is_refusal(text: str) -> bool:
     return any(words in text.lower() for words in REFUSALS)
 
 
+def gib(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB"
+
+
 def peak_resident_bytes() -> int:
     """The most memory that this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -21,6 +21,7 @@ import pytest
 import training_fixtures
 from process_helpers import alive, needs, until, variable, workers_below
 from throughline import files, processes, records
+from throughline.messages import Beat
 from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ class Launched:
         """rank -> process id."""
         return {int(variable(pid, "RANK")): pid for pid in workers_below(self.process.pid)}
 
-    def beat(self, rank: int) -> heartbeat.Beat:
+    def beat(self, rank: int) -> Beat:
         return heartbeat.read(Path(variable(self.workers()[rank], "THROUGHLINE_NODE"), f"rank_{rank}.beat"))
 
     def trains(self) -> bool:

@@ -77,8 +77,8 @@ def test_without_mpi_its_controller_is_unsupported(
     gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
     with pytest.raises(frameworks.Unsupported, match=reason):
         horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
-    job = {"spec": {"options": {"controller": "mpi"}}, "python": "/env/bin/python", "world": 2, "hosts": None}
-    command = launchers.horovod({**job, "reach": "local"}, 0, "job.json", "folder")
+    order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
+    command = launchers.horovod(order, 0, "job.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
 
 

@@ -12,6 +12,7 @@ from framework_lab import python
 from throughline import frameworks
 from throughline.checks import equivalence, proof, reference
 from throughline.launch import launch
+from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 
 
@@ -26,7 +27,7 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     reference.initial(spec, data, weights)
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     record = launch.run(
-        launch.Job(
+        Job(
             spec=spec, record=place, log=place.with_suffix(".log"), manifest=manifest, weights=weights,
             python=interpreter or sys.executable,
         )

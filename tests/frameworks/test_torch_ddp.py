@@ -15,6 +15,7 @@ import pytest
 import training_fixtures
 from throughline import records
 from throughline.launch import launch, launchers
+from throughline.launch.job import Job
 
 HELPER = Path(__file__).with_name("torch_gradients.py")
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunR
     """Run through the launcher, and read the record as everybody does."""
     spec = training_fixtures.spec(**changes)
     record = folder / spec.record
-    launch.run(launch.Job(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))
+    launch.run(Job(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))
     return records.read_run(record)
 
 

@@ -101,10 +101,10 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
         "step_000000020.checkpoint", "step_000000030.checkpoint",
     ]  # fmt: skip
     entry, faults = book.newest()
-    assert entry and entry["step"] == 30 and not faults
-    (book.folder / entry["file"]).write_text("state 31")
+    assert entry and entry.step == 30 and not faults
+    (book.folder / entry.file).write_text("state 31")
     entry, faults = book.newest()
-    assert entry and entry["step"] == 20 and "step 30 is not used" in faults[0]
+    assert entry and entry.step == 20 and "step 30 is not used" in faults[0]
     assert len(book.until(20)[1]) == 20
     assert Book(book.folder, "another").newest() == (None, [])
     (book.folder / "state.json").write_text("{")

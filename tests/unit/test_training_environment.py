@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from throughline.launch import preflight
-from throughline.observe import environment
+from throughline import sources
+from throughline.observe import environment, others
+from throughline.rank import report
 from throughline.study import config, runs
 
 DEVICE = {"kind": "cpu", "name": "a processor", "count": 2, "fp16_native": False}
@@ -18,7 +23,13 @@ DEVICE = {"kind": "cpu", "name": "a processor", "count": 2, "fp16_native": False
 
 def surroundings(**changes: Any) -> dict[str, Any]:
     software = {"python": "3.11.7", "framework": {"torch": "2.13.0", "cuda": None}, "packages": {"numpy": "2.4.6"}}
-    return {**environment.describe(), **software, "gpus": None, "variables": {"OMP_NUM_THREADS": "1"}, **changes}
+    return {
+        **environment.describe("torch", "bert-tiny"),
+        **software,
+        "gpus": None,
+        "variables": {"OMP_NUM_THREADS": "1"},
+        **changes,
+    }
 
 
 @pytest.mark.parametrize(
@@ -69,7 +80,7 @@ def test_packages_are_the_third_parties_that_are_loaded() -> None:
         return made
 
     loaded = {"json": module("2.0.9"), "numpy": module("2.4.6"), "numpy.linalg": module("1"), "odd": module((1, 2))}
-    assert environment.packages(loaded | {"throughline": module("0.1.0")}) == {"numpy": "2.4.6"}
+    assert report.packages(loaded | {"throughline": module("0.1.0")}) == {"numpy": "2.4.6"}
 
 
 def test_the_configuration_travels_without_hosts_and_folders(tmp_path: Path) -> None:
@@ -90,10 +101,39 @@ def test_the_configuration_travels_without_hosts_and_folders(tmp_path: Path) -> 
 
 
 def test_others_are_more_than_the_ranks_can_spare() -> None:
-    def crowded(others: float | None, wanted: int) -> str | None:
-        return preflight.crowded(others, 4, wanted, "use {}")
+    def crowded(used: float | None, wanted: int) -> str | None:
+        return others.crowded(used, 4, wanted, "use {}")
 
     assert crowded(None, 4) is None and crowded(0.2, 4) is None  # not known; no more than a system's own work
     assert crowded(2.0, 2) is None
     assert "use 2.5 of 4 cores, and the ranks need 2" in (crowded(2.5, 2) or "")
     assert "need 4" in (crowded(0.5, 8) or "")
+
+
+def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: Path) -> None:
+    """What another workload or framework brings leaves the repeats of this one in one group."""
+    copy = tmp_path / "throughline"
+    shutil.copytree(sources.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def code(framework: str, model: str) -> str:
+        ask = f"from throughline.observe import environment as e; print(e.code({framework!r}, {model!r}))"
+        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+        return subprocess.run(
+            [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    def after(path: str, framework: str = "torch", model: str = "bert-tiny") -> str:
+        place = copy / path
+        place.parent.mkdir(exist_ok=True)
+        with place.open("a") as file:
+            file.write("MODELS = ('other-model',)\n" if path.endswith("other/__init__.py") else "# changed\n")
+        return code(framework, model)
+
+    first = code("torch", "bert-tiny")
+    assert first == after("workloads/other/__init__.py") == after("workloads/other/in_torch.py")
+    assert first == after("frameworks/mxnet_horovod/rank.py") == after("workloads/bert/in_mxnet.py")
+    assert first == after("launch/launch.py") == after("report/page.py")
+    codes = [first, code("mxnet-horovod", "bert-tiny")]
+    ours = ("workloads/bert/__init__.py", "workloads/bert/in_torch.py", "frameworks/torch/rank.py", "rank/worker.py")
+    codes += [after(path) for path in (*ours, "corpus/reading.py")]
+    assert len(set(codes)) == len(codes)

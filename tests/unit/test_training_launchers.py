@@ -14,30 +14,14 @@ import pytest
 import training_fixtures
 from throughline.files import UserError
 from throughline.launch import launchers, lock, nodes
+from throughline.messages import Question
 from throughline.rank import ranks
 from throughline.topology import Topology
 
 
-def order(topology: str, reach: str, **changes: Any) -> dict[str, Any]:
-    """job.json of a run on `topology`."""
-    shape = Topology.parse(topology)
-    return {
-        "spec": json.loads(training_fixtures.spec(topology=topology, **changes).model_dump_json()),
-        "python": "/env/bin/python",
-        "world": shape.world,
-        "nodes": shape.nodes,
-        "per_node": shape.devices,
-        "reach": reach,
-        "hosts": [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else [],
-        "master": "first",
-        "port": 29500,
-        "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
-    }
-
-
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
 def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
-    job, shape = order(topology, "slurm", threads=3), Topology.parse(topology)
+    job, shape = training_fixtures.order(topology, "slurm", run={"threads": 3}), Topology.parse(topology)
     (command,) = launchers.commands(job, Path("/shared/job.json"))
     agent = command.index("/env/bin/python")
     for word in (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"):
@@ -48,20 +32,20 @@ def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
 
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
 def test_torchrun_meets_at_the_first_node(topology: str) -> None:
-    job, shape = order(topology, "slurm"), Topology.parse(topology)
+    job, shape = training_fixtures.order(topology, "slurm"), Topology.parse(topology)
     last = shape.nodes - 1
-    text = " ".join(launchers.starter(job)(job, last, "/shared/job.json", "/tmp/folder"))
+    text = " ".join(launchers.starter(job.spec["framework"])(job, last, "/shared/job.json", "/tmp/folder"))
     assert f"--nnodes {shape.nodes} --nproc-per-node {shape.devices} --node-rank {last} " in text
     assert "--rdzv-backend static --master-addr first --master-port 29500 --max-restarts 0" in text
     assert text.endswith("--module throughline.rank.worker /shared/job.json")
-    every = [rank for node in range(shape.nodes) for rank in launchers.ranks_of(job, node)]
+    every = [rank for node in range(shape.nodes) for rank in job.ranks_of(node)]
     assert every == list(range(shape.world))
 
 
 def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = order("2n2g", "slurm", framework="torch-horovod")
-    assert [len(launchers.commands(job, Path("job.json"))), launchers.ranks_of(job, 0)] == [1, range(4)]
-    command = launchers.starter(job)(job, 0, "/shared/job.json", str(tmp_path))
+    job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"})
+    assert [len(launchers.commands(job, Path("job.json"))), job.ranks_of(0)] == [1, range(4)]
+    command = launchers.starter(job.spec["framework"])(job, 0, "/shared/job.json", str(tmp_path))
     assert command[2:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
         *("/env/bin/python", "-m", "throughline.rank.worker", "/shared/job.json"),
@@ -82,16 +66,16 @@ def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, m
 
 
 def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
-    job = order("1n2g", "here", framework="mxnet-horovod")
-    command = launchers.starter(job)(job, 0, "job.json", str(tmp_path))
+    job = training_fixtures.order("1n2g", "here", run={"framework": "mxnet-horovod"})
+    command = launchers.starter(job.spec["framework"])(job, 0, "job.json", str(tmp_path))
     assert command[:4] == ["/env/bin/horovodrun", "-np", "2", "--gloo"]
-    job["spec"]["options"]["controller"] = "mpi"
-    command = launchers.starter(job)(job, 0, "job.json", str(tmp_path))
+    job.spec["options"]["controller"] = "mpi"
+    command = launchers.starter(job.spec["framework"])(job, 0, "job.json", str(tmp_path))
     assert command[:4] == ["mpirun", "--allow-run-as-root", "-np", "2"] and "-H" not in command
 
 
 def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = order("2n2g", "simulated", hosts="simulated")
+    job = training_fixtures.order("2n2g", "simulated", run={"hosts": "simulated"})
     assert [command[-1] for command in launchers.commands(job, Path("job.json"))] == ["0", "1"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [launchers.share(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
@@ -100,7 +84,9 @@ def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pyt
 
 
 def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell() -> None:
-    first, second = launchers.commands(order("2n1g", "ssh", hosts="ssh"), Path("/it's/job.json"), ["one", "ada@two"])
+    first, second = launchers.commands(
+        training_fixtures.order("2n1g", "ssh", run={"hosts": "ssh"}), Path("/it's/job.json"), ["one", "ada@two"]
+    )
     assert first[0] == "ssh" and "BatchMode=yes" in first and first[-3:-1] == ["--", "one"]
     assert second[-2] == "ada@two"
     folder, rest = second[-1].split(" && ", 1)
@@ -151,14 +137,32 @@ def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pyt
         nodes.find(training_fixtures.spec(topology="3n4g"), [], {"SLURM_JOB_ID": "5"})
 
 
+def question(**changes: Any) -> Question:
+    value = {"framework": "torch", "model": "bert-tiny", "gpus": False, "seen": "run1.log", "record": "run1.json"}
+    return Question(**{**value, "ranks": 1, "threads": 1, "strict": False, **changes})
+
+
+def answer(**changes: Any) -> str:
+    """A command that prints what a node with two GPUs says of itself."""
+    cpu = {"kind": "cpu", "name": "a processor", "count": 4, "fp16_native": None}
+    gpus = {"count": 2, "name": "A100", "fp16": True}
+    value = {"node": 0, "sees_files": True, "software": {"torch": "2.13"}, "gpus": gpus, "cpu": cpu}
+    value |= {"environment": {}, "warnings": [], "refused": None, **changes}
+    return f"echo '{json.dumps(value)}'"
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ("echo 'ssh: connect to host two port 22: No route' >&2; exit 255", "entry 2 of runs.hosts cannot be reached"),
         ("echo 'env: python: not found' >&2; exit 127", "entry 2 of runs.hosts cannot run"),
-        ("echo '{\"sees_files\": false}'", "entry 2 of runs.hosts does not see this project's files"),
         (
-            'echo \'{"sees_files": true, "software": {"torch": "2.1"}}\'',
+            "echo '{\"node\": 0}'",
+            "entry 2 of runs.hosts answers something else than it was asked for (Answer: missing",
+        ),
+        (answer(sees_files=False), "entry 2 of runs.hosts does not see this project's files"),
+        (
+            answer(software={"torch": "2.1"}),
             "entry 2 of runs.hosts has torch 2.1, the first has 2.13",
         ),
     ],
@@ -166,21 +170,13 @@ def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pyt
 def test_hosts_are_checked_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
 ) -> None:
-    asked = {"framework": "torch", "strict": False}
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer()};; *) {body};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError) as error:
-        nodes.survey(nodes.Nodes("ssh", ("one", "two")), asked, "python", {})
+        nodes.survey(nodes.Nodes("ssh", ("one", "two")), question(), "python", {})
     assert message in str(error.value) and "host two" not in str(error.value)
-    same, warnings = nodes.survey(nodes.Nodes("ssh", ("one", "one")), asked, "python", {})
-    assert same["software"] == {"torch": "2.13"} and warnings == []
-
-
-def answer(**changes: Any) -> str:
-    """A command that prints what a node with two GPUs says of itself."""
-    gpus = {"count": 2, "name": "A100", "fp16": True}
-    found = {"sees_files": True, "software": {"torch": "2.13"}, "gpus": gpus, "cpu": {}, "environment": {}}
-    return f"echo '{json.dumps({**found, 'warnings': [], 'refused': None, **changes})}'"
+    same, warnings = nodes.survey(nodes.Nodes("ssh", ("one", "one")), question(), "python", {})
+    assert same.software == {"torch": "2.13"} and warnings == []
 
 
 def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,11 +184,11 @@ def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, mo
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer(environment={"kernel": "6.1"})};; *) {lesser};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     both = nodes.Nodes("ssh", ("one", "two"))
-    found, (warning,) = nodes.survey(both, {"framework": "torch", "strict": False}, "python", {})
-    assert found["gpus"]["count"] == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
+    found, (warning,) = nodes.survey(both, question(), "python", {})
+    assert found.gpus.count == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
     assert "GPU is V100, not A100" in warning
     with pytest.raises(UserError, match=r"entry 2 of runs.hosts: it is not like node 0 .*\n.*runs.strict"):
-        nodes.survey(both, {"framework": "torch", "strict": True}, "python", {})
+        nodes.survey(both, question(strict=True), "python", {})
 
 
 def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

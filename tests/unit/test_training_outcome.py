@@ -9,26 +9,8 @@ import pytest
 
 import training_fixtures
 from throughline.launch import outcome
-
-
-def report(rank: int = 0, **changes: Any) -> dict[str, Any]:
-    timed = changes.get("steps_timed", 4)
-    value = {
-        "rank": rank,
-        "status": "ok",
-        "at": 1.0,
-        "window": [10.0 + rank / 10, 14.0 + rank],
-        "cpu_seconds": 2.0,
-        "loader_stall_s": 0.4 * rank,
-        "step_seconds": [1.0] * timed,
-        "loss": [9.0 - step / 100 for step in range(timed)],
-        "warmup_loss": [10.0, 9.5],
-        "warmup_steps": 2,
-        "steps_timed": timed,
-        "scaler_skipped_steps": 0,
-        "memory": {"needed_bytes": None, "reserved_bytes": 100 + rank, "reasons": {}},
-    }
-    return value | changes
+from throughline.messages import RankReport
+from training_fixtures import measured, report
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -37,25 +19,25 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def test_throughput_is_over_the_longest_common_window() -> None:
-    record = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1)}, 2, 2)
-    assert record["window_s"] == pytest.approx(5.0)
-    assert record["samples_per_s"] == pytest.approx(2 * 4 * 4 / 5.0)
-    assert record["peak_memory_bytes"] == 101
-    assert record["loader_stall_share"] == pytest.approx(0.4 / 4.9)
-    assert record["utilization"]["cpu"] == pytest.approx((2 / 4 + 2 / 4.9) / 2)
-    assert record["ranks"][1]["window_start_s"] == pytest.approx(0.1)
+    record = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1)}, 2)
+    assert record.window_s == pytest.approx(5.0)
+    assert record.samples_per_s == pytest.approx(2 * 4 * 4 / 5.0)
+    assert record.peak_memory_bytes == 101
+    assert record.loader_stall_share == pytest.approx(0.4 / 4.9)
+    assert record.utilization["cpu"] == pytest.approx((2 / 4 + 2 / 4.9) / 2)
+    assert record.ranks[1].window_start_s == pytest.approx(0.1)
 
 
 def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> None:
-    reports = {0: {"rank": 0, "status": "failed", "reason": "connection closed", "at": 5.0}}
-    reports[1] = {"rank": 1, "status": "oom", "reason": "MemoryError: too much\nmore", "at": 6.0}
+    reports = {0: RankReport(0, 5.0, "failed", "connection closed")}
+    reports[1] = RankReport(1, 6.0, "oom", "MemoryError: too much\nmore")
     assert outcome.failure(reports, {0: 1, 1: 0}, 2) is None
-    record = outcome.assemble(spec(topology="1n2g"), reports, 2, 2)
-    assert (record["status"], record["reason"]) == ("oom", "rank 1: MemoryError: too much")
+    record = outcome.assemble(spec(topology="1n2g"), reports, 2)
+    assert (record.status, record.reason) == ("oom", "rank 1: MemoryError: too much")
 
 
 def test_the_first_to_fail_is_named() -> None:
-    reports = {rank: {"rank": rank, "status": "failed", "reason": f"r{rank}", "at": 5.0 - rank} for rank in (0, 1)}
+    reports = {rank: RankReport(rank, 5.0 - rank, "failed", f"r{rank}") for rank in (0, 1)}
     assert outcome.failure(reports, {0: 1, 1: 1}, 2) == (1, "r1")
     killed = outcome.failure({0: reports[0]}, {0: 1, 1: -9}, 2)
     assert killed is not None and killed[0] == 1 and "signal 9" in killed[1]
@@ -71,7 +53,7 @@ def test_the_first_to_fail_is_named() -> None:
 def test_last_words_of_an_allocator() -> None:
     words = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
     refused = outcome.out_of_memory(1, words)
-    assert refused is not None and refused["status"] == "oom"
+    assert refused is not None and refused.status == "oom"
     assert outcome.out_of_memory(1, ["Segmentation fault"]) is None
 
 
@@ -85,23 +67,23 @@ def test_last_words_of_an_allocator() -> None:
     ],
 )
 def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: str) -> None:
-    record = outcome.assemble(spec(), {0: report(**changes)}, 1, 1)
-    assert record["status"] == "invalid" and record["samples_per_s"] is None
-    assert reason in record["reason"]
+    record = outcome.assemble(spec(), {0: report(**changes)}, 1)
+    assert record.status == "invalid" and record.samples_per_s is None
+    assert reason in (record.reason or "")
 
 
 def test_one_skipped_step_in_a_hundred_is_allowed() -> None:
     hundred = spec(steps={"timed": 100})
-    assert outcome.fault(hundred, [report(steps_timed=100, scaler_skipped_steps=1)]) is None
-    assert "skipped 2" in (outcome.fault(hundred, [report(steps_timed=100, scaler_skipped_steps=2)]) or "")
+    assert outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=1)]) is None
+    assert "skipped 2" in (outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=2)]) or "")
 
 
 def test_the_loss_has_to_fall_in_long_windows_on_real_data() -> None:
-    flat = report(steps_timed=100, loss=[9.0 + step % 2 for step in range(100)], warmup_loss=[9.0, 10.0])
+    flat = measured(steps_timed=100, loss=[9.0 + step % 2 for step in range(100)], warmup_loss=[9.0, 10.0])
     assert "does not fall" in (outcome.fault(spec(steps={"timed": 100}), [flat]) or "")
     synthetic = spec(steps={"timed": 100}, options={"data": "synthetic"})
     assert outcome.fault(synthetic, [flat]) is None
-    assert outcome.fault(spec(steps={"timed": 99}), [report(steps_timed=99, loss=[9.0, 10.0, 9.0] * 33)]) is None
+    assert outcome.fault(spec(steps={"timed": 99}), [measured(steps_timed=99, loss=[9.0, 10.0, 9.0] * 33)]) is None
     plateau = [10.0] * 10 + [7.0 + step % 3 / 10 for step in range(100)]
     assert outcome.falls(plateau)
     assert not outcome.falls([7.0 + step / 100 for step in range(100)])
@@ -109,6 +91,6 @@ def test_the_loss_has_to_fall_in_long_windows_on_real_data() -> None:
 
 def test_a_cap_is_a_warning() -> None:
     capped = spec(steps={"warmup": 20, "timed": 100, "at_most_s": 5.0})
-    record = outcome.assemble(capped, {0: report()}, 1, 1)
-    assert record["status"] == "ok"
-    assert record["warnings"] == ["at_most_s 5: 2 of 20 warm-up and 4 of 100 timed steps"]
+    record = outcome.assemble(capped, {0: report()}, 1)
+    assert record.status == "ok"
+    assert record.warnings == ["at_most_s 5: 2 of 20 warm-up and 4 of 100 timed steps"]

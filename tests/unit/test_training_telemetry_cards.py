@@ -12,19 +12,22 @@ import pynvml
 import pytest
 
 import nvml_double
-from throughline.launch import preflight
-from throughline.observe import telemetry_cards
+import training_fixtures
+from throughline import messages
+from throughline.messages import Refusal
+from throughline.observe import gpu_faults, telemetry_cards
 
 ASK = """
 import json, sys, time
+from throughline import messages
 from throughline.observe.telemetry_cards import Cards
-cards = Cards({"kind": "cuda", "per_node": 2})
+cards = Cards(messages.parsed(messages.Order, json.loads(sys.argv[2])))
 refused, marked = cards.faults(json.loads(sys.argv[1]))
 reads = [cards.read()]
 for _ in range(2):
     time.sleep(0.2)
     reads.append(cards.read())
-print(json.dumps([refused, marked, cards.facts, reads, cards.reasons, cards.driver]))
+print(json.dumps([refused, marked, cards.facts, reads, [card.reasons for card in cards.cards], cards.why]))
 """
 
 
@@ -34,8 +37,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(library: Path, earlier: Any = (), **answers: float) -> Any:
+    order = training_fixtures.order("1n2g", kind="cuda")
     done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(list(earlier))],
+        [sys.executable, "-c", ASK, json.dumps(list(earlier)), messages.text(order)],
         env=nvml_double.variables(library, **answers),
         capture_output=True,
         text=True,
@@ -45,8 +49,8 @@ def asked(library: Path, earlier: Any = (), **answers: float) -> Any:
 
 
 def test_an_idle_card_is_read_in_plain_units(library: Path) -> None:
-    refused, marked, facts, reads, reasons, driver = asked(library, gpu=7)
-    assert (refused, marked, driver, len(reads[0])) == ([], [], "580.65.06", 2)
+    refused, marked, facts, reads, reasons, why = asked(library, gpu=7)
+    assert (refused, marked, why, len(reads[0])) == ([], [], None, 2)
     assert (facts[0]["power_limit_w"], facts[0]["ecc"], facts[0]["mig"]) == (700.0, True, None)
     assert (facts[0]["power_limit_enforced_w"], facts[0]["memory_clock_set_mhz"]) == (700.0, 2619)
     assert (facts[0]["sm_clock_most_mhz"], facts[0]["memory_clock_most_mhz"]) == (1980, 2619)
@@ -67,20 +71,20 @@ def test_an_idle_card_is_read_in_plain_units(library: Path) -> None:
     assert telemetry_cards.throttles(first["throttles"]) == ["sw_power_cap"]
     assert last["energy_j"] - first["energy_j"] == pytest.approx(350 * 0.4, rel=0.5)
     assert last["sm_active_s"] / last["tensor_active_s"] == pytest.approx(90 / 40)
-    assert last["nvlink_received_bytes"] is None and "Not Supported" in reasons["devices"][0]["nvlink_received_bytes"]
+    assert last["nvlink_received_bytes"] is None and "Not Supported" in reasons[0]["nvlink_received_bytes"]
 
 
 def test_a_card_without_counters_or_permission_says_so(library: Path) -> None:
     _, _, _, reads, reasons, _ = asked(library, gpm=0, fail_energy=3, fail_power=4)
     assert reads[0][0]["energy_j"] is None and reads[0][0]["sm_active_s"] is None and reads[0][0]["power_w"] is None
-    assert "Not Supported" in reasons["devices"][0]["energy_j"]
-    assert "Insufficient Permissions" in reasons["devices"][0]["power_w"]
-    assert "no GPM counters" in reasons["devices"][0]["sm_active_s"]
+    assert "Not Supported" in reasons[0]["energy_j"]
+    assert "Insufficient Permissions" in reasons[0]["power_w"]
+    assert "no GPM counters" in reasons[0]["sm_active_s"]
 
 
 def test_without_a_driver_there_is_a_reason(tmp_path: Path) -> None:
-    _, _, facts, reads, reasons, _ = asked(tmp_path)
-    assert facts == [] and reads == [[], [], []] and "Not Found" in reasons["no_devices"]
+    _, _, facts, reads, _, why = asked(tmp_path)
+    assert facts == [] and reads == [[], [], []] and "Not Found" in why
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_a_lock_that_cannot_be_asked_for_shows_in_the_clock_that_runs(library: P
     """As a newer driver answers, whose application clocks are gone."""
     _, marked, facts, reads, reasons, _ = asked(library, [{"sm_clock_set_mhz": 1980}], sm=1200, mem=1593, fail_clock=3)
     assert marked == [] and facts[0]["sm_clock_set_mhz"] is None
-    assert "Not Supported" in reasons["devices"][0]["sm_clock_set_mhz"]
+    assert "Not Supported" in reasons[0]["sm_clock_set_mhz"]
     assert (reads[0][0]["sm_clock_mhz"], reads[0][0]["memory_clock_mhz"]) == (1200, 1593)
 
 
@@ -134,7 +138,7 @@ def test_what_is_not_known_is_no_fault() -> None:
             "rows_failed",
         )
     )
-    assert preflight.gpu_faults(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
+    assert gpu_faults.of(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
 
 
 def test_throttle_reasons_are_nvml_s() -> None:
@@ -145,18 +149,13 @@ def test_throttle_reasons_are_nvml_s() -> None:
 
 
 def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) -> None:
-    job = {
-        "spec": {"framework": "torch", "threads": 1}, "python": sys.executable, "world": 1, "nodes": 1, "per_node": 1,
-        "kind": "cuda", "variables": {}, "reach": "here", "hosts": [], "master": "127.0.0.1", "port": 1,
-        "shared": False, "telemetry": sys.executable, "earlier_gpus": [], "strict": False,
-    }  # fmt: skip
-    (tmp_path / "job.json").write_text(json.dumps(job))
+    order = training_fixtures.order(kind="cuda", python=sys.executable, variables={}, telemetry=sys.executable)
+    messages.write(order, tmp_path / "job.json")
     agent = subprocess.Popen(
         [sys.executable, "-m", "throughline.launch.agent", str(tmp_path / "job.json"), "0"],
         env=nvml_double.variables(library, pid=4242), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert agent.wait(60) == 1 and agent.stdout is not None
-    told = [json.loads(line[1:]) for line in agent.stdout if line.startswith("\x1e")]
-    faults = next(line["faults"] for line in told if "refusing" in line)
-    assert faults == ["GPU 0 is used by another process (4242, 3.0 GiB)"]
+    told = [messages.heard(line) for line in agent.stdout if line.startswith(messages.MARK)]
+    assert Refusal(0, ["GPU 0 is used by another process (4242, 3.0 GiB)"]) in told
     assert not list(tmp_path.glob("rank_*")) and not list(tmp_path.glob("throughline-*"))

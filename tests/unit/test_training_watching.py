@@ -17,9 +17,9 @@ import pytest
 import training_fixtures
 from throughline.launch import lock, machine, progress
 from throughline.launch.watchdog import Watchdog
+from throughline.messages import Beat
 from throughline.observe import environment
 from throughline.rank import heartbeat, schedule
-from throughline.rank.heartbeat import Beat
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: 
 
 
 def test_the_environment_names_no_machine_and_no_path() -> None:
-    text = json.dumps(environment.describe())
+    text = json.dumps(environment.describe("torch", "bert-tiny"))
     for private in (socket.gethostname(), str(Path.home()) + "/", str(Path(__file__).parent)):
         assert private not in text
     if len(getpass.getuser()) > 4:
         assert getpass.getuser() not in text
-    described = environment.describe()
+    described = environment.describe("torch", "bert-tiny")
     assert described["cpu_cores"] >= 1 and described["memory_bytes"] > 2**28
     assert described["commit"] is None or len(described["commit"]) >= 40
 

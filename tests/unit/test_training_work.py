@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import training_fixtures
 from report_fixture import spec
 from throughline import gpus
 from throughline.observe import work
@@ -83,16 +84,18 @@ def test_a_larger_vocabulary_is_more_work() -> None:
 
 
 def test_what_the_ranks_measured() -> None:
+    rates, shares, facts = (3e12, 2e12), (0.5, 0.7), {"vocabulary": 30522}
     reports = {
-        0: {"matmul_flops_per_s": 3e12, "counted": {"real_token_share": 0.5}, "facts": {"vocabulary": 30522}},
-        1: {"matmul_flops_per_s": 2e12, "counted": {"real_token_share": 0.7}, "facts": {"vocabulary": 30522}},
+        rank: training_fixtures.report(
+            rank, matmul_flops_per_s=rates[rank], counted={"real_token_share": shares[rank]}, facts=facts
+        )
+        for rank in (0, 1)
     }
     found = work.measured(reports)
     assert found["matmul_flops_per_s"] == 2e12
     assert found["counted"] == pytest.approx({"real_token_share": 0.6}) and found["facts"] == {"vocabulary": 30522}
-    assert work.measured({0: {"work_reasons": {"matmul_flops_per_s": "it failed"}}})["reasons"] == {
-        "matmul_flops_per_s": "it failed"
-    }
+    failed = training_fixtures.report(work_reasons={"matmul_flops_per_s": "it failed"})
+    assert work.measured({0: failed})["reasons"] == {"matmul_flops_per_s": "it failed"}
 
 
 @pytest.mark.parametrize(

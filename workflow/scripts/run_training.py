@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from throughline.files import UserError, command_line
 from throughline.launch import launch, nodes
+from throughline.launch.job import Job, is_strict
 from throughline.study.runs import RunSpec
 
 
@@ -33,7 +34,7 @@ def main() -> int:
     except ValidationError as error:
         raise UserError("--spec is not a run specification", why=str(error)) from None
     launch.run(
-        launch.Job(
+        Job(
             spec=spec,
             record=arguments.record,
             log=arguments.log,
@@ -41,7 +42,7 @@ def main() -> int:
             python=arguments.python,
             repair=arguments.repair,
             hang_after_s=arguments.hang_after,
-            strict=arguments.strict or launch.is_strict(spec.benchmark),
+            strict=arguments.strict or is_strict(spec.benchmark),
             hosts=arguments.hosts or nodes.configured(spec.benchmark),
             command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )

@@ -12,6 +12,8 @@ from typing import Any
 from throughline import files, records, workloads
 from throughline.files import UserError
 from throughline.launch import launch
+from throughline.launch.job import Job
+from throughline.messages import Training
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
 from throughline.study.benchmark import Convergence, Steps
@@ -76,33 +78,37 @@ def run(
         say(fault)
     if resume is None:
         book.clear()
-    say(f"resumes after step {resume['step']}" if resume else "starts from the first step")
-    order = {
-        "steps": settings.steps,
-        "evaluate_every": settings.evaluate_every,
-        "samples": settings.samples,
-        "folder": str(folder.resolve()),
-        "identity": identity,
-        "resume": resume,
-    }
-    job = launch.Job(
+    say(f"resumes after step {resume.step}" if resume else "starts from the first step")
+    order = Training(
+        steps=settings.steps,
+        evaluate_every=settings.evaluate_every,
+        samples=settings.samples,
+        folder=str(folder.resolve()),
+        identity=identity,
+        resume=resume,
+    )
+    job = Job(
         spec=spec, record=output, log=log, manifest=manifest, python=python, hosts=hosts, convergence=order,
         telemetry=False,
     )  # fmt: skip
-    ended = launch.run(job)
-    reports = ended.pop("reports")
-    bad = next((r for _, r in sorted(reports.items()) if r["status"] != "ok"), None)
-    first = reports.get(0, {})
+    ended = launch.train(job)
+    bad = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
+    trained = None if bad else ended.reports[0].trained
     result = {
         "schema": records.SCHEMA,
         "spec": job.full,
         "evaluate_every": settings.evaluate_every,
-        "status": bad["status"] if bad else "ok",
-        "reason": bad["reason"] if bad else None,
-        "curve": [] if bad else [records.Look.flat(look) for look in first["curve"]],
-        "loss": [] if bad else first["losses"],
-        "resumed_after_step": resume["step"] if resume else None,
-        **ended,
+        "status": bad.status if bad else "ok",
+        "reason": bad.reason if bad else None,
+        "curve": [records.Look.flat(look) for look in trained.curve] if trained else [],
+        "loss": trained.losses if trained else [],
+        "resumed_after_step": resume.step if resume else None,
+        "device": ended.device,
+        "data": ended.data,
+        "environment": ended.environment,
+        "warnings": ended.site.warnings,
+        "started": ended.started,
+        "ended": ended.ended,
     }
     records.Curve.model_validate(result)
     files.write_json(output, files.scrubbed(result, but=launch.AS_IT_IS))

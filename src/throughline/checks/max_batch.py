@@ -17,6 +17,7 @@ from throughline import files, records
 from throughline.clock import now
 from throughline.files import UserError
 from throughline.launch import launch, machine
+from throughline.launch.job import Job
 from throughline.study.benchmark import Steps
 from throughline.study.config import Config
 from throughline.study.runs import RunSpec
@@ -147,12 +148,12 @@ class _Search:
     def _unlimited(self) -> bool:
         if self.spec.options.memory_limit_mb is not None or self.spec.device == "cuda":
             return False
-        return self.spec.device == "cpu" or machine.gpus(self.spec.framework, self.python, os.environ)["count"] == 0
+        return self.spec.device == "cpu" or machine.gpus(self.spec.framework, self.python, os.environ).count == 0
 
     def _fits(self, batch: int) -> bool:
         place = self.folder / f"batch_{batch}.json"
         spec = self.spec.model_copy(update={"batch_per_device": batch})
-        job = launch.Job(
+        job = Job(
             spec=spec, record=place, log=place.with_suffix(".log"), manifest=self.manifest, python=self.python,
             hosts=self.hosts, telemetry=False, part_of=f"{self.folder.parent}.json",
         )  # fmt: skip

@@ -15,6 +15,7 @@ from throughline.checks import reference
 from throughline.checks.equivalence import STEPS, covers, settings
 from throughline.files import UserError
 from throughline.launch import launch
+from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 from throughline.study.runs import RunSpec
 
@@ -102,9 +103,9 @@ class _Runs:
         every = [rank["loss"] for rank in record["ranks"]]
         return judged([sum(step) / len(step) for step in zip(*every, strict=True)], self.expected[replicas])
 
-    def _job(self, spec: RunSpec) -> launch.Job:
+    def _job(self, spec: RunSpec) -> Job:
         record = self.folder / f"{spec.framework}_{spec.topology}.json"
-        return launch.Job(
+        return Job(
             spec=spec,
             record=record,
             log=record.with_suffix(".log"),

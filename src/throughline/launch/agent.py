@@ -4,14 +4,13 @@
 
 Its input is its lifeline: when that ends, all ranks of this node end at once, so that nobody has to reach this node
 for it; the line `stacks` has every rank write the stacks of its threads. Its output is the node's part of the log, each
-line marked with its rank and scrubbed here, where the node's name is known; what begins with MARK is for the launcher.
+line marked with its rank and scrubbed here, where the node's name is known; messages are for the launcher.
 Runs in the framework's own environment, on every node: imports the standard library only.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -25,11 +24,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from throughline import files, processes
+from throughline import files, messages, processes
 from throughline.launch import launchers
+from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Standing
 from throughline.rank import heartbeat, ranks
 
-MARK = "\x1e"
 EVERY_S = 1.0
 """How often it tells where the ranks stand."""
 PATIENCE_S = 5.0
@@ -42,20 +41,20 @@ READY_S = 60.0
 class Agent:
     def __init__(self, path: Path, node: int) -> None:
         self.path, self.work, self.node = path, path.parent, node
-        self.job: dict[str, Any] = json.loads(path.read_text())
+        self.order = messages.read(Order, path)
         for name in ranks.NAMES:  # whatever started this process, it is no rank
             os.environ.pop(name, None)
-        os.environ.update(self.job["variables"])
-        if self.job["reach"] == "simulated" and self.job["kind"] == "cuda":
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.job, node))
-        shared = self.job["shared"]
+        os.environ.update(self.order.variables)
+        if self.order.reach == "simulated" and self.order.kind == "cuda":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.order, node))
+        shared = self.order.shared
         self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if shared else self.work))
-        self.ranks = launchers.ranks_of(self.job, node)
-        self.command = launchers.starter(self.job)(self.job, node, str(path), str(self.folder))
+        self.ranks = self.order.ranks_of(node)
+        self.command = launchers.starter(self.order.spec["framework"])(self.order, node, str(path), str(self.folder))
         self.watched = selectors.DefaultSelector()
         self.partial: dict[int, bytes] = {}
         self.awaited = set(self.ranks)
-        self.seen: dict[int, heartbeat.Beat] = {}
+        self.seen: dict[int, Beat] = {}
         self.cut_off = self.over = False
 
     def run(self) -> int:
@@ -74,8 +73,8 @@ class Agent:
             os.mkfifo(pipe)
             self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
         sampler = self._start_sampler()
-        if sampler and self.job["kind"] == "cuda" and (refused := self._refused(sampler)):
-            _say(MARK + json.dumps({"refusing": self.node, "faults": refused}))
+        if sampler and self.order.kind == "cuda" and (refused := self._refused(sampler)):
+            _tell(Refusal(self.node, refused))
             _end_all()
             return 1
         if sampler and sampler.stdout:
@@ -90,30 +89,30 @@ class Agent:
         )
         assert starter.stdout is not None
         self._pass_on(starter.stdout.fileno(), "")
-        told = 0.0
+        last = 0.0
         while starter.poll() is None and not self.cut_off:
             if self.awaited:
                 self._find_processes()
             self._wait(0.1 if self.awaited else EVERY_S)
-            if time.monotonic() - told >= EVERY_S:
-                told = time.monotonic()
-                self._tell_beats()
+            if time.monotonic() - last >= EVERY_S:
+                last = time.monotonic()
+                self._tell_where()
         self._wait(0.0)
-        self._tell_beats()
+        self._tell_where()
         self.over = True
         if sampler and not self.cut_off:
             _finish(sampler)
         _end_all()
         while self._wait(0.0):
             pass
-        self._tell_beats()
+        self._tell_where()
         return starter.wait()
 
     def _start_sampler(self) -> subprocess.Popen[bytes] | None:
         """The node's telemetry, in a process of the workflow's own environment; None where it is switched off."""
-        if not self.job["telemetry"]:
+        if not self.order.telemetry:
             return None
-        python = self.job["telemetry"] if Path(self.job["telemetry"]).exists() else sys.executable
+        python = self.order.telemetry if Path(self.order.telemetry).exists() else sys.executable
         return subprocess.Popen(
             [python, "-m", "throughline.observe.telemetry", str(self.path), str(self.node), str(self.folder)],
             stdin=subprocess.PIPE,
@@ -128,29 +127,30 @@ class Agent:
         line, deadline = b"", time.monotonic() + READY_S
         while b"\n" not in line and time.monotonic() < deadline and not self.cut_off:
             self._wait(0.0)
-            self._tell_beats()
+            self._tell_where()
             if select.select([sampler.stdout], [], [], EVERY_S)[0]:
                 part = os.read(sampler.stdout.fileno(), 1 << 16)
                 line += part
                 if not part:
                     break
-        found = re.search(rb"^ready: (.*)$", line, re.MULTILINE)
-        return list(json.loads(found[1])) if found else []
+        words = line.decode("utf-8", "replace").split("\n")
+        told = [messages.heard(one) for one in words if one.startswith(messages.MARK)]
+        return [fault for one in told if isinstance(one, Ready) for fault in one.faults]
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.cut_off and not self.job["shared"]:  # the launcher may be gone: its folder is nobody's
+        if self.cut_off and not self.order.shared:  # the launcher may be gone: its folder is nobody's
             shutil.rmtree(self.work, ignore_errors=True)
 
     def _stop(self, *_: Any) -> None:
         self.cut_off = True
 
     def _obey(self) -> None:
-        asked = os.read(0, 4096)
-        if not asked:
+        request = os.read(0, 4096)
+        if not request:
             self.watched.unregister(0)
             self.cut_off = True
-        elif b"stacks" in asked:
+        elif b"stacks" in request:
             for pid in processes.descendants(os.getpid()):
                 if _is_worker(pid):
                     os.kill(pid, signal.SIGUSR1)
@@ -173,7 +173,7 @@ class Agent:
                 self.watched.unregister(descriptor)
             *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
             for line in lines:
-                if line.startswith(b"ready: ") and mark == TELEMETRY:
+                if mark == TELEMETRY and line.startswith(messages.MARK.encode()):
                     continue
                 _say(mark + files.scrub(line.decode("utf-8", "replace")))
 
@@ -196,19 +196,19 @@ class Agent:
                 os.close(descriptor)
                 if self.over:  # this process ended it
                     return
-                self._tell_beats()
-                _say(MARK + json.dumps({"rank": rank, "ended": _exit_status(pid), "at": time.time()}))
+                self._tell_where()
+                _tell(Ended(rank, _exit_status(pid)))
 
             self.watched.register(descriptor, selectors.EVENT_READ, ended)
 
-    def _tell_beats(self) -> None:
-        _say(MARK + json.dumps({"node": self.node, "over": self.over}))
+    def _tell_where(self) -> None:
+        _tell(Alive(self.node, self.over))
         for rank in self.ranks:
             beats = [heartbeat.read(folder / f"rank_{rank}.beat") for folder in (self.folder, self.work)]
             beat = max(beats, key=lambda beat: beat.phase != "start")
             if self.seen.get(rank) != beat:
                 self.seen[rank] = beat
-                _say(MARK + json.dumps({"rank": rank, "beat": beat}))
+                _tell(Standing(rank, beat))
 
 
 def _finish(sampler: subprocess.Popen[bytes]) -> None:
@@ -222,6 +222,10 @@ def _finish(sampler: subprocess.Popen[bytes]) -> None:
 def _tied() -> None:
     """Between fork and exec: the starter ends with this process, and its ranks with it."""
     processes.die_with_parent(os.getppid(), signal.SIGKILL)
+
+
+def _tell(message: messages.Line) -> None:
+    _say(messages.line(message))
 
 
 def _say(line: str) -> None:

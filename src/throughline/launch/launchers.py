@@ -12,50 +12,47 @@ import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from throughline import frameworks
-
-Job = dict[str, Any]
-"""job.json: spec, python, world, nodes, per_node, reach, master, port, variables and more."""
+from throughline.messages import Order
 
 WORKER = "throughline.rank.worker"
 SSH_FAILED = 255
 """ssh's own exit status, where it did not come to the command."""
 
 
-def torchrun(job: Job, node: int, path: str, folder: str) -> list[str]:
+def torchrun(order: Order, node: int, path: str, folder: str) -> list[str]:
     """PyTorch's launcher with static rendezvous: this node's ranks meet at the first node."""
     return [
-        *(job["python"], "-m", "torch.distributed.run"),
-        *("--nnodes", str(job["nodes"]), "--nproc-per-node", str(job["per_node"]), "--node-rank", str(node)),
-        *("--rdzv-backend", "static", "--master-addr", job["master"], "--master-port", str(job["port"])),
+        *(order.python, "-m", "torch.distributed.run"),
+        *("--nnodes", str(order.nodes), "--nproc-per-node", str(order.per_node), "--node-rank", str(node)),
+        *("--rdzv-backend", "static", "--master-addr", order.master, "--master-port", str(order.port)),
         *("--max-restarts", "0", "--log-dir", folder, "--module", WORKER, path),
     ]
 
 
-def horovod(job: Job, node: int, path: str, folder: str) -> list[str]:
+def horovod(order: Order, node: int, path: str, folder: str) -> list[str]:
     """Horovod's launcher, or MPI's where Horovod was built for it; it reaches the other nodes through `ssh`."""
     hosts, remote = [], []
-    if job["hosts"]:
-        hosts = ["-H", ",".join(f"{name}:{job['per_node']}" for name in job["hosts"])]
-    if job["reach"] == "slurm":
-        remote = ["env", f"PATH={_srun_as_ssh(job, folder)}{os.pathsep}{os.environ['PATH']}"]
-    start = ["-np", str(job["world"]), *hosts]
-    worker = [job["python"], "-m", WORKER, path]
-    wants_mpi = job["spec"]["options"].get("controller", "gloo") == "mpi"
+    if order.hosts:
+        hosts = ["-H", ",".join(f"{name}:{order.per_node}" for name in order.hosts)]
+    if order.reach == "slurm":
+        remote = ["env", f"PATH={_srun_as_ssh(order, folder)}{os.pathsep}{os.environ['PATH']}"]
+    start = ["-np", str(order.world), *hosts]
+    worker = [order.python, "-m", WORKER, path]
+    wants_mpi = order.spec["options"].get("controller", "gloo") == "mpi"
     if wants_mpi and shutil.which("mpirun"):  # without it the ranks have to start to say that they cannot
         once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
         once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]  # Snakemake hides from it that this is a Slurm job
         return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *worker]
-    return [*remote, str(Path(job["python"]).with_name("horovodrun")), *start, "--gloo", *worker]
+    return [*remote, str(Path(order.python).with_name("horovodrun")), *start, "--gloo", *worker]
 
 
-def _srun_as_ssh(job: Job, folder: str) -> str:
+def _srun_as_ssh(order: Order, folder: str) -> str:
     """A folder with an `ssh` that runs its command on a node of the Slurm job, where sshd often lets nobody in."""
     place = Path(folder, "bin")
     place.mkdir()
-    step = shlex.join(srun(1, job["per_node"] * job["spec"]["threads"]))
+    step = shlex.join(srun(1, order.per_node * order.spec["threads"]))
     (place / "ssh").write_text(
         "#!/bin/sh\n"
         "host=\n"
@@ -67,46 +64,37 @@ def _srun_as_ssh(job: Job, folder: str) -> str:
     return str(place)
 
 
-STARTERS: dict[str, Callable[[Job, int, str, str], list[str]]] = {"torchrun": torchrun, "horovod": horovod}
-"""A framework's starter -> command(job, node, path of job.json, the agent's folder) that starts the ranks of a node."""
-
-ONE_AGENT = (horovod,)
-"""Starters that reach the other nodes by themselves."""
+STARTERS: dict[str, Callable[[Order, int, str, str], list[str]]] = {"torchrun": torchrun, "horovod": horovod}
+"""A framework's starter -> command(order, node, path of job.json, the agent's folder) that starts a node's ranks."""
 
 
-def starter(job: Job) -> Callable[[Job, int, str, str], list[str]]:
-    return STARTERS[frameworks.of(job["spec"]["framework"]).starter.name]
+def starter(framework: str) -> Callable[[Order, int, str, str], list[str]]:
+    return STARTERS[frameworks.of(framework).starter.name]
 
 
-def agents(job: Job) -> int:
-    """How many agents this run has."""
-    return 1 if starter(job) in ONE_AGENT else int(job["nodes"])
+def agents(framework: str, nodes: int) -> int:
+    """How many agents a run has."""
+    return 1 if frameworks.of(framework).starter.reaches_nodes else nodes
 
 
-def ranks_of(job: Job, node: int) -> range:
-    """The ranks that the agent of `node` answers for."""
-    count = job["world"] // agents(job)
-    return range(node * count, (node + 1) * count)
-
-
-def share(job: Job, node: int) -> list[str]:
+def share(order: Order, node: int) -> list[str]:
     """This machine's GPUs that belong to a simulated node."""
-    count, visible = job["per_node"], os.environ.get("CUDA_VISIBLE_DEVICES")
-    every = visible.split(",") if visible else [str(number) for number in range(count * job["nodes"])]
+    count, visible = order.per_node, os.environ.get("CUDA_VISIBLE_DEVICES")
+    every = visible.split(",") if visible else [str(number) for number in range(count * order.nodes)]
     return every[node * count : (node + 1) * count]
 
 
-def commands(job: Job, path: Path, names: Sequence[str] = ()) -> list[list[str]]:
+def commands(order: Order, path: Path, names: Sequence[str] = ()) -> list[list[str]]:
     """The processes to start here, which are the agents of all nodes, or reach them."""
 
     def agent(node: int | str) -> list[str]:
-        return [job["python"], "-m", "throughline.launch.agent", str(path), str(node)]
+        return [order.python, "-m", "throughline.launch.agent", str(path), str(node)]
 
-    count = agents(job)
-    if job["reach"] == "slurm" and count > 1:
-        return [[*srun(count, job["per_node"] * job["spec"]["threads"]), *agent("slurm")]]
-    if job["reach"] == "ssh":
-        return [through_ssh(names[node], agent(node), job["variables"]) for node in range(count)]
+    count = order.agents
+    if order.reach == "slurm" and count > 1:
+        return [[*srun(count, order.per_node * order.spec["threads"]), *agent("slurm")]]
+    if order.reach == "ssh":
+        return [through_ssh(names[node], agent(node), order.variables) for node in range(count)]
     return [agent(node) for node in range(count)]
 
 

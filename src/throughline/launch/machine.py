@@ -9,71 +9,66 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks
+from throughline import frameworks, messages
 from throughline.files import UserError
+from throughline.messages import Device, Gpus
 from throughline.observe import environment
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
 
-NO_GPUS: dict[str, Any] = {"count": 0, "name": None, "fp16": False}
+NO_GPUS = Gpus(count=0, name=None, fp16=False)
 
 
-def gpus(framework: str, python: str, variables: Mapping[str, str]) -> dict[str, Any]:
-    """{count, name, fp16} of the GPUs that the framework sees in the worker's environment."""
+def gpus(framework: str, python: str, variables: Mapping[str, str]) -> Gpus:
+    """The GPUs that the framework sees in the worker's environment."""
     if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
         return NO_GPUS
     # cwd and the output's last line: nothing that the framework prints is in the way.
     ask = [python, "-c", frameworks.of(framework).gpus]
     done = subprocess.run(ask, capture_output=True, text=True, env=dict(variables), check=False, timeout=300)
     lines = done.stdout.strip().splitlines()
-    return json.loads(lines[-1]) if done.returncode == 0 and lines else NO_GPUS
+    return messages.parsed(Gpus, json.loads(lines[-1])) if done.returncode == 0 and lines else NO_GPUS
 
 
-def processor() -> dict[str, Any]:
-    """This machine's processor, as the record's `device`."""
-    return {
-        "kind": "cpu",
-        "name": environment.cpu_name(),
-        "count": environment.cpu_cores(),
-        "fp16_native": environment.cpu_has_fp16(),
-    }
+def processor() -> Device:
+    return Device("cpu", environment.cpu_name(), environment.cpu_cores(), environment.cpu_has_fp16())
 
 
-def choose(spec: dict[str, Any], seen: dict[str, Any], cpu: dict[str, Any]) -> dict[str, Any]:
-    """The record's `device` for `runs.device` auto, cuda or cpu; `seen` are the GPUs. UserError where there is none."""
+def choose(spec: dict[str, Any], seen: Gpus, cpu: Device) -> Device:
+    """What `runs.device` auto, cuda or cpu comes to; UserError where there is none."""
     kind = spec["device"]
     if kind == "auto":
-        kind = "cuda" if seen["count"] else "cpu"
+        kind = "cuda" if seen.count else "cpu"
     if kind == "cuda":
-        if not seen["count"]:
+        if not seen.count:
             raise UserError(
                 "runs.device is cuda, but the framework sees no GPU here",
                 why=f"the environment of {spec['framework']} finds none (driver, container or a CPU-only build)",
                 next_step="set runs.device: auto or cpu, or install the framework's CUDA build",
             )
-        return {"kind": "cuda", "name": seen["name"], "count": seen["count"], "fp16_native": seen["fp16"]}
+        return Device("cuda", str(seen.name), seen.count, seen.fp16)
     return cpu
 
 
-def fits(spec: dict[str, Any], per_machine: int, device: dict[str, Any]) -> list[str]:
+def fits(spec: dict[str, Any], per_machine: int, device: Device) -> list[str]:
     """Warnings about running so many ranks on a machine; UserError where they cannot be run."""
-    if device["kind"] == "cuda":
-        if per_machine > device["count"]:
+    if device.kind == "cuda":
+        if per_machine > device.count:
             raise UserError(
-                f"topology {spec['topology']} needs {per_machine} GPUs a machine, and there are {device['count']}",
+                f"topology {spec['topology']} needs {per_machine} GPUs a machine, and there are {device.count}",
                 why=f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
                 next_step="choose a smaller topology, or runs.device: cpu",
             )
         return []
     warnings = []
     wanted = per_machine * spec["threads"]
-    if wanted > device["count"]:
+    if wanted > device.count:
         warnings.append(
-            f"{per_machine} workers x {spec['threads']} threads on {device['count']} cores: they share cores, "
+            f"{per_machine} workers x {spec['threads']} threads on {device.count} cores: they share cores, "
             "so the speedup says nothing about scaling"
         )
-    if spec["precision"] == "fp16" and device["fp16_native"] is False:
+    if spec["precision"] == "fp16" and device.fp16_native is False:
         warnings.append("this CPU has no fp16 units: fp16 is emulated and gains nothing")
     return warnings
 

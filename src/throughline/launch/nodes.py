@@ -11,12 +11,13 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from throughline import files
+from throughline import files, messages
 from throughline.files import UserError
 from throughline.launch import launchers
+from throughline.messages import Answer, Question
 from throughline.observe.environment import DECIDES
 from throughline.study.runs import RunSpec
 from throughline.topology import Topology
@@ -102,72 +103,73 @@ def _ask(command: list[str]) -> str:
     return done.stdout.strip()
 
 
-def survey(
-    nodes: Nodes, asked: Mapping[str, Any], python: str, variables: Mapping[str, str]
-) -> tuple[dict[str, Any], list[str]]:
-    """What the first node has (`survey.answer`; of `gpus` the node with the fewest), and what is doubtful about any.
+def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:
+    """The first node's answer (with the GPUs of the node that has the fewest), and what is doubtful about any node.
 
-    UserError unless all are reached, see the file `asked["seen"]`, have the same software, and are fit for a run now.
+    UserError unless all are reached, see the file `question.seen`, have the same software, and are fit for a run now.
     """
-    answers = _through_srun(nodes, asked, python, variables) if nodes.kind == "slurm" else []
-    if nodes.kind == "ssh":
-        question = [python, "-m", "throughline.launch.survey", json.dumps(asked)]
-        with ThreadPoolExecutor(32) as pool:
-            answers = list(pool.map(lambda name: _answer(name, question, variables), nodes.names))
-    good: list[dict[str, Any]] = []
+    ask = _through_srun if nodes.kind == "slurm" else _through_ssh
+    answers: list[Answer] = []
     warnings: list[str] = []
-    for number, answer in enumerate(answers):
+    for number, answer in enumerate(ask(nodes, question, python, variables)):
         where = f"entry {number + 1} of runs.hosts" if nodes.kind == "ssh" else f"node {number}"
         if isinstance(answer, str):
             raise UserError(f"{where} {answer}", next_step=REACH[nodes.kind])
-        if not answer["sees_files"]:
+        answers.append(answer)
+        _refuse_unfit(where, answer, answers[0])
+        doubts = [*answer.warnings, *_unlike(answer, answers[0])]
+        if doubts and question.strict:
             raise UserError(
-                f"{where} does not see this project's files",
-                why="results/ has to lie at the same path on every host (a shared file system)",
-                next_step="run Throughline from a folder that all hosts share",
-            )
-        good.append(answer)
-        first = good[0]
-        for name, version in first["software"].items():
-            if answer["software"].get(name) != version:
-                raise UserError(
-                    f"{where} has {name} {answer['software'].get(name)}, the first has {version}",
-                    why="ranks with different software do not measure one thing",
-                    next_step="install the same on both",
-                )
-        if refused := answer["refused"]:
-            raise UserError(f"{where}: {refused['what']}", why=refused["why"], next_step=refused["next_step"])
-        found = [*answer["warnings"], *_unlike(answer, first)]
-        if found and asked["strict"]:
-            raise UserError(
-                f"{where}: {found[0]}",
+                f"{where}: {doubts[0]}",
                 why="runs.strict is on",
                 next_step="choose nodes that are alike, or set runs.strict: false to measure with a warning",
             )
-        warnings += [f"node {number}: {text}" for text in found]
-    return {**good[0], "gpus": min((one["gpus"] for one in good), key=lambda gpus: int(gpus["count"]))}, warnings
+        warnings += [f"node {number}: {text}" for text in doubts]
+    fewest = min((one.gpus for one in answers), key=lambda gpus: gpus.count)
+    return replace(answers[0], gpus=fewest), warnings
 
 
-def _unlike(answer: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:
+    """UserError where a node cannot take part, or not just now."""
+    if not answer.sees_files:
+        raise UserError(
+            f"{where} does not see this project's files",
+            why="results/ has to lie at the same path on every host (a shared file system)",
+            next_step="run Throughline from a folder that all hosts share",
+        )
+    for name, version in first.software.items():
+        if answer.software.get(name) != version:
+            raise UserError(
+                f"{where} has {name} {answer.software.get(name)}, the first has {version}",
+                why="ranks with different software do not measure one thing",
+                next_step="install the same on both",
+            )
+    if answer.refused:
+        raise UserError(f"{where}: {answer.refused.what}", why=answer.refused.why, next_step=answer.refused.next_step)
+
+
+def _unlike(answer: Answer, first: Answer) -> list[str]:
     """What makes a node another machine than the first."""
 
-    def facts(one: Mapping[str, Any]) -> dict[str, Any]:
-        known = {key: one["environment"].get(key) for key in DECIDES}
-        return {**known, "number of GPUs": one["gpus"]["count"], "GPU": one["gpus"]["name"]}
+    def facts(one: Answer) -> dict[str, Any]:
+        known = {key: one.environment.get(key) for key in DECIDES}
+        return {**known, "number of GPUs": one.gpus.count, "GPU": one.gpus.name}
 
     here, there = facts(answer), facts(first)
     changed = [f"{key} is {here[key]}, not {there[key]}" for key in here if here[key] != there[key]]
     return [f"it is not like node 0 ({'; '.join(changed)}): the slowest node sets the pace"] if changed else []
 
 
-def _through_srun(
-    nodes: Nodes, asked: Mapping[str, Any], python: str, variables: Mapping[str, str]
-) -> list[dict[str, Any] | str]:
-    """The answers of this Slurm job's nodes in the order of the ranks."""
-    step = launchers.srun(len(nodes.names), asked["ranks"] * asked["threads"])
+def _command(question: Question, python: str) -> list[str]:
+    return [python, "-m", "throughline.launch.survey", messages.text(question)]
+
+
+def _through_srun(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> list[Answer | str]:
+    """The answers of this Slurm job's nodes in the order of the ranks, or what is wrong with a node."""
+    step = launchers.srun(len(nodes.names), question.ranks * question.threads)
     try:
         done = subprocess.run(
-            [*step, "--overlap", python, "-m", "throughline.launch.survey", json.dumps(asked)],
+            [*step, "--overlap", *_command(question, python)],
             env=dict(os.environ) | dict(variables),
             capture_output=True,
             text=True,
@@ -176,17 +178,23 @@ def _through_srun(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"does not answer through srun ({type(error).__name__})"] * len(nodes.names)
-    told: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    by_node: dict[int, dict[str, Any]] = {answer["node"]: answer for answer in told}
+    answers = [_parsed(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    by_node = {answer.node: answer for answer in answers if isinstance(answer, Answer)}
     why = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
     return [by_node.get(node, f"does not answer through srun ({why})") for node in range(len(nodes.names))]
 
 
-def _answer(name: str, question: list[str], variables: Mapping[str, str]) -> dict[str, Any] | str:
-    """A host's answer, or what is wrong with it."""
+def _through_ssh(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> list[Answer | str]:
+    """The hosts' answers, or what is wrong with a host; all are asked at once."""
+    command = _command(question, python)
+    with ThreadPoolExecutor(32) as pool:
+        return list(pool.map(lambda name: _of_host(name, command, variables), nodes.names))
+
+
+def _of_host(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
     try:
         done = subprocess.run(
-            launchers.through_ssh(name, question, variables),
+            launchers.through_ssh(name, command, variables),
             capture_output=True,
             text=True,
             timeout=120,
@@ -200,6 +208,12 @@ def _answer(name: str, question: list[str], variables: Mapping[str, str]) -> dic
     if done.returncode == launchers.SSH_FAILED:
         return f"cannot be reached through ssh ({said})"
     if done.returncode:
-        return f"cannot run {shlex.join(question[:3])} ({said[-300:]})"
-    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return answer
+        return f"cannot run {shlex.join(command[:3])} ({said[-300:]})"
+    return _parsed(done.stdout.strip().splitlines()[-1])
+
+
+def _parsed(line: str) -> Answer | str:
+    try:
+        return messages.parsed(Answer, json.loads(line))
+    except ValueError as error:
+        return f"answers something else than it was asked for ({error})"

@@ -12,67 +12,21 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from throughline.files import UserError
+from throughline.memory import gib
+from throughline.messages import Refusal
 from throughline.observe.environment import DECIDES
+from throughline.observe.others import Others, crowded
 
 WORKER_BYTES = 384 << 20
 """A rank of any framework with its libraries loaded, on the smallest model."""
 DISK_BYTES = 16 << 20
 """A record, its log and its telemetry, with room to spare."""
-OTHERS_CORES = 0.25
-"""What others may use of a machine whose every core the ranks need."""
-WORKED = (1, 2, 3, 6, 7)
-"""Places of user, nice, system, irq and softirq in a line of /proc/stat."""
-LOOK_S, CONFIRM_S = 0.3, 1.0
-GPU_BUSY = 0.1
-"""Share of time or memory from which a GPU that should be idle is in use."""
-LIMITS = ("power_limit_w", "power_limit_enforced_w", "sm_clock_set_mhz", "memory_clock_set_mhz", "ecc", "mig")
-"""What somebody can set on a GPU, a run's speed depends on, and NVML can be asked for. A locked clock cannot."""
-
-
-class Others:
-    """The processor time that others take from now on; own work (this process and its children's) is left out."""
-
-    def __init__(self) -> None:
-        self.start, self.at, self.own = _busy_s(), time.monotonic(), _own_s()
-
-    def cores(self) -> float | None:
-        """Cores that others have used in the mean since the start; None where the system does not say."""
-        time.sleep(max(0.0, LOOK_S - (time.monotonic() - self.at)))
-        busy = _busy_s()
-        if self.start is None or busy is None:
-            return None
-        return max(0.0, busy - self.start - (_own_s() - self.own)) / (time.monotonic() - self.at)
-
-
-def _busy_s() -> float | None:
-    """CPU-seconds that the cores of this process have worked for whomever (proc_stat(5)); None where nobody says."""
-    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-    try:
-        cores = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
-        ticks = [int(core[place]) for core in cores if core[0] in mine for place in WORKED]
-    except (OSError, ValueError, IndexError):
-        return None
-    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
-
-
-def _own_s() -> float:
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
-
-
-def crowded(others: float | None, cores: int, wanted: int, used: str) -> str | None:
-    """A warning where others leave fewer cores than the ranks need."""
-    if others is None or others < OTHERS_CORES or cores - others >= min(wanted, cores):
-        return None
-    return (
-        f"other processes {used.format(f'{others:.1f} of {cores} cores')}, and the ranks need "
-        f"{min(wanted, cores)}: what is measured is slower than the machine; let it idle"
-    )
+CONFIRM_S = 1.0
 
 
 def look(
@@ -137,16 +91,16 @@ def _room(record: Path, ranks: int, earlier: Mapping[str, Any]) -> None:
     free, limit = free_memory_bytes(), _process_limit_bytes()
     held = [value.get("peak_memory_bytes") for value in earlier.values() if _is_on_cpu(value)]
     each = max([WORKER_BYTES, *(peak for peak in held if peak)])
-    known = f"{_gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
+    known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
     if free is not None and free < ranks * each:
         raise UserError(
-            f"too little memory: {_gib(free)} are free here, and {ranks} ranks need {_gib(ranks * each)}",
+            f"too little memory: {gib(free)} are free here, and {ranks} ranks need {gib(ranks * each)}",
             why=known,
             next_step="end what uses the memory, or choose fewer devices per node or a smaller batch",
         )
     if limit is not None and limit < each:
         raise UserError(
-            f"too little memory: a process may have {_gib(limit)} (ulimit -v, -d), and a rank needs {_gib(each)}",
+            f"too little memory: a process may have {gib(limit)} (ulimit -v, -d), and a rank needs {gib(each)}",
             why=known,
             next_step="raise the limit (ulimit -v unlimited), or ask the scheduler for more memory",
         )
@@ -186,51 +140,10 @@ def _is_on_cpu(record: Mapping[str, Any]) -> bool:
     return (record.get("device") or {}).get("kind") == "cpu"
 
 
-def _gib(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB"
-
-
-def gpu_faults(
-    index: int, state: Mapping[str, Any], facts: Mapping[str, Any], earlier: Mapping[str, Any] | None
-) -> tuple[list[str], list[str]]:
-    """(what refuses a run, what marks it) of a GPU that should be idle.
-
-    state: `processes` [(pid, bytes or None)], `utilization`, `memory_used_bytes`, `ecc_uncorrected`, `ecc_corrected`
-    (since the driver was loaded), `rows_pending`, `rows_failed`; facts and earlier: telemetry_cards.Card.facts of now
-    and of an earlier repeat. None of it is known: no fault.
-    """
-    refused, marked = list[str](), list[str]()
-    name = f"GPU {index}"
-    for pid, held in state["processes"] or []:
-        refused.append(f"{name} is used by another process ({pid}" + (f", {_gib(held)})" if held else ")"))
-    total, used = facts.get("memory_bytes"), state["memory_used_bytes"]
-    busy = state["utilization"] or 0.0
-    if not refused and (busy > GPU_BUSY or (total and used and used > GPU_BUSY * total)):
-        refused.append(
-            f"{name} is in use ({busy:.0%} of the time, {_gib(used or 0)} of its memory), though the driver names no "
-            "process here"
-        )
-    if state["ecc_uncorrected"]:
-        refused.append(f"{name} has {state['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded")
-    if state["rows_failed"]:
-        refused.append(f"{name} could not remap a faulty row of its memory")
-    if state["rows_pending"]:
-        marked.append(f"{name} waits for a reset to remap a faulty row of its memory")
-    if state["ecc_corrected"]:
-        marked.append(f"{name} has {state['ecc_corrected']} corrected ECC errors since the driver was loaded")
-    if earlier:
-        marked += [
-            f"{name}: {key} was {earlier[key]} for an earlier repeat and is {facts[key]}"
-            for key in LIMITS
-            if None not in (earlier.get(key), facts.get(key)) and earlier[key] != facts[key]
-        ]
-    return refused, marked
-
-
-def gpu_error(node: int, faults: Iterable[str]) -> UserError:
+def gpu_error(refusal: Refusal) -> UserError:
     """What an agent that refuses is passed on as."""
     return UserError(
-        f"the GPUs of node {node} are not fit to be measured: {'; '.join(faults)}",
+        f"the GPUs of node {refusal.node} are not fit to be measured: {'; '.join(refusal.faults)}",
         why="a busy or faulty device measures something else; with runs.strict a changed limit does too",
         next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
     )

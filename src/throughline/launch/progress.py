@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from throughline.rank.heartbeat import Beat
+from throughline.messages import Beat
 
 EVERY_S, TERMINAL_EVERY_S = 15.0, 0.5
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from throughline.rank.heartbeat import Beat
+from throughline.messages import Beat
 
 HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0

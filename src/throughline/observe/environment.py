@@ -9,12 +9,11 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import gpus, sources
+from throughline import frameworks, gpus, sources, workloads
 from throughline.files import scrub
 
 VARIABLES = re.compile(
@@ -39,7 +38,7 @@ ASSIGNED = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that a scheduler sets anew for every job: equal devices under other numbers are equal."""
 
 
-def describe() -> dict[str, Any]:
+def describe(framework: str, model: str) -> dict[str, Any]:
     """The machine's and the code's part of a record's `environment`; what is not known is None."""
     commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain")
@@ -57,7 +56,7 @@ def describe() -> dict[str, Any]:
         "driver": gpus.driver(),
         "gpu_topology": _said("nvidia-smi", "topo", "-m"),
         "mpi": (_said("mpirun", "--version") or "").partition("\n")[0] or None,
-        "code": code(),
+        "code": code(framework, model),
         "commit": commit,
         "tree_clean": None if changes is None else not changes,
     }
@@ -93,29 +92,29 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
         "tree_clean": "this is no git checkout, or git is not there",
     }
     gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
-    found = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
+    unknown = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
     for index, (facts, said) in enumerate(zip(environment.get("gpus") or (), cards, strict=False)):
-        found |= {f"gpus.{index}.{name}": said.get(name, gpu) for name, value in facts.items() if value is None}
-    return found | {f"framework.{name}": gpu for name, value in software.items() if value is None}
+        unknown |= {f"gpus.{index}.{name}": said.get(name, gpu) for name, value in facts.items() if value is None}
+    return unknown | {f"framework.{name}": gpu for name, value in software.items() if value is None}
 
 
-def packages(modules: Mapping[str, Any]) -> dict[str, str]:
-    """Versions that the loaded modules (`sys.modules`) state of themselves, the standard library's left out."""
-    own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and newer
-    found = {}
-    for name, module in sorted(modules.items()):
-        version = getattr(module, "__version__", None)
-        third = "." not in name and not name.startswith("_") and name not in {*own, "throughline"}
-        if third and isinstance(version, str):
-            found[name] = str(version)
-    return found
+def code(framework: str, model: str) -> str:
+    """12 hexadecimal digits of our own code that a rank of this framework runs on this model."""
+    return sources.digest(sources.closure("throughline.rank.worker", *_loaded(framework, model)))
 
 
-def code() -> str:
-    """12 hexadecimal digits of the code that a rank runs."""
-    rooms = [path for room in ("frameworks", "workloads") for path in sorted((sources.ROOT / room).rglob("*.py"))]
-    reading = sorted(sources.ROOT.glob("*/reading.py"))
-    return sources.digest([*sources.closure("throughline.rank.worker", *reading), *rooms])
+def _loaded(framework: str, model: str) -> list[str]:
+    """The modules that a rank loads by their names, so that no import statement leads to them."""
+    known, workload, folder = frameworks.of(framework), workloads.of(model), workloads.models()[model]
+    names = [f"frameworks.{known.rank.partition(':')[0]}"]
+    names += [f"workloads.{folder}.{form.stem}" for form in _forms(folder, known.library)]
+    names += [f"{workload.DATA}.reading"] if workload.DATA else []
+    return [f"throughline.{name}" for name in names]
+
+
+def _forms(folder: str, library: str) -> list[Path]:
+    """A workload's files for a library."""
+    return sorted((sources.ROOT / "workloads" / folder).glob(f"in_{library}*.py"))
 
 
 def variables(environment: dict[str, str]) -> dict[str, str]:
@@ -152,8 +151,8 @@ def _line(path: str | Path) -> str | None:
 
 def _chosen(line: str | None) -> str | None:
     """`madvise` of `always [madvise] never`."""
-    found = re.search(r"\[(\w+)\]", line or "")
-    return found[1] if found else None
+    match = re.search(r"\[(\w+)\]", line or "")
+    return match[1] if match else None
 
 
 def _said(program: str, *arguments: str) -> str | None:
@@ -184,8 +183,8 @@ def _cpuinfo(key: str) -> str | None:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return None
-    found = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else None
+    match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else None
 
 
 def _os() -> str:

@@ -2,80 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from throughline.launch import launchers, preflight
-from throughline.observe import telemetry_window
+from throughline import messages
+from throughline.messages import NodeSamples, Order, RankReport, Window
+from throughline.observe import others, telemetry_window
+from throughline.observe.gpu_faults import LIMITS
 
 STEAL = 0.02
 """Share of the processors' time that a hypervisor may take."""
 
 
-class Node(NamedTuple):
+@dataclass(frozen=True)
+class Observation:
     """A node's samples, its window on its own clock, and why one of them is missing."""
 
     node: int
-    told: dict[str, Any] | None
-    window: tuple[float, float] | None
-    why: str | None
+    sampled: NodeSamples | None
+    window: Window | None
+    why: str | None = None
 
 
-def nodes(order: dict[str, Any], work: Path, reports: dict[int, dict[str, Any]]) -> list[Node]:
+def nodes(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Observation]:
     """What the samplers of all nodes have left in the run's folder."""
-    found = []
-    for node in range(order["nodes"]):
-        mine = range(node * order["per_node"], (node + 1) * order["per_node"])
-        why = None if order["telemetry"] else "telemetry was switched off"
-        if node >= launchers.agents(order):
-            if order["reach"] == "simulated":  # the one agent has sampled the one machine
+    observations = []
+    for node in range(order.nodes):
+        mine = range(node * order.per_node, (node + 1) * order.per_node)
+        why = None if order.telemetry else "telemetry was switched off"
+        if node >= order.agents:
+            if order.reach == "simulated":  # the one agent has sampled the one machine
                 break
             why = "Horovod's own launcher reaches this node: no agent of ours is there to sample"
-        elif order["reach"] == "simulated":
-            mine = launchers.ranks_of(order, node)
-        windows = [reports[rank]["window"] for rank in mine if "window" in reports.get(rank, {})]
-        window = (min(start for start, _ in windows), max(end for _, end in windows)) if windows else None
-        found.append(Node(node, telemetry_window.read(work, node), window, why))
-    return found
+        elif order.reach == "simulated":
+            mine = order.ranks_of(node)
+        window = _common(reports[rank] for rank in mine if rank in reports)
+        observations.append(Observation(node, _left(work, node), window, why))
+    return observations
 
 
-def warnings(sampled: Sequence[Node], telemetry: Sequence[dict[str, Any]], order: dict[str, Any]) -> list[str]:
+def _left(work: Path, node: int) -> NodeSamples | None:
+    """What a node's sampler has written; None where it left nothing."""
+    try:
+        return messages.read(NodeSamples, work / f"telemetry_{node}.json")
+    except (OSError, ValueError):
+        return None
+
+
+def _common(reports: Iterable[RankReport]) -> Window | None:
+    """From the first start to the last end."""
+    windows = [report.measured.window for report in reports if report.measured]
+    if not windows:
+        return None
+    return Window(min(window.start for window in windows), max(window.end for window in windows))
+
+
+def warnings(observations: Sequence[Observation], telemetry: Sequence[dict[str, Any]], order: Order) -> list[str]:
     """What the samplers found doubtful: cards before the run, others on the processors within the window."""
-    found = [f"node {one.node}: {text}" for one in sampled if one.told for text in one.told["warnings"]]
-    found += [f"node {one.node}: {text}" for one in sampled[1:] for text in _other_cards(one, sampled[0])]
-    for one, node in zip(sampled, telemetry, strict=True):
-        others, steal = node["machine"]["cpu_others_share"], node["machine"].get("cpu_steal_share")
-        if one.told and others:
-            ranks = order["world"] if order["reach"] == "simulated" else order["per_node"]
-            cores, wanted = one.told["cpus"], ranks * order["spec"]["threads"]
-            text = preflight.crowded(others["mean"] * cores, cores, wanted, "used {} within the window")
-            found += [f"node {one.node}: {text}"] if text else []
+    texts = [f"node {one.node}: {text}" for one in observations if one.sampled for text in one.sampled.warnings]
+    texts += [f"node {one.node}: {text}" for one in observations[1:] for text in _other_cards(one, observations[0])]
+    for one, node in zip(observations, telemetry, strict=True):
+        busy, steal = node["machine"]["cpu_others_share"], node["machine"].get("cpu_steal_share")
+        if one.sampled and busy:
+            ranks = order.world if order.reach == "simulated" else order.per_node
+            cores, wanted = one.sampled.cpus, ranks * order.spec["threads"]
+            text = others.crowded(busy["mean"] * cores, cores, wanted, "used {} within the window")
+            texts += [f"node {one.node}: {text}"] if text else []
         if steal and steal["mean"] > STEAL:
-            found.append(
+            texts.append(
                 f"node {one.node}: its host took {steal['mean']:.1%} of the processors' time within the window "
                 "(steal): other virtual machines were busy; measure again, or on a host of your own"
             )
-    return found
+    return texts
 
 
-def _other_cards(one: Node, first: Node) -> list[str]:
+def _other_cards(one: Observation, first: Observation) -> list[str]:
     """What is set otherwise on a node's GPUs than on the first node's."""
-    pairs = zip(one.told["cards"], first.told["cards"], strict=False) if one.told and first.told else ()
+    pairs = zip(one.sampled.cards, first.sampled.cards, strict=False) if one.sampled and first.sampled else ()
     return [
         f"GPU {index}: {name} is {card[name]}, and {other[name]} on node 0: the slowest device sets the pace"
         for index, (card, other) in enumerate(pairs)
-        for name in ("name", *preflight.LIMITS)
+        for name in ("name", *LIMITS)
         if card[name] != other[name]
     ]
 
 
 def record(
-    order: dict[str, Any], reports: dict[int, dict[str, Any]], sampled: Sequence[Node], part: dict[str, Any]
+    order: Order, reports: dict[int, RankReport], observations: Sequence[Observation], part: dict[str, Any]
 ) -> dict[str, Any]:
     """The record's `telemetry`, `memory`, `utilization` and `warnings`, from what is in `part` of it already."""
-    telemetry = [telemetry_window.condensed(one.told, one.node, one.window, one.why) for one in sampled]
-    if len([one for one in sampled if one.told]) > 1 and order["reach"] == "simulated":
+    telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window, one.why) for one in observations]
+    if len([one for one in observations if one.sampled]) > 1 and order.reach == "simulated":
         for node in telemetry:  # the other simulated nodes are no others
             node["machine"]["cpu_others_share"] = None
             node["reasons"]["machine.cpu_others_share"] = "simulated nodes share one machine"
@@ -84,47 +103,50 @@ def record(
     every = bool(shares) and len(shares) == len(used)
     return {
         "telemetry": telemetry,
-        "memory": memory(order["kind"], reports, telemetry, sampled),
+        "memory": memory(order.kind, reports, telemetry, observations),
         "utilization": {**part["utilization"], "gpu": sum(shares) / len(shares) if every else None},
-        "warnings": part["warnings"] + warnings(sampled, telemetry, order),
+        "warnings": part["warnings"] + warnings(observations, telemetry, order),
     }
 
 
 def memory(
-    kind: str, reports: dict[int, dict[str, Any]], telemetry: Sequence[dict[str, Any]], sampled: Sequence[Node]
+    kind: str,
+    reports: dict[int, RankReport],
+    telemetry: Sequence[dict[str, Any]],
+    observations: Sequence[Observation],
 ) -> dict[str, Any]:
     """Peaks of one device (records.Memory): the framework's since it started, the device's within the window.
 
     A CPU's device is the whole machine: what all of its processes use, and what it has.
     """
-    held = [report["memory"] for report in reports.values() if "memory" in report]
+    held = [report.measured.memory for report in reports.values() if report.measured]
     reasons: dict[str, str] = {}
 
     def highest(name: str) -> int | None:
-        known = [one[name] for one in held if one[name] is not None]
+        known = [peak for one in held if (peak := getattr(one, name)) is not None]
         if not known:
-            told = [one["reasons"][name] for one in held if name in one["reasons"]]
-            reasons[name] = told[0] if told else "no rank came to its end"
+            why = [one.reasons[name] for one in held if name in one.reasons]
+            reasons[name] = why[0] if why else "no rank came to its end"
         return max(known, default=None)
 
     if kind == "cuda":
         used = [device["memory_used_bytes"] for node in telemetry for device in node["devices"]]
-        totals = [card["memory_bytes"] for one in sampled if one.told for card in one.told["cards"]]
+        totals = [card["memory_bytes"] for one in observations if one.sampled for card in one.sampled.cards]
     else:
         used = [node["machine"]["memory_used_bytes"] for node in telemetry]
-        totals = [one.told["memory_bytes"] for one in sampled if one.told]
+        totals = [one.sampled.memory_bytes for one in observations if one.sampled]
     peaks = [int(one["max"]) for one in used if one]
     known = [total for total in totals if total is not None]
-    found = {
+    peak = {
         "needed_bytes": highest("needed_bytes"),
         "reserved_bytes": highest("reserved_bytes"),
         "device_used_bytes": max(peaks, default=None),
         "device_total_bytes": min(known, default=None),
     }
     for name in ("device_used_bytes", "device_total_bytes"):
-        if found[name] is None:
+        if peak[name] is None:
             reasons[name] = _why(telemetry)
-    return {**found, "reasons": reasons}
+    return {**peak, "reasons": reasons}
 
 
 def _why(telemetry: Sequence[dict[str, Any]]) -> str:

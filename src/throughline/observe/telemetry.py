@@ -2,7 +2,7 @@
 
     python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (started by the node's agent; its FOLDER)
 
-Before the first sample it prints READY and what refuses a run on this node's GPUs. Its input is its lifeline: when that
+Before the first sample it says (Ready) what refuses a run on this node's GPUs. Its input is its lifeline: when that
 ends it writes WORK/telemetry_<node>.json and ends. Nothing is written before, so that no disk is touched while a run is
 timed. Counters are kept as they are: telemetry_window.py makes figures of them. It asks where the ranks stand ten times
 a second, for one more sample at either edge of the timed window. Runs in the workflow's own environment: psutil and
@@ -12,7 +12,6 @@ nvidia-ml-py.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -23,13 +22,12 @@ from typing import Any
 
 import psutil
 
-from throughline import processes
-from throughline.launch import launchers
+from throughline import messages, processes
+from throughline.messages import NodeSamples, Order, Ready, Reasons, Sample
 from throughline.observe.telemetry_cards import Cards
 from throughline.rank import heartbeat
 
 INTERVAL_S = 1.0
-READY = "ready: "
 LOOK_S = 0.1
 """How often it looks for an edge of the timed window."""
 DISCOVER_S = 30.0
@@ -135,13 +133,13 @@ class Processes:
 
 
 class Sampler:
-    def __init__(self, job: dict[str, Any], node: int, folder: Path) -> None:
-        self.first_beat = folder / f"rank_{launchers.ranks_of(job, node)[0]}.beat"
+    def __init__(self, order: Order, node: int, folder: Path) -> None:
+        self.first_beat = folder / f"rank_{order.ranks_of(node)[0]}.beat"
         self.machine, self.processes = Machine(), Processes(os.getppid())
-        self.cards = Cards(job)
-        refused, self.warnings = self.cards.faults(job["earlier_gpus"])
-        self.refused = refused + self.warnings if job["strict"] else refused
-        self.samples: list[dict[str, Any]] = []
+        self.cards = Cards(order)
+        refused, self.warnings = self.cards.faults(order.earlier_gpus)
+        self.refused = refused + self.warnings if order.strict else refused
+        self.samples: list[Sample] = []
         self.phase = "start"
         self.discovered = 0.0
 
@@ -151,13 +149,7 @@ class Sampler:
             self.processes.discover()
             self.discovered = now
         self.samples.append(
-            {
-                "at": now,
-                "sampler_cpu_s": time.process_time(),
-                "machine": self.machine.read(),
-                "processes": self.processes.read(),
-                "devices": self.cards.read(),
-            }
+            Sample(now, time.process_time(), self.machine.read(), self.processes.read(), self.cards.read())
         )
 
     def edge(self) -> bool:
@@ -181,16 +173,17 @@ class Sampler:
             if selector.select(max(0.0, min(LOOK_S, due - time.monotonic()))) and not os.read(0, 4096):
                 return
 
-    def told(self) -> dict[str, Any]:
-        return {
-            "interval_s": INTERVAL_S,
-            "cpus": psutil.cpu_count() or 1,
-            "memory_bytes": psutil.virtual_memory().total,
-            "cards": self.cards.facts,
-            "warnings": self.warnings,
-            "samples": self.samples,
-            "reasons": {"machine": self.machine.reasons, "processes": self.processes.reasons, **self.cards.reasons},
-        }
+    def seen(self) -> NodeSamples:
+        devices = [card.reasons for card in self.cards.cards]
+        return NodeSamples(
+            interval_s=INTERVAL_S,
+            cpus=psutil.cpu_count() or 1,
+            memory_bytes=psutil.virtual_memory().total,
+            cards=self.cards.facts,
+            warnings=self.warnings,
+            reasons=Reasons(self.machine.reasons, self.processes.reasons, devices, self.cards.why),
+            samples=self.samples,
+        )
 
 
 def main() -> None:
@@ -198,13 +191,10 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the agent says when
         signal.signal(number, signal.SIG_IGN)
     path, node = Path(sys.argv[1]), int(sys.argv[2])
-    sampler = Sampler(json.loads(path.read_text()), node, Path(sys.argv[3]))
-    print(READY + json.dumps(sampler.refused), flush=True)
+    sampler = Sampler(messages.read(Order, path), node, Path(sys.argv[3]))
+    print(messages.line(Ready(sampler.refused)), flush=True)
     sampler.until_the_end()
-    final = path.parent / f"telemetry_{node}.json"
-    partial = final.with_suffix(".partial")
-    partial.write_text(json.dumps(sampler.told()))
-    partial.replace(final)
+    messages.write(sampler.seen(), path.parent / f"telemetry_{node}.json")
 
 
 if __name__ == "__main__":

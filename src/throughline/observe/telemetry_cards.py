@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from throughline.launch import preflight
+from throughline.messages import Order
+from throughline.observe import gpu_faults
 
 try:
     import pynvml as nvml
@@ -86,7 +87,7 @@ class Card:
         return {name: self._ask(name, partial(question, self.handle, kind)) for name, kind in names.items()}
 
     def state(self) -> dict[str, Any]:
-        """What it does and suffers before a run (preflight.gpu_faults)."""
+        """What it does and suffers before a run (gpu_faults.of)."""
         library, handle = self.nvml, self.handle
 
         def errors(kind: int) -> int:
@@ -180,12 +181,11 @@ class Card:
 class Cards:
     """The GPUs that this node's ranks run on, in the order of the ranks; none where the run is on the processor."""
 
-    def __init__(self, job: dict[str, Any], library: Any = nvml) -> None:
+    def __init__(self, order: Order, library: Any = nvml) -> None:
         self.cards: list[Card] = []
         self.facts: list[dict[str, Any]] = []
-        self.driver: str | None = None
         self.why: str | None = None
-        if job["kind"] != "cuda":
+        if order.kind != "cuda":
             self.why = "the run is on the processor"
         elif library is None:
             self.why = "nvidia-ml-py is not installed here"
@@ -194,10 +194,9 @@ class Cards:
                 library.nvmlInit()
                 self.cards = [
                     Card(library, _handle(library, name))
-                    for name in chosen(job["per_node"], library.nvmlDeviceGetCount())
+                    for name in chosen(order.per_node, library.nvmlDeviceGetCount())
                 ]
                 self.facts = [card.facts() for card in self.cards]
-                self.driver = _text(library.nvmlSystemGetDriverVersion())
             except library.NVMLError as error:
                 self.why = f"NVML: {error}"
 
@@ -206,17 +205,13 @@ class Cards:
         refused, marked = list[str](), list[str]()
         for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True)):
             before = earlier[index] if index < len(earlier) else None
-            found = preflight.gpu_faults(index, card.state(), facts, before)
-            refused += found[0]
-            marked += found[1]
+            faults, marks = gpu_faults.of(index, card.state(), facts, before)
+            refused += faults
+            marked += marks
         return refused, marked
 
     def read(self) -> list[dict[str, Any]]:
         return [card.read() for card in self.cards]
-
-    @property
-    def reasons(self) -> dict[str, Any]:
-        return {"no_devices": self.why, "devices": [card.reasons for card in self.cards]}
 
 
 def chosen(per_node: int, count: int, visible: str | None = None) -> list[str]:

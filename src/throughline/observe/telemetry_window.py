@@ -8,18 +8,17 @@ samples are on one clock, the node's monotonic one.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
-import json
+import operator
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
+from throughline.messages import NodeSamples, Sample, Window
 from throughline.observe.telemetry_cards import throttles
 
-Window = tuple[float, float]
-Sample = dict[str, Any]
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 COVERED = 0.99
 """Share of the window that samples have to cover."""
@@ -49,20 +48,20 @@ Counter = Callable[[Sample], float | None]
 
 def rates(samples: Sequence[Sample], counter: Counter) -> list[tuple[float, float, float]]:
     """(from, to, gain per second) between consecutive samples that both have the counter."""
-    found = []
+    intervals = []
     for before, after in itertools.pairwise(samples):
-        first, second, seconds = counter(before), counter(after), after["at"] - before["at"]
+        first, second, seconds = counter(before), counter(after), after.at - before.at
         if first is not None and second is not None and seconds > 0:
-            found.append((before["at"], after["at"], max(0.0, second - first) / seconds))
-    return found
+            intervals.append((before.at, after.at, max(0.0, second - first) / seconds))
+    return intervals
 
 
 def of_rates(intervals: Iterable[tuple[float, float, float]], window: Window) -> dict[str, float] | None:
     """mean, min and max over the window; None where the intervals do not cover it. Slivers are no extremes."""
-    clipped = [(min(end, window[1]) - max(start, window[0]), rate) for start, end, rate in intervals]
+    clipped = [(min(end, window.end) - max(start, window.start), rate) for start, end, rate in intervals]
     clipped = [(seconds, rate) for seconds, rate in clipped if seconds > 0]
     covered = sum(seconds for seconds, _ in clipped)
-    if covered < COVERED * (window[1] - window[0]):
+    if covered < COVERED * (window.seconds):
         return None
     longest = max(seconds for seconds, _ in clipped)
     whole = [rate for seconds, rate in clipped if seconds >= longest / 2]
@@ -72,28 +71,27 @@ def of_rates(intervals: Iterable[tuple[float, float, float]], window: Window) ->
 
 def of_gauge(samples: Iterable[Sample], gauge: Counter, window: Window) -> dict[str, float] | None:
     """mean, min and max of the samples within the window; None where there is none."""
-    within = [value for one in samples if window[0] <= one["at"] <= window[1] and (value := gauge(one)) is not None]
+    within = [value for one in samples if window.start <= one.at <= window.end and (value := gauge(one)) is not None]
     if not within:
         return None
     return {"mean": sum(within) / len(within), "min": float(min(within)), "max": float(max(within))}
 
 
-def condensed(told: dict[str, Any] | None, node: int, window: Window | None, why: str | None = None) -> dict[str, Any]:
+def condensed(sampled: NodeSamples | None, node: int, window: Window | None, why: str | None = None) -> dict[str, Any]:
     """A node's entry in the record (records.NodeTelemetry). Without samples or a window every figure is None."""
-    samples = told["samples"] if told else []
-    if why is None and told is None:
+    if why is None and sampled is None:
         why = "the sampler of this node left nothing: the run's log may say why"
     if why is None and window is None:
         why = "no timed window"
-    if why is None and told and window and window[1] - window[0] < told["interval_s"]:
-        why = f"the window of {window[1] - window[0]:.2f} s is shorter than the sampling interval"
-    if why or not told or not window:
+    if why is None and sampled and window and window.seconds < sampled.interval_s:
+        why = f"the window of {window.seconds:.2f} s is shorter than the sampling interval"
+    if why or not sampled or not window:
         return _nothing(node, why or "no samples")
-    made = _Node(told, samples, window)
+    made = _Node(sampled, window)
     return {
         "node": node,
-        "interval_s": told["interval_s"],
-        "samples": sum(window[0] <= one["at"] <= window[1] for one in samples),
+        "interval_s": sampled.interval_s,
+        "samples": sum(window.start <= one.at <= window.end for one in sampled.samples),
         "cost_cpu_share": made.cost(),
         "machine": made.machine(),
         "processes": made.processes(),
@@ -117,100 +115,98 @@ def _nothing(node: int, why: str) -> dict[str, Any]:
 
 
 class _Node:
-    def __init__(self, told: dict[str, Any], samples: list[Sample], window: Window) -> None:
-        self.told, self.samples, self.window = told, samples, window
+    def __init__(self, sampled: NodeSamples, window: Window) -> None:
+        self.sampled, self.samples, self.window = sampled, sampled.samples, window
         self.reasons: dict[str, str] = {}
 
     def cost(self) -> float | None:
-        found = of_rates(rates(self.samples, lambda one: one["sampler_cpu_s"]), self.window)
-        return found["mean"] if found else None
+        value = of_rates(rates(self.samples, lambda one: one.sampler_cpu_s), self.window)
+        return value["mean"] if value else None
 
     def machine(self) -> dict[str, Any]:
-        cpus = self.told["cpus"]
+        cpus = self.sampled.cpus
 
         def others(one: Sample) -> float | None:
-            own, every = one["processes"]["cpu_s"], one["machine"]["busy_s"]
+            own, every = one.processes["cpu_s"], one.machine["busy_s"]
             return None if own is None or every is None else (every - own) / cpus
 
         def counter(name: str, share: float) -> Counter:
-            return lambda one: None if one["machine"][name] is None else one["machine"][name] / share
+            return lambda one: None if one.machine[name] is None else one.machine[name] / share
 
-        found = {
+        figures = {
             figure: self._rate("machine", figure, name, counter(name, cpus if figure.endswith("_share") else 1))
             for figure, name in MACHINE.items()
         }
-        found["cpu_others_share"] = self._rate("machine", "cpu_others_share", "busy_s", others)
-        found["memory_used_bytes"] = self._gauge("machine", "memory_used_bytes")
-        return found
+        figures["cpu_others_share"] = self._rate("machine", "cpu_others_share", "busy_s", others)
+        figures["memory_used_bytes"] = self._gauge("machine", "memory_used_bytes")
+        return figures
 
     def processes(self) -> dict[str, Any]:
-        found = {
-            figure: self._rate("processes", figure, name, lambda one, name=name: one["processes"][name])  # type: ignore[misc]
+        figures = {
+            figure: self._rate("processes", figure, name, lambda one, name=name: one.processes[name])  # type: ignore[misc]
             for figure, name in PROCESSES.items()
         }
         for name in ("memory_bytes", "threads"):
-            found[name] = self._gauge("processes", name)
+            figures[name] = self._gauge("processes", name)
         self.reasons["processes.network_bytes_per_s"] = NO_NETWORK
-        return found | {"network_bytes_per_s": None}
+        return figures | {"network_bytes_per_s": None}
 
     def devices(self) -> list[dict[str, Any]]:
-        if self.told["reasons"]["no_devices"]:
-            self.reasons["devices"] = self.told["reasons"]["no_devices"]
-        return [self._device(index) for index in range(len(self.told["reasons"]["devices"]))]
+        if self.sampled.reasons.no_devices:
+            self.reasons["devices"] = self.sampled.reasons.no_devices
+        return [self._device(index) for index in range(len(self.sampled.reasons.devices))]
 
     def _device(self, index: int) -> dict[str, Any]:
-        known, (start, end) = self.told["reasons"]["devices"][index], self.window
+        known, window = self.sampled.reasons.devices[index], self.window
 
         def counter(*names: str) -> Counter:
             def gained(one: Sample) -> float | None:
-                values = [one["devices"][index][name] for name in names]
+                values = [one.devices[index][name] for name in names]
                 return None if None in values else sum(values)
 
             return gained
 
         def rate(figure: str, *names: str) -> dict[str, float] | None:
-            found = of_rates(rates(self.samples, counter(*names)), self.window)
-            return self._or_reason(found, f"devices.{index}.{figure}", known.get(names[0]))
+            value = of_rates(rates(self.samples, counter(*names)), self.window)
+            return self._or_reason(value, f"devices.{index}.{figure}", known.get(names[0]))
 
-        found: dict[str, Any] = {"index": index}
+        figures: dict[str, Any] = {"index": index}
         for name in DEVICE_GAUGES:
-            value = of_gauge(self.samples, lambda one, name=name: one["devices"][index][name], self.window)  # type: ignore[misc]
-            found[name] = self._or_reason(value, f"devices.{index}.{name}", known.get(name))
+            value = of_gauge(self.samples, lambda one, name=name: one.devices[index][name], self.window)  # type: ignore[misc]
+            figures[name] = self._or_reason(value, f"devices.{index}.{name}", known.get(name))
         for figure, name in DEVICE.items():
-            found[figure] = rate(figure, name)
-        found["nvlink_bytes_per_s"] = rate("nvlink_bytes_per_s", "nvlink_received_bytes", "nvlink_sent_bytes")
+            figures[figure] = rate(figure, name)
+        figures["nvlink_bytes_per_s"] = rate("nvlink_bytes_per_s", "nvlink_received_bytes", "nvlink_sent_bytes")
         power = rate("energy_j", "energy_j")
-        found["energy_j"] = power["mean"] * (end - start) if power else None
-        masks = [one["devices"][index]["throttles"] for one in self.samples if start <= one["at"] <= end]
-        seen = [mask for mask in masks if mask is not None]
-        every = 0
-        for mask in seen:
-            every |= mask
-        found["throttle_reasons"] = self._or_reason(
-            throttles(every) if seen else None, f"devices.{index}.throttle_reasons", known.get("throttles")
+        figures["energy_j"] = power["mean"] * window.seconds if power else None
+        masks = [one.devices[index]["throttles"] for one in self.samples if window.start <= one.at <= window.end]
+        known_masks = [mask for mask in masks if mask is not None]
+        every = functools.reduce(operator.or_, known_masks, 0)
+        figures["throttle_reasons"] = self._or_reason(
+            throttles(every) if known_masks else None, f"devices.{index}.throttle_reasons", known.get("throttles")
         )
-        return found
+        return figures
 
     def _rate(self, room: str, figure: str, name: str, counter: Counter) -> dict[str, float] | None:
-        found = of_rates(rates(self.samples, counter), self.window)
-        return self._or_reason(found, f"{room}.{figure}", self.told["reasons"][room].get(name))
+        value = of_rates(rates(self.samples, counter), self.window)
+        return self._or_reason(value, f"{room}.{figure}", getattr(self.sampled.reasons, room).get(name))
 
     def _gauge(self, room: str, name: str) -> dict[str, float] | None:
-        found = of_gauge(self.samples, lambda one: one[room][name], self.window)
-        return self._or_reason(found, f"{room}.{name}", self.told["reasons"][room].get(name))
+        value = of_gauge(self.samples, lambda one: getattr(one, room)[name], self.window)
+        return self._or_reason(value, f"{room}.{name}", getattr(self.sampled.reasons, room).get(name))
 
-    def _or_reason(self, found: Found, figure: str, why: str | None) -> Found:
-        if found is None:
+    def _or_reason(self, value: Value, figure: str, why: str | None) -> Value:
+        if value is None:
             self.reasons[figure] = why or "the samples do not cover the window"
-        return found
+        return value
 
 
-def table(nodes: Iterable[tuple[int, dict[str, Any] | None, Window | None]]) -> str:
+def table(nodes: Iterable[tuple[int, NodeSamples | None, Window | None]]) -> str:
     """All samples of all nodes as CSV: a row says what a second was like; `at_s` counts from the node's window."""
     rows: list[dict[str, Any]] = []
-    for node, told, window in nodes:
-        if told:
-            rows += _rows(node, told, window)
+    for node, sampled, window in nodes:
+        if sampled:
+            rows += _rows(node, sampled, window)
     first = ["node", "at_s", "in_window"]
     columns = first + [name for name in dict.fromkeys(name for row in rows for name in row) if name not in first]
     text = io.StringIO()
@@ -220,29 +216,29 @@ def table(nodes: Iterable[tuple[int, dict[str, Any] | None, Window | None]]) -> 
     return text.getvalue()
 
 
-def _rows(node: int, told: dict[str, Any], window: Window | None) -> Iterable[dict[str, Any]]:
-    samples, cpus = told["samples"], told["cpus"]
-    origin = window[0] if window else samples[0]["at"] if samples else 0.0
+def _rows(node: int, sampled: NodeSamples, window: Window | None) -> Iterable[dict[str, Any]]:
+    samples, cpus = sampled.samples, sampled.cpus
+    origin = window.start if window else samples[0].at if samples else 0.0
     for before, now in zip([None, *samples], samples, strict=False):
 
         def rate(room: str, name: str, share: float = 1.0, before: Any = before, now: Any = now) -> float | None:
-            if before is None or now[room][name] is None or before[room][name] is None:
+            if before is None or getattr(now, room)[name] is None or getattr(before, room)[name] is None:
                 return None
-            gained: float = (now[room][name] - before[room][name]) / share / (now["at"] - before["at"])
+            gained: float = (getattr(now, room)[name] - getattr(before, room)[name]) / share / (now.at - before.at)
             return gained
 
-        row: dict[str, Any] = {"node": node, "at_s": now["at"] - origin}
-        row["in_window"] = int(window[0] <= now["at"] <= window[1]) if window else None
+        row: dict[str, Any] = {"node": node, "at_s": now.at - origin}
+        row["in_window"] = int(window.start <= now.at <= window.end) if window else None
         for figure, name in MACHINE.items():
             row[f"machine_{figure}"] = rate("machine", name, cpus if figure.endswith("_share") else 1)
-        row["machine_memory_used_bytes"] = now["machine"]["memory_used_bytes"]
+        row["machine_memory_used_bytes"] = now.machine["memory_used_bytes"]
         for figure, name in PROCESSES.items():
             row[f"processes_{figure}"] = rate("processes", name)
-        row["processes_memory_bytes"] = now["processes"]["memory_bytes"]
-        row["processes_threads"] = now["processes"]["threads"]
-        for index, device in enumerate(now["devices"]):
-            row |= _device_row(f"device{index}_", device, before and before["devices"][index], now, before)
-        row["sampler_cpu_s"] = now["sampler_cpu_s"]
+        row["processes_memory_bytes"] = now.processes["memory_bytes"]
+        row["processes_threads"] = now.processes["threads"]
+        for index, device in enumerate(now.devices):
+            row |= _device_row(f"device{index}_", device, before and before.devices[index], now, before)
+        row["sampler_cpu_s"] = now.sampler_cpu_s
         yield row
 
 
@@ -250,7 +246,7 @@ def _device_row(start: str, device: dict[str, Any], last: Any, now: Sample, befo
     def rate(*names: str) -> float | None:
         if not last or any(device[name] is None or last[name] is None for name in names):
             return None
-        gained: float = sum(device[name] - last[name] for name in names) / (now["at"] - before["at"])
+        gained: float = sum(device[name] - last[name] for name in names) / (now.at - before.at)
         return gained
 
     return {
@@ -264,12 +260,3 @@ def _device_row(start: str, device: dict[str, Any], last: Any, now: Sample, befo
 
 def _short(value: Any) -> Any:
     return f"{value:.7g}" if isinstance(value, float) else value
-
-
-def read(work: Path, node: int) -> dict[str, Any] | None:
-    """What a node's sampler has written; None where it left nothing."""
-    try:
-        told: dict[str, Any] = json.loads((work / f"telemetry_{node}.json").read_text())
-    except (OSError, ValueError):
-        return None
-    return told

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from throughline import gpus, workloads
+from throughline.messages import RankReport
 
 BEFORE_WINDOW = "the run has no throughput"
 
@@ -71,20 +72,19 @@ def of(
     }
 
 
-def measured(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def measured(reports: Mapping[int, RankReport]) -> dict[str, Any]:
     """What `of` takes of the ranks' reports: the slowest device's matrix product, the mean of what they counted."""
 
-    def of_all(key: str) -> list[Any]:
-        """What the ranks say; nothing where one does not."""
-        found = [report[key] for report in reports.values() if report.get(key) is not None]
-        return found if len(found) == len(reports) else []
-
-    first, counted = reports.get(0, {}), of_all("counted")
+    ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
+    if not ranks or len(ranks) < len(reports):
+        return {}
+    rates = [rank.matmul_flops_per_s for rank in ranks if rank.matmul_flops_per_s is not None]
+    counted = [rank.counted for rank in ranks]
     return {
-        "matmul_flops_per_s": min(of_all("matmul_flops_per_s"), default=None),
-        "facts": first.get("facts"),
-        "counted": {name: sum(one[name] for one in counted) / len(counted) for name in (counted[0] if counted else ())},
-        "reasons": first.get("work_reasons") or {},
+        "matmul_flops_per_s": min(rates) if len(rates) == len(ranks) else None,
+        "facts": ranks[0].facts,
+        "counted": {name: sum(one[name] for one in counted) / len(counted) for name in counted[0]},
+        "reasons": ranks[0].work_reasons,
     }
 
 

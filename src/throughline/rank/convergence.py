@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import files, frameworks
+from throughline import files, frameworks, messages
+from throughline.messages import Checkpoint, Trained, Training
 from throughline.rank.data import Manifest
 
 FEATURE = "convergence"
@@ -23,31 +24,27 @@ KEPT = 2
 """Checkpoints that are kept: one may be damaged."""
 
 
-def train(run: Any, order: dict[str, Any]) -> dict[str, Any]:
-    """Train to the last step: from the start, or from the checkpoint that the launcher has verified.
-
-    order: steps, evaluate_every, samples, folder (of the checkpoints), resume (an entry of state.json, or None).
-    Returns {curve, losses}: what was held out at every border, and rank 0's training loss at every step.
-    """
+def train(run: Any, order: Training) -> Trained:
+    """Train to the last step: from the start, or from the checkpoint that the launcher has verified."""
     framework, heart = run.framework, run.heart
     if FEATURE not in frameworks.features(run.spec["framework"], run.spec["model"]):
         raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
-    book = Book(Path(order["folder"]), order["identity"])
+    book = Book(Path(order.folder), order.identity)
     done = 0
     curve: list[dict[str, Any]] = []
     losses: list[float] = []
-    held_out = list(_held_out(run, order["samples"])) if run.rank == 0 else []
-    if order["resume"]:
-        done = order["resume"]["step"]
-        framework.restore(book.verified(order["resume"]))
+    held_out = list(_held_out(run, order.samples)) if run.rank == 0 else []
+    if order.resume:
+        done = order.resume.step
+        framework.restore(book.verified(order.resume))
         curve, losses = book.until(done)
     elif run.rank == 0:
         curve.append({"step": 0, **_looked(run, held_out)})
-    heart.phase("training", order["steps"])
+    heart.phase("training", order.steps)
     heart.step(done)
-    while done < order["steps"]:
+    while done < order.steps:
         framework.seed(_seed(run.spec["seed"], run.rank, done))
-        until = min(order["steps"], (done // order["evaluate_every"] + 1) * order["evaluate_every"])
+        until = min(order.steps, (done // order.evaluate_every + 1) * order.evaluate_every)
         values = []
         for step in range(done + 1, until + 1):
             values.append(framework.step(run.micro_batches()))
@@ -63,7 +60,7 @@ def train(run: Any, order: dict[str, Any]) -> dict[str, Any]:
         if not framework.broadcast(int(all(map(math.isfinite, losses[-len(values) :])))):
             break
     heart.phase("end")
-    return {"curve": [_finite(point) for point in curve], "losses": [_number(loss) for loss in losses]}
+    return Trained([_finite(point) for point in curve], [_number(loss) for loss in losses])
 
 
 def _seed(seed: int, rank: int, step: int) -> int:
@@ -123,21 +120,22 @@ class Book:
             pass
         return {"identity": self.identity, "checkpoints": [], "curve": [], "losses": []}
 
-    def newest(self) -> tuple[dict[str, Any] | None, list[str]]:
+    def newest(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest checkpoint whose content is what was written, and what is wrong with newer ones."""
         faults: list[str] = []
         for entry in reversed(self.read()["checkpoints"]):
             try:
-                self.verified(entry)
-                return entry, faults
+                checkpoint = messages.parsed(Checkpoint, entry)
+                self.verified(checkpoint)
+                return checkpoint, faults
             except (OSError, ValueError) as error:
                 faults.append(f"checkpoint of step {entry['step']} is not used: {error}")
         return None, faults
 
-    def verified(self, entry: dict[str, Any]) -> Path:
-        """The file behind an entry; ValueError where its content is another than was written."""
-        path = self.folder / str(entry["file"])
-        if files.sha256(path) != entry["sha256"]:
+    def verified(self, checkpoint: Checkpoint) -> Path:
+        """The file of a checkpoint; ValueError where its content is another than was written."""
+        path = self.folder / checkpoint.file
+        if files.sha256(path) != checkpoint.sha256:
             raise ValueError(f"the sha256 of {path.name} differs")
         return path
 

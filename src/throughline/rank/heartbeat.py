@@ -11,16 +11,11 @@ import os
 import struct
 import time
 from pathlib import Path
-from typing import NamedTuple
+
+from throughline.messages import Beat
 
 LAYOUT = struct.Struct("<32sqqq")
 STEP = struct.Struct("<q")
-
-
-class Beat(NamedTuple):
-    phase: str
-    step: int
-    steps: int
 
 
 class Heart:

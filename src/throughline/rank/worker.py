@@ -12,10 +12,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import itertools
-import json
 import os
-import platform
-import resource
 import signal
 import sys
 import time
@@ -24,10 +21,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, size, workloads
-from throughline.observe import environment
+from throughline import frameworks, messages, size, workloads
+from throughline.messages import Measured, Memory, Order, RankReport, Window
 from throughline.processes import die_with_parent
-from throughline.rank import convergence, ranks, schedule
+from throughline.rank import convergence, ranks, report, schedule
 from throughline.rank.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 
@@ -37,20 +34,18 @@ MATMUL_S = 1.0
 class Run:
     """One rank of one run, after its framework is joined and built."""
 
-    def __init__(self, job: dict[str, Any], rank: int, heart: Heart) -> None:
-        self.spec, self.rank, self.world, self.heart = job["spec"], rank, job["world"], heart
+    def __init__(self, order: Order, rank: int, heart: Heart) -> None:
+        self.order, self.spec, self.rank, self.world, self.heart = order, order.spec, rank, order.world, heart
         self.steps, self.options = self.spec["steps"], self.spec["options"]
         self.size = size.of_spec(self.spec)
         self.replica = rank // (self.world // self.size.replicas)
         self.workload = workloads.of(self.spec["model"])
-        self.manifest = Manifest(Path(job["manifest"]), str(self.workload.DATA)) if job["manifest"] else None
+        self.manifest = Manifest(Path(order.manifest), str(self.workload.DATA)) if order.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
-        self.weights: str | None = job.get("weights")
-        self.convergence: dict[str, Any] | None = job.get("convergence")
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
         framework = frameworks.load(self.spec["framework"])
-        self.framework = framework(self.spec, rank, rank % job["per_node"], self.world, job["kind"])
+        self.framework = framework(self.spec, rank, rank % order.per_node, self.world, order.kind)
 
     def build(self) -> None:
         """Everything before the first step."""
@@ -65,15 +60,16 @@ class Run:
         for name, stage in stages:
             self.heart.phase(name)
             if name == "model":
-                _limit_memory(self.options["memory_limit_mb"])
+                report.limit_memory(self.options["memory_limit_mb"])
             stage()
-            if name == "model" and self.weights:
-                self.framework.load(_arrays(self.weights))
+            if name == "model" and self.order.weights:
+                self.framework.load(_arrays(self.order.weights))
 
     def _open(self) -> None:
         count, seed = self.size.batch_per_replica, self.spec["seed"]
         if self.manifest:
-            done = ((self.convergence or {}).get("resume") or {"step": 0})["step"]
+            training = self.order.convergence
+            done = training.resume.step if training and training.resume else 0
             source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
             source = itertools.islice(source, done * self.options["accumulate"], None)
             self.loader = Loader(source, self._prepared)
@@ -102,7 +98,7 @@ class Run:
             return [next(self.resident) for _ in range(count)]
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> Measured:
         """Warm up, time the window, and read everything afterwards."""
         framework, heart = self.framework, self.heart
         losses, warmup, timed = self._warm_up()
@@ -129,22 +125,24 @@ class Run:
 
         heart.phase("end")
         every = framework.losses(losses)
-        return {
-            "window": [start, end],
-            "cpu_seconds": cpu,
-            "loader_stall_s": self.loader.stall_s - stalled if self.loader and stalled is not None else None,
-            "facts": self.facts,
-            "counted": self._counted(warmup, timed),
-            "step_seconds": framework.seconds(marks),
-            "loss": every[warmup:],
-            "warmup_loss": every[:warmup],
-            "warmup_steps": warmup,
-            "steps_timed": timed,
-            "scaler_skipped_steps": framework.skipped() - skipped,
-            "memory": framework.memory(),
-            "figures": self._figures(),
-            **self._matmul(end - start),
-        }
+        flops_per_s, why = self._matmul(end - start)
+        return Measured(
+            window=Window(start, end),
+            cpu_seconds=cpu,
+            loader_stall_s=self.loader.stall_s - stalled if self.loader and stalled is not None else None,
+            facts=self.facts,
+            counted=self._counted(warmup, timed),
+            figures=self._figures(),
+            step_seconds=framework.seconds(marks),
+            loss=every[warmup:],
+            warmup_loss=every[:warmup],
+            warmup_steps=warmup,
+            steps_timed=timed,
+            scaler_skipped_steps=framework.skipped() - skipped,
+            memory=Memory(**framework.memory()),
+            matmul_flops_per_s=flops_per_s,
+            work_reasons={"matmul_flops_per_s": why} if why else {},
+        )
 
     def _figures(self) -> list[dict[str, Any]]:
         """What the workload declares beside throughput, as its form measures it after the window."""
@@ -154,16 +152,19 @@ class Run:
             for name, at, value in (self.framework.figures() if declared else ())
         ]
 
-    def _matmul(self, window_s: float) -> dict[str, Any]:
-        """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second."""
-        why = "not measured where frameworks are compared" if self.weights else "this framework does not measure it"
-        measure = None if self.weights else getattr(self.framework, "matmul", None)
+    def _matmul(self, window_s: float) -> tuple[float | None, str | None]:
+        """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second;
+        or why that is not known."""
+        why = (
+            "not measured where frameworks are compared" if self.order.weights else "this framework does not measure it"
+        )
+        measure = None if self.order.weights else getattr(self.framework, "matmul", None)
         if measure is not None:
             try:
-                return {"matmul_flops_per_s": measure(min(MATMUL_S, window_s))}
+                return measure(min(MATMUL_S, window_s)), None
             except Exception as error:  # the run itself is measured by now
-                why = f"{type(error).__name__}: {_said(error)}".splitlines()[0]
-        return {"matmul_flops_per_s": None, "work_reasons": {"matmul_flops_per_s": why}}
+                why = report.words(error).splitlines()[0]
+        return None, why
 
     def _warm_up(self) -> tuple[list[Any], int, int]:
         """Losses of the warm-up, its number of steps, and the number of steps to time."""
@@ -217,15 +218,10 @@ def _arrays(path: str) -> dict[str, Any]:
         return {name: file[name] for name in file.files}
 
 
-def _limit_memory(megabytes: int | None) -> None:
-    """Cap this process's data segment, so that too much is the allocator's error; the libraries are loaded by now."""
-    if megabytes is not None:  # the soft limit alone: the report is written without it
-        resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-
-
 def main() -> int:
     die_with_parent(os.getppid(), signal.SIGKILL)
-    job, work = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[1]).parent
+    path = Path(sys.argv[1])
+    order, work = messages.read(Order, path), path.parent
     rank, _, world = ranks.of(os.environ)
     here = ranks.folder(work)
     ranks.speak_through(here / f"rank_{rank}.out")
@@ -234,44 +230,26 @@ def main() -> int:
     heart = Heart(here / f"rank_{rank}.beat")
     run: Run | None = None
     try:
-        if world != job["world"]:
-            raise RuntimeError(f"{world} ranks were started, and {job['world']} belong to this run")
-        run = Run(job, rank, heart)
+        if world != order.world:
+            raise RuntimeError(f"{world} ranks were started, and {order.world} belong to this run")
+        run = Run(order, rank, heart)
         run.build()
-        done = convergence.train(run, run.convergence) if run.convergence else run.measure()
-        result = {"status": "ok", **done}
+        trained = convergence.train(run, order.convergence) if order.convergence else None
+        measured = None if order.convergence else run.measure()
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
-        result["python"] = platform.python_version()
-        result["versions"] = run.framework.versions()
-        result["packages"] = environment.packages(sys.modules)
-        result["settings"] = run.settings()
-    except frameworks.Unsupported as reason:
-        result = {"status": "unsupported", "reason": str(reason)}
+        software = report.software(run.framework.versions(), run.settings())
+        end = RankReport(rank, time.time(), "ok", None, measured, trained, software)
     except BaseException as error:
-        memory = isinstance(error, MemoryError) or (run is not None and run.framework.is_out_of_memory(error))
-        if not memory:
+        end = report.of_error(rank, error, run.framework if run else None)
+        if end.status == "failed":
             traceback.print_exc()
-        result = {"status": "oom" if memory else "failed", "reason": f"{type(error).__name__}: {_said(error)}"}
-    _report(work / f"rank_{rank}.json", {"rank": rank, "at": time.time(), **result})
-    if result["status"] == "ok" and run is not None:
+    report.write(end, work)
+    if end.status == "ok" and run is not None:
         run.close()
     # Without the interpreter's tear-down: a rank that stops early must not wait for the others.
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1 if result["status"] == "failed" else 0)
-
-
-def _said(error: BaseException) -> str:
-    """An error's message; of one that begins with a traceback of its own (MXNet's), the last line."""
-    text = str(error)
-    return text.splitlines()[-1].partition(": ")[2] if text.startswith("Traceback") else text
-
-
-def _report(path: Path, result: dict[str, Any]) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(result))
-    partial.replace(path)
+    os._exit(1 if end.status == "failed" else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,348 @@
+"""What crosses between launcher, agents, ranks and samplers: one frozen dataclass per message, one writer, one reader.
+
+    Order         launcher -> agents, ranks, samplers    WORK/job.json
+    RankReport    rank -> launcher                       WORK/rank_<rank>.json
+    NodeSamples   sampler -> launcher                    WORK/telemetry_<node>.json
+    Line          agent -> launcher, sampler -> agent    a line that begins with MARK
+    Question      launcher -> node                       an argument of launch/survey.py
+    Answer        node -> launcher                       the last line of its output
+
+A key that is missing or unknown is a ValueError that names it. A field's `kind` in its metadata is that of the message
+in it, of several in a list. Standard library only: agents and ranks run in a
+framework's environment, which may be old (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+MARK = "\x1e"
+"""How a line begins that is a message, and no output of a rank."""
+Kind = TypeVar("Kind")
+
+
+def text(message: Any) -> str:
+    """The JSON of a message, on one line."""
+    return json.dumps(asdict(message))
+
+
+def parsed(kind: type[Kind], value: Any) -> Kind:
+    """The message of this kind whose JSON was read as `value`; ValueError where its keys are others."""
+    name = kind.__name__
+    if not isinstance(value, dict):
+        raise ValueError(f"{name}: {value!r} is no object")
+    expected = {one.name: one.metadata.get("kind") for one in fields(cast(Any, kind))}
+    for what, keys in (("missing", expected.keys() - value.keys()), ("unknown", value.keys() - expected.keys())):
+        if keys:
+            raise ValueError(f"{name}: {what} key {', '.join(sorted(keys))}")
+    return kind(**{key: _part(part, value[key]) for key, part in expected.items()})
+
+
+def _part(kind: Any, value: Any) -> Any:
+    if kind is None or value is None:
+        return value
+    return [parsed(kind, one) for one in value] if isinstance(value, list) else parsed(kind, value)
+
+
+def write(message: Any, path: Path) -> None:
+    """Write a message into a file that is whole or absent."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text(message))
+    partial.replace(path)
+
+
+def read(kind: type[Kind], path: Path) -> Kind:
+    """The message in a file. OSError where there is none, ValueError where it is none of this kind."""
+    return parsed(kind, json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a convergence check: after which step, its file in the check's folder, and its digest."""
+
+    step: int
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """A convergence check: train to the last step, look at `samples` of held-out data every so many steps."""
+
+    steps: int
+    evaluate_every: int
+    samples: int
+    folder: str
+    identity: str
+    resume: Checkpoint | None = field(metadata={"kind": Checkpoint})
+
+
+@dataclass(frozen=True)
+class Order:
+    """One run, as agents, ranks and samplers have to know it.
+
+    spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many there are, each
+    with an equal share of the ranks; variables: what every rank finds in its environment; reach: how nodes are
+    reached; hosts: names that a starter reaches nodes by; shared: several machines take part; weights: a file that the
+    ranks start from; telemetry: the interpreter of the samplers, None where nothing is sampled; earlier_gpus: facts of
+    the first node's GPUs in an earlier repeat.
+    """
+
+    spec: dict[str, Any]
+    python: str
+    world: int
+    nodes: int
+    per_node: int
+    agents: int
+    kind: Literal["cpu", "cuda"]
+    manifest: str | None
+    variables: dict[str, str]
+    reach: Literal["here", "simulated", "slurm", "ssh"]
+    hosts: list[str]
+    master: str
+    port: int
+    shared: bool
+    weights: str | None
+    telemetry: str | None
+    earlier_gpus: list[dict[str, Any]]
+    strict: bool
+    convergence: Training | None = field(metadata={"kind": Training})
+
+    def ranks_of(self, agent: int) -> range:
+        """The ranks that an agent answers for."""
+        count = self.world // self.agents
+        return range(agent * count, (agent + 1) * count)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The timed window on the monotonic clock of its node."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peaks of one rank's device since it started, and why one of them is not known."""
+
+    needed_bytes: int | None
+    reserved_bytes: int | None
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a rank measured. facts and counted: what the workload knows of its data, and counted of the window's;
+    figures: what it measured beside throughput ({name, unit, better, at, value})."""
+
+    cpu_seconds: float
+    loader_stall_s: float | None
+    facts: dict[str, Any]
+    counted: dict[str, float]
+    figures: list[dict[str, Any]]
+    step_seconds: list[float]
+    loss: list[float]
+    warmup_loss: list[float]
+    warmup_steps: int
+    steps_timed: int
+    scaler_skipped_steps: int
+    matmul_flops_per_s: float | None
+    work_reasons: dict[str, str]
+    window: Window = field(metadata={"kind": Window})
+    memory: Memory = field(metadata={"kind": Memory})
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a convergence check came to: a look at held-out data at every border, rank 0's loss at every step."""
+
+    curve: list[dict[str, Any]]
+    losses: list[float | None]
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a rank ran with: versions, and the settings that the framework states of itself as built."""
+
+    python: str
+    versions: dict[str, str | None]
+    packages: dict[str, str]
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """How a rank ended, at which time of day. With status ok it has its software, and was either measured or trained;
+    otherwise it has a reason."""
+
+    rank: int
+    at: float
+    status: Literal["ok", "oom", "unsupported", "failed"]
+    reason: str | None = None
+    measured: Measured | None = field(default=None, metadata={"kind": Measured})
+    trained: Trained | None = field(default=None, metadata={"kind": Trained})
+    software: Software | None = field(default=None, metadata={"kind": Software})
+
+
+@dataclass(frozen=True)
+class Beat:
+    """Where a rank stands: in which phase, after how many of its steps."""
+
+    phase: str
+    step: int
+    steps: int
+
+
+class Line:
+    """One line that is a message; `heard` reads what `line` writes."""
+
+
+@dataclass(frozen=True)
+class Alive(Line):
+    """An agent is there. `over`: its starter has ended, so nothing is to be heard of its ranks any more."""
+
+    node: int
+    over: bool
+
+
+@dataclass(frozen=True)
+class Standing(Line):
+    """A rank stands elsewhere than before."""
+
+    rank: int
+    beat: Beat = field(metadata={"kind": Beat})
+
+
+@dataclass(frozen=True)
+class Ended(Line):
+    """A rank's process has ended; status None where only that is known, negative: the signal."""
+
+    rank: int
+    status: int | None
+
+
+@dataclass(frozen=True)
+class Refusal(Line):
+    """An agent starts no rank: what is wrong with its node's GPUs."""
+
+    node: int
+    faults: list[str]
+
+
+@dataclass(frozen=True)
+class Ready(Line):
+    """A sampler has looked at its node's GPUs, and found this that refuses a run."""
+
+    faults: list[str]
+
+
+LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in (Alive, Standing, Ended, Refusal, Ready)}
+
+
+def line(message: Line) -> str:
+    """The line of a message, without its end."""
+    return MARK + json.dumps({type(message).__name__: asdict(cast(Any, message))})
+
+
+def heard(spoken: str) -> Line:
+    """The message in a line that begins with MARK."""
+    ((name, value),) = json.loads(spoken[len(MARK) :]).items()
+    return parsed(LINES[name], value)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Counters and gauges of one moment (monotonic clock): of the machine, the run's processes, its devices."""
+
+    at: float
+    sampler_cpu_s: float
+    machine: dict[str, Any]
+    processes: dict[str, Any]
+    devices: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Why a sampler does not know a counter: by its name, and for devices by their index; or why it knows no device."""
+
+    machine: dict[str, str]
+    processes: dict[str, str]
+    devices: list[dict[str, str]]
+    no_devices: str | None
+
+
+@dataclass(frozen=True)
+class NodeSamples:
+    """All that a node's sampler has seen. cards: what does not change of the run's GPUs; warnings: what marks it."""
+
+    interval_s: float
+    cpus: int
+    memory_bytes: int
+    cards: list[dict[str, Any]]
+    warnings: list[str]
+    reasons: Reasons = field(metadata={"kind": Reasons})
+    samples: list[Sample] = field(metadata={"kind": Sample})
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs that a framework sees on a node; fp16: whether they multiply in half precision themselves."""
+
+    count: int
+    name: str | None
+    fp16: bool | None
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a run trains on: its GPUs, or the cores of the processor."""
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    count: int
+    fp16_native: bool | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a node is asked before a run. gpus: whether to look for any; seen: a file that every node has to see."""
+
+    framework: str
+    model: str
+    gpus: bool
+    seen: str
+    record: str
+    ranks: int
+    threads: int
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a node is not fit for a run now: the parts of a UserError."""
+
+    what: str
+    why: str | None
+    next_step: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a node has, and whether it is fit for a run now."""
+
+    node: int
+    sees_files: bool
+    software: dict[str, str | None]
+    environment: dict[str, Any]
+    warnings: list[str]
+    gpus: Gpus = field(metadata={"kind": Gpus})
+    cpu: Device = field(metadata={"kind": Device})
+    refused: Fault | None = field(metadata={"kind": Fault})

@@ -1,0 +1,59 @@
+"""How a rank's end becomes its report: what it ran with, and what an error says. Standard library only."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from throughline import messages
+from throughline.frameworks import Unsupported
+from throughline.messages import RankReport, Software
+
+
+def of_error(rank: int, error: BaseException, framework: Any | None) -> RankReport:
+    """The report of a rank that an error ended; `framework` knows its own words for memory."""
+    if isinstance(error, Unsupported):
+        return RankReport(rank, time.time(), "unsupported", str(error))
+    memory = isinstance(error, MemoryError) or (framework is not None and framework.is_out_of_memory(error))
+    return RankReport(rank, time.time(), "oom" if memory else "failed", words(error))
+
+
+def words(error: BaseException) -> str:
+    """An error's kind and message; of one that begins with a traceback of its own (MXNet's), the last line."""
+    text = str(error)
+    message = text.splitlines()[-1].partition(": ")[2] if text.startswith("Traceback") else text
+    return f"{type(error).__name__}: {message}"
+
+
+def software(versions: dict[str, str | None], settings: dict[str, Any]) -> Software:
+    """What this process runs with, as the framework states it and as its loaded modules do."""
+    return Software(platform.python_version(), versions, packages(sys.modules), settings)
+
+
+def packages(modules: Mapping[str, Any]) -> dict[str, str]:
+    """Versions that the loaded modules (`sys.modules`) state of themselves, the standard library's left out."""
+    own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and newer
+    versions = {}
+    for name, module in sorted(modules.items()):
+        version = getattr(module, "__version__", None)
+        third = "." not in name and not name.startswith("_") and name not in {*own, "throughline"}
+        if third and isinstance(version, str):
+            versions[name] = str(version)
+    return versions
+
+
+def limit_memory(megabytes: int | None) -> None:
+    """Cap this process's data segment, so that too much is the allocator's error; the libraries are loaded by now."""
+    if megabytes is not None:  # the soft limit alone: the report is written without it
+        resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def write(report: RankReport, work: Path) -> None:
+    """Leave the report where the launcher looks for it, whatever memory this process was limited to."""
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
+    messages.write(report, work / f"rank_{report.rank}.json")

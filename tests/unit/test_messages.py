@@ -1,0 +1,74 @@
+"""What crosses between launcher, agents, ranks and samplers reads as it was written, and no other key passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from throughline import messages
+from throughline.messages import (
+    Alive,
+    Beat,
+    Checkpoint,
+    Ended,
+    Line,
+    NodeSamples,
+    Order,
+    RankReport,
+    Ready,
+    Reasons,
+    Refusal,
+    Sample,
+    Standing,
+    Trained,
+    Training,
+)  # fmt: skip
+
+RESUMED = Training(10, 5, 100, "/checkpoints", "ab", Checkpoint(5, "step_5.checkpoint", "cd"))
+SAMPLES = NodeSamples(1.0, 4, 9, [], [], Reasons({}, {}, [], None), [Sample(0.0, 0.1, {"busy_s": 1.0}, {}, [])])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        training_fixtures.order("2n2g", "slurm"),
+        training_fixtures.order(convergence=RESUMED),
+        training_fixtures.report(loss=[float("inf")] * 4),
+        RankReport(1, 2.0, "ok", trained=Trained([{"step": 0, "loss": 1.0}], [None])),
+        RankReport(1, 2.0, "oom", "MemoryError: too much"),
+        SAMPLES,
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_message_reads_as_it_was_written(message: Any, tmp_path: Path) -> None:
+    messages.write(message, tmp_path / "message.json")
+    assert messages.read(type(message), tmp_path / "message.json") == message
+    assert [path.name for path in tmp_path.iterdir()] == ["message.json"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Alive(1, False), Standing(0, Beat("training", 1, 9)), Ended(3, -9), Refusal(0, ["busy"]), Ready([])],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_line_reads_as_it_was_said(message: Line) -> None:
+    said = messages.line(message)
+    assert said.startswith(messages.MARK) and "\n" not in said and messages.heard(said) == message
+
+
+def test_a_key_too_many_or_too_few_is_named() -> None:
+    value = dataclasses.asdict(training_fixtures.order(convergence=RESUMED))
+    with pytest.raises(ValueError, match="Order: unknown key color"):
+        messages.parsed(Order, value | {"color": "red"})
+    del value["convergence"]["resume"]["sha256"]
+    with pytest.raises(ValueError, match="Checkpoint: missing key sha256"):
+        messages.parsed(Order, value)
+    with pytest.raises(ValueError, match=r"Order: \[\] is no object"):
+        messages.parsed(Order, [])
+    with pytest.raises(ValueError, match="Ended: missing key status"):
+        messages.heard(messages.MARK + json.dumps({"Ended": {"rank": 1}}))
