@@ -12,7 +12,8 @@ from throughline.files import UserError
 from throughline.records import Cell
 from throughline.report.analysis import cells as report_cells
 from throughline.report.analysis import comparisons, summary
-from throughline.report.render import sentences
+from throughline.report.render.topics.comparisons import TOPIC
+from throughline.report.topics import Scope
 
 pytestmark = pytest.mark.alone
 WARMUP, TIMED = 2, 60
@@ -103,7 +104,7 @@ def test_what_gains_nothing(lab: Lab) -> None:
 
     def losses(benchmark: str) -> str:
         here = [group for group in everything if group.benchmark == benchmark]
-        return "\n".join(one.text for one in sentences.further(here, everything, known) if one.loss)
+        return "\n".join(one.text for one in TOPIC.findings(Scope(here, everything)) if one.loss)
 
     assert "1n2g is no faster than 1n1g" in losses("plain") and "additional devices gain nothing" in losses("plain")
     assert "bf16 gains nothing here" in losses("plain")

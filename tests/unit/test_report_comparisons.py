@@ -11,7 +11,10 @@ import pytest
 from report_fixture import CPU, jitter, write_series
 from throughline.records import Summary
 from throughline.report.analysis import cells, comparisons, summary
-from throughline.report.render import sentences, tables
+from throughline.report.analysis.values import Value
+from throughline.report.render import tables
+from throughline.report.render.topics.comparisons import TOPIC
+from throughline.report.topics import Finding, Scope
 
 
 def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
@@ -28,6 +31,15 @@ def aa(root: Path, one: float, other: float, **changes: Any) -> list[Summary]:
 def verdicts(groups: list[cells.Group], everything: list[cells.Group] | None = None) -> dict[str, str]:
     known = comparisons.floors(everything or groups)
     return {pair.what: pair.verdict for pair in comparisons.pairs(groups, everything or groups, known)}
+
+
+def findings(
+    groups: list[cells.Group], everything: list[cells.Group] | None = None, floors: comparisons.Floors | None = None
+) -> list[Finding]:
+    scope = Scope(groups, everything or groups)
+    if floors:
+        scope.__dict__["floors"] = floors
+    return list(TOPIC.findings(scope))
 
 
 def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
@@ -50,7 +62,7 @@ def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
     everything = cells.groups([summary.summarize(records, repeats=5), *aa(tmp_path, 100.0, 102.7)])
     here = [group for group in everything if group.benchmark == "bert"]
     assert verdicts(here, everything) == {"mxnet-horovod over torch": "no difference"}
-    texts = [finding.text for finding in sentences.further(here, everything, comparisons.floors(everything))]
+    texts = [finding.text for finding in findings(here, everything)]
     assert any(text.startswith("No difference between") and "2.7 % of A/A runs" in text for text in texts)
     assert not any("faster than" in text for text in texts)
 
@@ -70,24 +82,24 @@ def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
     full = found(tmp_path, {"1n1g": jitter(100.0)})
     half = found(tmp_path, {"1n1g": jitter(102.0)}, precision="fp16", batch_per_device=64)
     groups = cells.groups([full, half])
-    assert not any(finding.loss for finding in sentences.further(groups))
+    assert not any(finding.loss for finding in findings(groups))
     floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}
-    (loss,) = [finding.text for finding in sentences.further(groups, groups, floors) if finding.loss]
+    (loss,) = [finding.text for finding in findings(groups, groups, floors) if finding.loss]
     assert "fp16 gains nothing here: 1.02 times" in loss
 
 
 def test_a_precision_that_only_seems_faster_is_not_told_apart(tmp_path: Path) -> None:
     full = found(tmp_path, {"1n1g": [100.0, 60.0, 130.0, 90.0, 110.0]})
     half = found(tmp_path, {"1n1g": [120.0, 70.0, 140.0, 80.0, 125.0]}, precision="fp16", batch_per_device=64)
-    (text,) = [finding.text for finding in sentences.further(cells.groups([full, half]))]
+    (text,) = [finding.text for finding in findings(cells.groups([full, half]))]
     assert "fp16 and fp32 cannot be told apart on one device" in text and "ratio is 1.20, p = 0." in text
 
 
 def test_devices_within_the_noise_gain_nothing(tmp_path: Path) -> None:
     groups = cells.groups([found(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(102.0)})])
     floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}
-    assert not any(finding.loss for finding in sentences.further(groups))
-    assert any("additional devices gain nothing" in f.text for f in sentences.further(groups, groups, floors) if f.loss)
+    assert not any(finding.loss for finding in findings(groups))
+    assert any("additional devices gain nothing" in f.text for f in findings(groups, groups, floors) if f.loss)
 
 
 @pytest.mark.parametrize(("gain", "said"), [(1.0, True), (1.3, False)])
@@ -100,7 +112,7 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
     assert set(verdicts(here, everything)) == {"compile over none"}
     rest = verdicts([group for group in everything if group.benchmark != "compiled"], everything)
     assert set(rest) == {"clip norm over none"}
-    losses = [finding.text for finding in sentences.further(here, everything) if finding.loss]
+    losses = [finding.text for finding in findings(here, everything) if finding.loss]
     assert bool(losses) is said
     assert not said or "compile gains nothing" in losses[0]
 
@@ -108,11 +120,23 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
 def test_comparisons_as_a_file(tmp_path: Path) -> None:
     base, again = aa(tmp_path, 100.0, 102.7)
     two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
-    tables.write_comparisons(cells.groups([two]), cells.groups([again]), tmp_path)
+    groups = cells.groups([two])
+    tables.write(Scope(groups, [*groups, *cells.groups([again])]), tmp_path)
     with (tmp_path / "comparisons.csv").open(encoding="utf-8", newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert (row["compared"], row["verdict"], row["a_a_pairs"]) == ("1n2g over 1n1g", "faster", "1")
     assert float(row["ratio"]) == pytest.approx(1.5)
     assert float(row["smallest_difference"]) == pytest.approx(0.027)
-    tables.write_comparisons(cells.groups([base]), [], tmp_path / "none")
+    tables.write(Scope(cells.groups([base])), tmp_path / "none")
     assert (tmp_path / "none/comparisons.csv").read_text().startswith("compared,where,ratio")
+
+
+def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path) -> None:
+    """A pair takes values, whoever has them; without repeats there is no rank test."""
+    published = Value("published", 150.11, source="published: DLPerf")
+    mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
+    pair = comparisons.Pair("torch over published", "1n1g", published, mine, None)
+    assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "not told apart")
+    from throughline.report.render.topics.comparisons import _row
+
+    assert _row(pair)[2] == "156.0 against 150.1 (published: DLPerf)"

@@ -1,7 +1,7 @@
 """Records of schema 1 are read for ever: kept ones give the summaries and tables that the first version made of them.
 
 golden_records/runs.jsonl holds one record a line, golden_records/expected/ what was made of them. A summary may have
-more keys than then; tables are the same to the byte but for what CHANGED names.
+more keys than then; tables are the same to the byte but for words that REWORDED names and a column at the right.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ TERMS = {
     "task_samples": 300_000_000,
 }
 REMARKS = {"bert/bz32_fp32": "W/O xla & W/O clip"}
+REWORDED = {"made-up tokens": "made-up batches"}
+"""Words that are no longer those of one workload."""
 EXTRAS = ["bert__noexchange/bz32_fp32.json", "bert__synthetic/bz32_fp32.json", "bert__aa/bz32_fp32.json"]
 
 
@@ -91,7 +93,14 @@ def test_summaries_say_the_same(made: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", [*names(".csv"), *names(".md"), *names(".tex")])
 def test_tables_are_the_same_bytes(made: Path, name: str) -> None:
-    assert (made / name).read_text(encoding="utf-8") == (EXPECTED / name).read_text(encoding="utf-8")
+    old, new = ((root / name).read_text(encoding="utf-8") for root in (EXPECTED, made))
+    for before, after in REWORDED.items():
+        old = old.replace(before, after)
+    if name.endswith("/throughput.csv"):  # throughput in tokens/s is new, at the right
+        lines = [line.rpartition(",") for line in new.splitlines()]
+        assert lines[0][2] == "median_tokens_per_s"
+        new = "".join(f"{line}\n" for line, _, _ in lines)
+    assert new == old
 
 
 def test_checks_of_schema_1() -> None:

@@ -9,7 +9,13 @@ from pathlib import Path
 from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
+from throughline.report.analysis.values import Point, Series, Value
+from throughline.report.render import axes as draws
 from throughline.report.render import inline, plots
+from throughline.report.render.theme import LIGHT, svg
+from throughline.report.render.topics import throughput as topic
+from throughline.report.topics import Scope
+from throughline.topology import Topology
 
 
 def groups_of(root: Path) -> list[cells.Group]:
@@ -18,8 +24,8 @@ def groups_of(root: Path) -> list[cells.Group]:
 
 def test_files_and_determinism(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
-    plots.write(groups, tmp_path / "one")
-    plots.write(groups, tmp_path / "two")
+    plots.write(Scope(groups), tmp_path / "one")
+    plots.write(Scope(groups), tmp_path / "two")
     names = {path.name for path in (tmp_path / "one").iterdir()}
     assert names == {
         f"{stem}.{suffix}"
@@ -31,22 +37,22 @@ def test_files_and_determinism(tmp_path: Path) -> None:
     }
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
-    svg = (tmp_path / "one/bz32_fp32_throughput.svg").read_text(encoding="utf-8")
-    assert "<dc:date>" not in svg
-    ET.fromstring(svg)
+    text = (tmp_path / "one/bz32_fp32_throughput.svg").read_text(encoding="utf-8")
+    assert "<dc:date>" not in text
+    ET.fromstring(text)
 
 
 def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
-    for figure in (plots.throughput(group, inline.PAGE), plots.speedup(group, inline.PAGE)):
-        assert "no measured value" in plots.svg(figure, inline.PAGE)
-    assert "no measured value" in plots.svg(plots.precisions([group], inline.PAGE), inline.PAGE)
+    for figure in (topic.throughput(group, inline.PAGE), topic.speedup(group, inline.PAGE)):
+        assert "no measured value" in svg(figure, inline.PAGE)
+    assert "no measured value" in svg(topic.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0, 5)}), repeats=5)])
-    axes = plots.throughput(group, plots.LIGHT).axes[0]
+    axes = topic.throughput(group, LIGHT).axes[0]
     dots = [line for line in axes.lines if line.get_marker() == "."]
     assert sorted(float(line.get_ydata()[0]) for line in dots) == sorted(jitter(100.0, 5))
 
@@ -55,15 +61,15 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), repeats=1)])
     hostile = r"$\frac{1}{"
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
-    for draw in (plots.throughput, plots.speedup):
-        assert hostile in plots.svg(draw(group, inline.PAGE), inline.PAGE)
-    plots.svg(plots.precisions([group], inline.PAGE), inline.PAGE)
+    for draw in (topic.throughput, topic.speedup):
+        assert hostile in svg(draw(group, inline.PAGE), inline.PAGE)
+    svg(topic.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
     (group,) = cells.groups([summary.summarize(paths, repeats=5)])
-    text = plots.svg(plots.throughput(group, inline.PAGE), inline.PAGE)
+    text = svg(topic.throughput(group, inline.PAGE), inline.PAGE)
     assert "1n4g" in text
     assert "2n2g" in text
 
@@ -71,7 +77,7 @@ def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
 def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
     group = groups_of(tmp_path)[0]
     one, two = (
-        inline.figure(plots.throughput(group, inline.PAGE), name, "<title>", "& what it shows") for name in ("a", "b")
+        inline.figure(topic.throughput(group, inline.PAGE), name, "<title>", "& what it shows") for name in ("a", "b")
     )
     first, second = (ET.fromstring(text) for text in (one, two))
     ids = [{element.get("id") for element in root.iter()} - {None} for root in (first, second)]
@@ -85,6 +91,19 @@ def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
 
 
 def test_labels_do_not_cover_each_other() -> None:
-    assert plots.spread_out([10.0, 11.0, 50.0], 5.0, 100.0) == [10.0, 15.0, 50.0]
-    assert plots.spread_out([90.0, 98.0, 99.0], 10.0, 100.0) == [80.0, 90.0, 100.0]
-    assert plots.spread_out([], 10.0, 100.0) == []
+    assert draws.spread_out([10.0, 11.0, 50.0], 5.0, 100.0) == [10.0, 15.0, 50.0]
+    assert draws.spread_out([90.0, 98.0, 99.0], 10.0, 100.0) == [80.0, 90.0, 100.0]
+    assert draws.spread_out([], 10.0, 100.0) == []
+
+
+def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path) -> None:
+    """A made-up published series beside a measured one: dashed, hollow, named with its source, and no repeats."""
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
+    source = "published: somebody"
+    points = tuple(Point(Topology(nodes, 1), Value("theirs", 90.0 * nodes, source=source)) for nodes in (1, 2))
+    figure = topic.throughput(group, inline.PAGE, [Series("theirs", points)])
+    (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
+    assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == inline.PAGE.surface
+    text = svg(figure, inline.PAGE)
+    assert f"theirs, {source}" in text and "dashed: not measured here" in text and "2n1g" in text
+    assert "dashed" not in svg(topic.throughput(group, inline.PAGE), inline.PAGE)

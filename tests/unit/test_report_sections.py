@@ -12,8 +12,11 @@ from markdown_it import MarkdownIt
 from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_record, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import page, sections, tables
+from throughline.report.render import page, tables
+from throughline.report.render.collected import Results
 from throughline.report.render.grid import Grid
+from throughline.report.render.topics import TOPICS
+from throughline.report.topics import Scope
 from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
@@ -29,7 +32,9 @@ def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
 
 
 def shown(found: list[cells.Group], name: str) -> Grid:
-    return next(grid for grid in sections.tables(found) if grid.name == name)
+    grid = next(topic for topic in TOPICS if topic.name == name).grid(Scope(found))
+    assert grid is not None
+    return grid
 
 
 def row(grid: Grid, topology: str = "1n1g") -> dict[str, str]:
@@ -87,11 +92,11 @@ def test_old_records_say_that_they_are_old(tmp_path: Path, name: str) -> None:
 
 
 def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
-    found = page.Found()
+    found = Results()
     for group in groups(tmp_path / "results", True):
         assert group.summary
         found.present[tmp_path / "results/bert" / f"{group.name}.json"] = group.summary
-    html = page.render(found, tmp_path / "results", [], None, tmp_path / "results/report.html")
+    html = page.render(found, [], None, tmp_path / "results/report.html")
     for text in ("Memory", "Use of the hardware", "Work done", "Cost", "Comparisons", "1n2g over 1n1g", "44.5 %",
                  "no topology has 20 nodes and more", "93.0 % on torch 1n1g, the lowest", "No A/A run on this device",
                  "every of the 128 positions attends to all", "10.00 EUR"):  # fmt: skip
@@ -107,14 +112,15 @@ def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
     value = observed(record(spec(), 100.0, device={**CPU, "name": "A processor that nobody sells"}))
     value["telemetry"][0] |= {"devices": [], "reasons": {"devices": "the run is on the processor"}}
     plain = cells.groups([summary.summarize([write_record(tmp_path / "plain", value)], repeats=1)])
-    (cost,) = (grid for grid in sections.of(plain, plain, {})["grids"] if grid.name == "cost")
+    cost = shown(plain, "cost").condensed()
     assert not cost.columns and any("energy" in note and "Reason" in note for note in cost.notes)
     older = groups(tmp_path / "older", False, device_found=CPU)
-    assert "work" not in [grid.name for grid in sections.of(older, older, {})["grids"]]
+    work = shown(older, "work")
+    assert not work.known and not work.asked
 
 
 def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
-    tables.write(groups(tmp_path, True), tmp_path / "tables")
+    tables.write(Scope(groups(tmp_path, True)), tmp_path / "tables")
     wanted = {
         "work": ("mfu", 100 * 69.93e9 / 15.7e12),
         "cost": ("price_per_million_samples", 10.0),
@@ -136,13 +142,13 @@ def test_hostile_reasons_are_inert(tmp_path: Path) -> None:
     run["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": HOSTILE}
     run["work"]["convention"]["attention"] = HOSTILE
     group = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1, terms=TERMS)])
-    tables.write(group, tmp_path / "tables")
+    tables.write(Scope(group), tmp_path / "tables")
     with (tmp_path / "tables/use.csv").open(encoding="utf-8", newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert row["throttle_reasons"].startswith("'=")
     whole = group[0].summary
     assert whole
-    html = page.render(page.Found({tmp_path / "s.json": whole}), tmp_path, [], None, tmp_path / "r.html")
+    html = page.render(Results({tmp_path / "s.json": whole}), [], None, tmp_path / "r.html")
     assert "<script>alert" not in html
     latex = (tmp_path / "tables/use.tex").read_text() + (tmp_path / "tables/work.tex").read_text()
     assert r"\input{/etc" not in latex and r"\textbackslash{}input" in latex
@@ -156,7 +162,7 @@ def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
     }
     path = write_record(tmp_path, run)
     place = tmp_path / "bert/bz32_fp32.json"
-    found = page.Found({place: summary.summarize([path], repeats=1)})
-    html = page.render(found, tmp_path, [], None, tmp_path / "report.html")
+    found = Results({place: summary.summarize([path], repeats=1)})
+    html = page.render(found, [], None, tmp_path / "report.html")
     assert "the merged configuration of bert" in html
     assert "repeats: 5" in html and "sequence: 128" in html

@@ -10,6 +10,9 @@ from report_fixture import write_series
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import cells, split, summary
 from throughline.report.render import page, plots, tables
+from throughline.report.render.topics import split as topic
+from throughline.report.render.topics import throughput
+from throughline.report.topics import Scope
 
 
 def measured(root: Path, name: str, values: dict[str, list[float]], **changes: object) -> Summary:
@@ -69,7 +72,8 @@ def test_what_no_run_tells_stays_with_compute(study: tuple[list[cells.Group], li
     assert split.split(group, []) == []
     (four,) = split.split(group, derived[:1])[1:]
     assert (four.input, four.rest) == (None, "compute and input")
-    rows = split.frame([group], derived[:1])
+    rows = topic.frame(Scope([group], derived[:1]))
+    assert rows is not None
     assert rows["compute_s"].isna().all() and rows["input_s"].isna().all()
     assert rows["communication_s"].tolist() == pytest.approx([0.0, 0.039])
 
@@ -87,19 +91,19 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
     tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]
 ) -> None:
     groups, derived = study
-    tables.write(derived[:1], tmp_path / "tables")
+    tables.write(Scope(derived[:1]), tmp_path / "tables")
     for name in ("throughput.md", "throughput.tex"):
         assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
-    assert set(tables.throughput_frame(derived[:1])["exchange"]) == {False}
-    assert set(tables.throughput_frame(groups)["exchange"]) == {True}
-    assert "no exchange" in plots.settings(derived[0])
+    assert set(throughput.frame(Scope(derived[:1]))["exchange"]) == {False}
+    assert set(throughput.frame(Scope(groups))["exchange"]) == {True}
+    assert "no exchange" in throughput.settings(derived[0])
 
 
 def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
     groups, derived = study
-    split.write_plots(groups, derived, tmp_path / "plots")
-    split.write_table(groups, derived, tmp_path / "tables")
-    assert {path.name for path in (tmp_path / "plots").iterdir()} == {"bz32_fp32_split.svg", "bz32_fp32_split.png"}
+    plots.write(Scope(groups, derived), tmp_path / "plots")
+    tables.write(Scope(groups, derived), tmp_path / "tables")
+    assert {path.name for path in (tmp_path / "plots").iterdir()} >= {"bz32_fp32_split.svg", "bz32_fp32_split.png"}
     assert "communication_s" in (tmp_path / "tables/split.csv").read_text()
     page.write(tmp_path, sorted(tmp_path.glob("*/bz*.json")), [], None, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()

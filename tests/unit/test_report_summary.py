@@ -241,7 +241,7 @@ def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topol
     assert (found.batch, found.batch_size_per_device) == (32, None)
     assert "2 devices share one" in found.reasons["batch_size_per_device"]
     note = next(note for note in cells.notes(cells.groups([found])[0]) if "baseline" in note.text)
-    assert (note.where, "over 1n2g" in note.text) == ("torch", True)
+    assert (note.where, "is 1n2g" in note.text) == ("torch", True)
 
 
 def test_out_of_memory_moves_no_baseline(tmp_path: Path) -> None:

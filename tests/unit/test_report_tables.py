@@ -12,8 +12,11 @@ from markdown_it import MarkdownIt
 from report_fixture import HOSTILE, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.files import UserError
 from throughline.records import read_summary
+from throughline.report import numbers
 from throughline.report.analysis import cells, summary
 from throughline.report.render import markup, tables
+from throughline.report.render.topics import throughput
+from throughline.report.topics import Scope
 
 EXPECTED = (
     '[{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], "topologies": ["4n8g"], '
@@ -25,7 +28,7 @@ EXPECTED = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
     found = [read_summary(path) for path in write_summaries(root, write_study(root), remarks="A remark.")]
-    tables.write(cells.groups(found, cells.read_asked(EXPECTED)), root / "bert/tables")
+    tables.write(Scope(cells.groups(found, cells.read_asked(EXPECTED))), root / "bert/tables")
     return root / "bert/tables"
 
 
@@ -39,7 +42,7 @@ def test_every_table_in_every_form(folder: Path) -> None:
         f"{name}.{suffix}"
         for name in ("throughput", "memory", "use", "work", "cost")
         for suffix in ("csv", "md", "tex")
-    }
+    } | {"comparisons.csv"}
 
 
 def test_markdown_as_dlperf_prints_it(folder: Path) -> None:
@@ -89,7 +92,7 @@ def test_latex_is_balanced(folder: Path) -> None:
 def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
     cpu = {"kind": "cpu", "name": "some CPU", "count": 2, "fp16_native": False}
     found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}, device_found=cpu), repeats=1)
-    header, _ = tables.throughput_table(cells.groups([found])[0])
+    header, _ = throughput.table(cells.groups([found])[0])
     assert "device_num" in header
     assert "gpu_num" not in header
 
@@ -107,7 +110,7 @@ def test_switches_are_in_the_title(tmp_path: Path) -> None:
 def test_hostile_text_is_inert(tmp_path: Path) -> None:
     run = record(spec(), None, status="invalid", reason=HOSTILE)
     found = summary.summarize([write_record(tmp_path, run)], repeats=1, remarks=HOSTILE)
-    tables.write(cells.groups([found]), tmp_path / "tables")
+    tables.write(Scope(cells.groups([found])), tmp_path / "tables")
     (cell,) = rows(tmp_path / "tables/throughput.csv")
     assert cell["reasons"].startswith("'=")
     html = MarkdownIt("commonmark").enable("table").render((tmp_path / "tables/throughput.md").read_text())
@@ -132,7 +135,7 @@ def test_no_formula_in_a_spreadsheet(text: str) -> None:
     [(None, ""), (0.12345, "0.1235"), (9.9999, "10.00"), (150.11, "150.1"), (999.96, "1,000"), (14822.31, "14,822")],
 )
 def test_reading(value: float | None, text: str) -> None:
-    assert markup.reading(value) == text
+    assert numbers.reading(value) == text
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '[{"benchmark": "bert"}]', '[{"batch": "32"}]'])

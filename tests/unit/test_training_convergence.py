@@ -12,7 +12,8 @@ from throughline import records
 from throughline.checks import convergence_check
 from throughline.files import UserError, write_json
 from throughline.rank.convergence import Book
-from throughline.report.render import convergence
+from throughline.report.render.topics import convergence
+from throughline.report.topics import Scope
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
 
@@ -113,7 +114,7 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
 
 def test_rows_and_plot(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "step,loss\n0,10\n20,7\n")
-    header, (row,) = convergence.table([verdict])
+    header, (row,) = convergence.table(Scope([], checks=[convergence.Check(verdict, None)]))
     assert header[5:8] == ["held-out loss", "mlm accuracy", "nsp accuracy"]
     assert row[3:8] == ["pass", "20", "7.0000", "20.0 %", "50.0 %"]
     place = tmp_path / "convergence_x.json"

@@ -17,7 +17,7 @@ import training_fixtures
 from framework_lab import python
 from process_helpers import until
 from throughline import records
-from throughline.report.render import convergence
+from throughline.report.render.topics import convergence
 from throughline.study import runs
 from throughline.study.benchmark import Convergence
 

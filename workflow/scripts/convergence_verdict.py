@@ -8,7 +8,7 @@ from pathlib import Path
 from throughline.checks import convergence_check
 from throughline.files import command_line, write_json
 from throughline.records import read_curve
-from throughline.report.render import convergence
+from throughline.report.render.topics import convergence
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_equivalence
-from throughline.report.render import equivalence
+from throughline.report.render.topics import equivalence
 
 
 def main() -> None:

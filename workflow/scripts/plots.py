@@ -7,8 +7,9 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_summary
-from throughline.report.analysis import cells, split
+from throughline.report.analysis import cells
 from throughline.report.render import plots
+from throughline.report.topics import Scope
 
 
 def main() -> None:
@@ -22,11 +23,10 @@ def main() -> None:
         help="folder: bz<b>_<precision>_{throughput,speedup,split}.{svg,png} and precisions.{svg,png}",
     )
     arguments = parser.parse_args()
-    groups, derived = (
+    groups, extras = (
         cells.groups([read_summary(path) for path in paths]) for paths in (arguments.summaries, arguments.extras)
     )
-    plots.write(groups, arguments.output_dir)
-    split.write_plots(groups, derived, arguments.output_dir)
+    plots.write(Scope(groups, [*groups, *extras]), arguments.output_dir)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Summaries of one benchmark -> throughput and memory tables as CSV, Markdown and LaTeX."""
+"""Summaries of one benchmark -> the tables of every topic as CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_summary
-from throughline.report.analysis import cells, split
+from throughline.report.analysis import cells
 from throughline.report.render import tables
+from throughline.report.topics import Scope
 
 
 def main() -> None:
@@ -23,11 +24,9 @@ def main() -> None:
         help="folder: {throughput,memory,use,work,cost}.{csv,md,tex}, {comparisons,split}.csv",
     )
     arguments = parser.parse_args()
-    found, derived = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))
-    groups, extras = cells.groups(found, cells.read_asked(arguments.expected)), cells.groups(derived)
-    tables.write(groups, arguments.output_dir)
-    tables.write_comparisons(groups, extras, arguments.output_dir)
-    split.write_table(groups, extras, arguments.output_dir)
+    summaries, extras = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))
+    groups = cells.groups(summaries, cells.read_asked(arguments.expected))
+    tables.write(Scope(groups, [*groups, *cells.groups(extras)]), arguments.output_dir)
 
 
 if __name__ == "__main__":

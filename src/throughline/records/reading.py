@@ -70,7 +70,7 @@ def refuse(value: Mapping[str, Any], path: str | Path) -> None:
         commit = next((str(found) for found in _values(value.get("environment"), "commit") if found), "not known")
         raise UserError(
             f"{path} has schema {schema}; this version of Throughline ({__version__}) reads 1 to {SCHEMA}",
-            why=f"a newer version has made it (its commit: {commit}); the file is left as it is",
+            why=f"schema {schema} is of a newer version (its commit: {commit}); the file is left as it is",
             next_step="use that version, or a results folder of its own for this one",
         )
     if schema not in range(1, SCHEMA + 1):

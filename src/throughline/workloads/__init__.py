@@ -40,14 +40,16 @@ def key(
     asked: bool = True,
     stated: bool = False,
     whole: Any = MISSING,
+    unit: str | None = None,
 ) -> Any:
     """A field of `Parameters`: a key of a benchmark's block in config.yaml, with what is allowed.
 
     `asked` off: no key of a block, it follows from the data's section (`complete`). `stated`: a specification names
     it even where it has its default. `whole`, of a key that splits the model over ranks: the value with which each
-    rank holds all of it.
+    rank holds all of it. `unit`: of its number, where it has one; tables name it.
     """
-    facts = {"least": least, "most": most, "choices": choices, "asked": asked, "stated": stated, "whole": whole}
+    facts = {"least": least, "most": most, "choices": choices, "asked": asked, "stated": stated}
+    facts |= {"whole": whole, "unit": unit}
     return field(default=default, metadata={"description": description, **facts})
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice, baseline
@@ -17,6 +18,9 @@ from throughline.study.section import Precision, Section, canonical
 from throughline.topology import Topology
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+NO_UNIT = "throughput"
+"""What stands in the place of a unit that neither a record nor the configuration tells."""
 
 STATUS_LABELS = {
     "ok": "ok",
@@ -44,6 +48,7 @@ class Asked(Section):
     frameworks: list[str]
     topologies: list[str]
     repeats: int
+    unit: str | None = None
 
 
 def read_asked(text: str) -> list[Asked]:
@@ -72,6 +77,7 @@ def asked_for(specs: Iterable[RunSpec]) -> str:
                 "frameworks": [],
                 "topologies": [],
                 "repeats": 0,
+                "unit": f"{workloads.of(spec.model).UNIT}/s",
             },
         )
         for key, value in (("frameworks", spec.framework), ("topologies", spec.topology)):
@@ -122,6 +128,19 @@ class Group:
     precision: str
     rows: tuple[Row, ...]
     summary: Summary | None
+    unit: str = NO_UNIT
+
+    @property
+    def per_device(self) -> bool:
+        """Whether `batch` is of each device."""
+        return self.summary is None or self.summary.batch_size_per_device is not None
+
+    @property
+    def batch_text(self) -> str:
+        """`batch 32 per device`, or of what else it is."""
+        if self.per_device or self.summary is None:
+            return f"batch {self.batch} per device"
+        return f"batch {self.batch} " + ("per replica" if self.summary.options.layout.tensor > 1 else "in all")
 
     @property
     def name(self) -> str:
@@ -145,15 +164,18 @@ class Group:
         return next((row for row in self.rows if (row.framework, row.topology) == (framework, topology)), None)
 
 
-def groups(summaries: Iterable[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
+def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
     """Groups by benchmark, then precision, then batch. `asked` adds the cells that have no record."""
     found = {(s.benchmark, s.precision, s.batch): s for s in summaries}
     wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
     benchmarks = list(dict.fromkeys([*(key[0] for key in wanted), *(key[0] for key in found)]))
     keys = sorted({*found, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
+    units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
     return [
-        Group(key[0], key[2], key[1], tuple(_rows(found.get(key), wanted.get(key))), found.get(key)) for key in keys
-    ]
+        Group(name, batch, precision, tuple(_rows(found.get(key), wanted.get(key))), found.get(key),
+              units.get(name, NO_UNIT))
+        for key in keys for name, precision, batch in [key]
+    ]  # fmt: skip
 
 
 def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
@@ -224,7 +246,11 @@ def notes(group: Group) -> list[Note]:
 def _moved_baselines(group: Group) -> list[Note]:
     """Frameworks whose speedups are not over one device."""
     return [
-        Note(name, f"speedups are over {base}, the smallest topology that this model's layout is possible on", "reason")
+        Note(
+            name,
+            f"the baseline of its speedups is {base}, the smallest topology that the model's layout is possible on",
+            "reason",
+        )
         for name, base in (group.summary.baselines if group.summary else {}).items()
         if base != baseline.ONE_DEVICE
     ]

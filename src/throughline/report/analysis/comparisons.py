@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from throughline import statistics
-from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.markup import percent, reading
+from throughline.report.analysis.values import Value, of_cell
+from throughline.report.numbers import percent
 from throughline.study.benchmark import Options
 
 SURE = 0.05
@@ -21,7 +21,7 @@ SURE = 0.05
 AA = "__aa"
 LOWER = ("bf16", "fp16")
 DERIVED = ("exchange", "data")
-"""Options of derived runs: report/split.py compares those."""
+"""Options of derived runs: split.py compares those."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,25 @@ Floors = dict[str, Floor]
 
 @dataclass(frozen=True)
 class Pair:
-    """`other` over `one`: medians, ranges, ranks."""
+    """`other` over `one`, whoever has measured them: medians, ranges, ranks."""
 
     what: str
     where: str
-    one: Cell
-    other: Cell
+    one: Value
+    other: Value
     floor: Floor | None
 
     @property
     def ratio(self) -> float:
-        return (self.other.median_speed or 0.0) / (self.one.median_speed or 1.0)
+        return self.other.median / self.one.median
 
     @property
     def range(self) -> statistics.Range | None:
-        return statistics.speedup_range(_values(self.other), _values(self.one))
+        return statistics.speedup_range(self.other.repeats, self.one.repeats)
 
     @property
     def p(self) -> float | None:
-        return statistics.rank_test(_values(self.one), _values(self.other))
+        return statistics.rank_test(self.one.repeats, self.other.repeats)
 
     @property
     def verdict(self) -> str:
@@ -197,8 +197,9 @@ def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:
 
 
 def _pair(what: str, where: str, one: Row | None, other: Row, group: Group, known: Floors) -> Iterable[Pair]:
-    if one and one.cell and other.cell and one.cell.median_speed and other.cell.median_speed:
-        yield Pair(what, where, one.cell, other.cell, known.get(device(group)))
+    values = (of_cell(one.shown, one.cell), of_cell(other.shown, other.cell)) if one else (None, None)
+    if values[0] and values[1]:
+        yield Pair(what, where, values[0], values[1], known.get(device(group)))
 
 
 def _place(group: Group, row: Row) -> str:
@@ -207,21 +208,3 @@ def _place(group: Group, row: Row) -> str:
 
 def _speed(row: Row) -> float:
     return row.cell.median_speed or 0.0 if row.cell else 0.0
-
-
-def _values(cell: Cell) -> list[float]:
-    return [value for value in cell.values if value is not None]
-
-
-def shown(pair: Pair) -> dict[str, str | float | None]:
-    """A pair as a table's row."""
-    ends = pair.range
-    return {
-        "what": pair.what,
-        "where": pair.where,
-        "ratio": f"{pair.ratio:.3f}",
-        "range": f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "n/a",
-        "medians": f"{reading(pair.other.median_speed)} against {reading(pair.one.median_speed)}",
-        "verdict": pair.verdict,
-        "why": pair.why,
-    }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 from throughline import statistics, workloads
-from throughline.records import Figure, RunRecord
+from throughline.records import Figure, RunRecord, Summary
 from throughline.study.runs import RunSpec
 
 
@@ -31,3 +33,26 @@ def per_sample(model: str, parameters: dict[str, int | float | str | bool]) -> d
     """How many of every other unit a sample has."""
     workload = workloads.of(model)
     return {unit: count(workload.Parameters(**parameters)) for unit, count in workload.UNITS.items()}
+
+
+def parameters(summary: Summary) -> dict[str, Any]:
+    """A workload's parameters that are keys of a block, with their units in their names: `sequence_tokens`."""
+    declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["asked"])
+    return {
+        f"{field.name}_{unit}" if (unit := field.metadata.get("unit")) else field.name: summary.parameters[field.name]
+        for field in declared
+        if field.name in summary.parameters
+    }
+
+
+def setup(summary: Summary) -> str:
+    """The workload's parameters in words: what a sample has of the other units, else the keys of the block."""
+    units = per_sample(summary.model, summary.parameters)
+    if units:
+        return ", ".join(f"{count:g} {unit} per {_sample(summary)}" for unit, count in units.items())
+    return ", ".join(f"{name} {value}" for name, value in parameters(summary).items())
+
+
+def _sample(summary: Summary) -> str:
+    """What one sample is called."""
+    return workloads.of(summary.model).UNIT.removesuffix("s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from throughline.records import Cell, Goal
-from throughline.report.render.markup import percent
+from throughline.report.numbers import percent
 from throughline.study.goals import Goals
 from throughline.topology import Topology
 

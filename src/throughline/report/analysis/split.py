@@ -10,23 +10,15 @@ sides; their median is the figure and their range its noise. docs/method-trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-
-import pandas as pd
-from matplotlib.figure import Figure
 
 from throughline import statistics
-from throughline.files import write_text
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render import markup, plots
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}
 """A part of the step -> the derived runs that go without it."""
-LABELLED = 0.07
-"""Share of the largest step from which on a part's share is written into its bar."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +80,13 @@ class Split:
 
 def _doubt(name: str, part: Part) -> str | None:
     """What to know about one part before believing it."""
-    size = f"{_ms(part.median_s)} ms, the {part.n} pairs lie between {_ms(part.low_s)} and {_ms(part.high_s)} ms"
+    low, high = milliseconds(part.low_s), milliseconds(part.high_s)
+    size = f"{milliseconds(part.median_s)} ms, the {part.n} pairs lie between {low} and {high} ms"
     zero = "" if part.median_s >= 0 else ", shown as 0"
     if part.control:
         return f"a single rank exchanges nothing, so that {name} is 0 and the difference noise ({size})"
     if part.n == 1:
-        return f"{name} {_ms(part.median_s)} ms from one pair of repeats{zero}: its noise is not known"
+        return f"{name} {milliseconds(part.median_s)} ms from one pair of repeats{zero}: its noise is not known"
     if part.within_noise:
         return f"{name} is within the noise ({size}){zero}"
     if part.median_s < 0:
@@ -101,7 +94,7 @@ def _doubt(name: str, part: Part) -> str | None:
     return None
 
 
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g}"
 
 
@@ -147,99 +140,3 @@ def _part(row: Row, other: Group | None) -> Part | None:
 def _steps(cell: Cell) -> dict[int, float]:
     """Seconds per optimizer step by repeat."""
     return {repeat: cell.global_batch / value for repeat, value in enumerate(cell.values, 1) if value}
-
-
-def frame(groups: Sequence[Group], derived: Sequence[Group]) -> pd.DataFrame:
-    """One row per split, unrounded seconds; empty where no derived runs tell."""
-    rows = [
-        {
-            "benchmark": markup.spreadsheet(group.benchmark),
-            "precision": group.precision,
-            "batch_size_per_device": group.batch,
-            "framework": markup.spreadsheet(one.row.framework),
-            "topology": str(one.row.topology),
-            "devices": one.row.topology.world,
-            "step_s": one.step_s,
-            "compute_s": one.rest_s if one.communication and one.input else None,
-            **_columns("communication", one.communication),
-            **_columns("input", one.input),
-            "notes": markup.spreadsheet("; ".join(one.notes)),
-        }
-        for group in groups
-        for one in split(group, derived)
-    ]
-    return pd.DataFrame(rows)
-
-
-def _columns(name: str, part: Part | None) -> dict[str, float | int | None]:
-    return {
-        f"{name}_s": part.shown_s if part else None,
-        f"{name}_difference_s": part.median_s if part else None,
-        f"{name}_difference_min_s": part.low_s if part else None,
-        f"{name}_difference_max_s": part.high_s if part else None,
-        f"{name}_pairs": part.n if part else None,
-    }
-
-
-def write_table(groups: Sequence[Group], derived: Sequence[Group], folder: Path) -> None:
-    """Write split.csv into `folder`, where derived runs tell anything."""
-    rows = frame(groups, derived)
-    if len(rows):
-        write_text(folder / "split.csv", rows.to_csv(index=False, lineterminator="\n"))
-
-
-def write_plots(groups: Sequence[Group], derived: Sequence[Group], folder: Path) -> None:
-    """Write <group>_split.svg and .png into `folder` for every group whose derived runs tell something."""
-    for group in groups:
-        if found := split(group, derived):
-            plots.save(draw(group, found, plots.LIGHT), folder / f"{group.name}_split")
-
-
-def draw(group: Group, found: Sequence[Split], theme: plots.Theme) -> Figure:
-    """A stacked bar per framework and topology, in ms per step."""
-    figure, axes = plots.blank(theme, f"{group.benchmark}: a step's time, {plots.settings(group)}", "ms per step")
-    axes.set_xlabel("")
-    top = 1000 * max(one.step_s for one in found)
-    named: set[str] = set()
-    for place, one in enumerate(found):
-        parts = [(one.rest, one.rest_s, 0)]
-        parts += [("communication", one.communication.shown_s, 1)] if one.communication else []
-        parts += [("input", one.input.shown_s, 2)] if one.input else []
-        height = 0.0
-        for name, seconds, colour in parts:
-            axes.bar(
-                place, 1000 * seconds, 0.55, bottom=height, color=theme.colour(colour), lw=0,
-                label=name if name not in named else None,
-            )  # fmt: skip
-            named.add(name)
-            if 1000 * seconds >= LABELLED * top:
-                axes.annotate(
-                    markup.percent(seconds / one.step_s), (place, height + 500 * seconds), ha="center", va="center",
-                    fontsize=8.5, color=theme.surface, fontweight="bold",
-                )  # fmt: skip
-            height += 1000 * seconds
-    axes.set_xticks(range(len(found)), [f"{one.row.topology}\n{one.row.shown}" for one in found])
-    axes.set_xlim(-0.6, len(found) - 0.4)
-    axes.set_ylim(0, 1.08 * top)
-    axes.legend(
-        fontsize=8, frameon=False, labelcolor=theme.ink, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3,
-        handlelength=1.0, borderpad=0.2, columnspacing=1.4,
-    )  # fmt: skip
-    return figure
-
-
-def describe(found: Sequence[Split]) -> str:
-    """The plot's figures in words."""
-    sentences = []
-    for one in found:
-        parts = {one.rest: one.rest_s}
-        parts |= {"communication": one.communication.shown_s} if one.communication else {}
-        parts |= {"input": one.input.shown_s} if one.input else {}
-        shares = ", ".join(f"{name} {markup.percent(seconds / one.step_s, 1)}" for name, seconds in parts.items())
-        sentences.append(f"{one.name}: {_ms(one.step_s)} ms a step; {shares}.")
-    return " ".join(sentences)
-
-
-def notes(found: Sequence[Split]) -> list[tuple[str, str]]:
-    """(where, how sure its parts are) of every split that has something to say."""
-    return [(one.name, note) for one in found for note in one.notes]

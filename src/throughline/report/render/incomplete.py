@@ -10,6 +10,7 @@ from throughline.records import Summary
 from throughline.report.analysis.cells import Asked
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import markup, page
+from throughline.report.render.collected import Results
 
 
 def write(results: Path, asked: Sequence[Asked], output: Path) -> int:
@@ -17,7 +18,7 @@ def write(results: Path, asked: Sequence[Asked], output: Path) -> int:
 
     Summaries are made in memory: under its name a summary always stands for every repeat.
     """
-    found = page.Found()
+    collected = Results()
     count = 0
     for cell in asked:
         place = results / cell.benchmark / f"bz{cell.batch}_{cell.precision}"
@@ -26,9 +27,9 @@ def write(results: Path, asked: Sequence[Asked], output: Path) -> int:
         if records:
             try:
                 summary: Summary = summarize(records, cell.repeats)
-                found.present[place.with_suffix(".json")] = summary
+                collected.present[place.with_suffix(".json")] = summary
             except UserError as error:
-                found.unreadable.append((f"{cell.benchmark}/{place.name}", markup.one_line(str(error))))
+                collected.unreadable.append((f"{cell.benchmark}/{place.name}", markup.one_line(str(error))))
     if count:
-        write_text(output, page.render(found, results, [], asked, output))
+        write_text(output, page.render(collected, [], asked, output))
     return count

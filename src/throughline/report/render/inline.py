@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from throughline.records import Cell
-from throughline.report.analysis.cells import Group
-from throughline.report.render import plots
-from throughline.report.render.markup import reading
+from throughline.report.numbers import reading
+from throughline.report.render.theme import Theme, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
@@ -25,7 +24,7 @@ VARIABLES = {
     "#010104": "var(--surface)",
     **{f"#01020{index}": f"var(--series-{index})" for index in range(6)},
 }
-PAGE = plots.Theme(
+PAGE = Theme(
     ink="#010101",
     muted="#010102",
     grid="#010103",
@@ -39,7 +38,7 @@ PAGE = plots.Theme(
 
 def figure(drawn: Figure, identity: str, title: str, description: str) -> Markup:
     """`drawn` as an inline SVG element; `identity` makes its ids unique on the page."""
-    root = ET.fromstring(plots.svg(drawn, PAGE))
+    root = ET.fromstring(svg(drawn, PAGE))
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag.split("}")[-1] in {"metadata", "style"} or not isinstance(child.tag, str):
@@ -72,22 +71,7 @@ def figure(drawn: Figure, identity: str, title: str, description: str) -> Markup
     return Markup(text)
 
 
-def describe(group: Group, figure_of: str) -> str:
-    """The figure's numbers in words, for those who do not see it."""
-    parts = []
-    for framework in group.frameworks:
-        values = []
-        for row in group.series(framework):
-            cell = row.cell
-            if cell and figure_of == "throughput":
-                values.append(f"{row.topology} {reading(cell.median_speed)} samples/s")
-            elif cell and cell.speedup is not None:
-                values.append(f"{row.topology} {cell.speedup:.2f} times one device")
-        parts += [f"{framework}: {', '.join(values)}."] if values else []
-    return " ".join(parts)
-
-
-def strip(cell: Cell) -> Markup | None:
+def strip(cell: Cell, unit: str) -> Markup | None:
     """Every repeat as a dot on a line that reaches from 5 % below to 5 % above the median."""
     if not cell.median_speed:
         return None
@@ -105,6 +89,6 @@ def strip(cell: Cell) -> Markup | None:
         )
     values = ", ".join(reading(value) for value in cell.values if value is not None)
     return Markup(
-        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} samples/s">'
+        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} {escape(unit)}">'
         f'<path d="M4 8H96M50 3V13"/>{"".join(dots)}</svg>'
     )

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from throughline.records import Cell
-from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Row
-from throughline.report.render import inline, markup
+from throughline.report import numbers
+from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row
+from throughline.report.render import inline
 
 
-def shown(row: Row, place: Path | None, link: Callable[[Path], str]) -> dict[str, Any]:
+def shown(group: Group, row: Row, place: Path | None, link: Callable[[Path], str]) -> dict[str, Any]:
     """What the template prints of `row`; its logs lie beside the summary at `place`."""
     cell = row.cell
     logs = [(_repeat(log), link(place.with_suffix("") / log)) for log in cell.logs] if cell and place else []
@@ -35,16 +36,16 @@ def shown(row: Row, place: Path | None, link: Callable[[Path], str]) -> dict[str
         "n": cell.n if cell else None,
         "n_ok": cell.n_ok if cell else 0,
         "reading": {
-            "median": markup.reading(cell.median_speed if cell else None),
-            "average": markup.reading(cell.average_speed if cell else None),
-            "lowest": markup.reading(cell.min if cell else None),
-            "highest": markup.reading(cell.max if cell else None),
-            "efficiency": markup.percent(cell.efficiency if cell else None),
+            "median": numbers.reading(cell.median_speed if cell else None),
+            "average": numbers.reading(cell.average_speed if cell else None),
+            "lowest": numbers.reading(cell.min if cell else None),
+            "highest": numbers.reading(cell.max if cell else None),
+            "efficiency": numbers.percent(cell.efficiency if cell else None),
             "speedup_range": _range(cell.speedup_range if cell else None),
             "scatter": _scatter(cell),
-            "memory": markup.mebibytes(cell.peak_memory_bytes if cell else None),
+            "memory": numbers.mebibytes(cell.peak_memory_bytes if cell else None),
         },
-        "strip": inline.strip(cell) if cell else None,
+        "strip": inline.strip(cell, group.unit) if cell else None,
         "logs": logs,
         "warned": bool(cell and cell.warnings),
     }
@@ -60,7 +61,7 @@ def _scatter(cell: Cell | None) -> str:
         return ""
     deviation = cell.median_absolute_deviation
     text = f"{deviation:.2g}" if deviation < 100 else f"{deviation:,.0f}"
-    return f"MAD {text}, CV {markup.percent(cell.coefficient_of_variation, 1)}"
+    return f"MAD {text}, CV {numbers.percent(cell.coefficient_of_variation, 1)}"
 
 
 def _others(row: Row) -> str:

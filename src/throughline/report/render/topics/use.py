@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from throughline.records import Cell, Series
-from throughline.report.analysis.cells import Group
+from throughline.report.numbers import MIB, percent, reading
 from throughline.report.render.grid import Column, Figure, Grid, lines
-from throughline.report.render.markup import MIB, percent, reading
+from throughline.report.render.sheets import grid_topic
+from throughline.report.topics import LOSS, Finding, Scope
 
+WAITS = 0.05
+"""Share of the time that is worth a finding."""
 OLD = "the records are older than this figure"
 
 
@@ -61,11 +64,11 @@ LAST = (
 UNITS = {"_bytes_per_s": "MB/s", "_bytes": "MiB", "_mhz": "MHz", "_w": "W", "_c": "°C", "_cores": "cores"}
 
 
-def grid(groups: Sequence[Group]) -> Grid:
+def grid(scope: Scope) -> Grid:
     """A row per cell: means over the window; a figure's title says its least and its most."""
     columns = [*FIRST, *(_column(one) for one in SERIES), *LAST]
     note = "means over the timed window, over nodes, devices and repeats; a figure's title says the extremes"
-    return Grid("use", "Use of the hardware", columns, lines(groups, _figures), notes=[note])
+    return Grid("use", "Use of the hardware", columns, lines(scope.groups, _figures), notes=[note])
 
 
 def _column(one: Shown) -> Column:
@@ -83,7 +86,7 @@ def _figures(cell: Cell) -> list[Figure]:
     return [
         Figure.of(gpu, percent(gpu), no_gpu),
         Figure.of(cpu, percent(cpu), OLD),
-        Figure.of(stall, percent(stall, 1), "nothing is read: made-up tokens"),
+        Figure.of(stall, percent(stall, 1), "nothing is read: made-up batches"),
         *series,
         Figure.of(None if throttled is None else ", ".join(throttled), ", ".join(throttled or ()) or "nothing", no_gpu),
         Figure.of(cost, percent(cost, 2), (use.reasons.get("telemetry") if use else OLD) or "not sampled"),
@@ -124,3 +127,20 @@ def text(name: str, value: float) -> str:
     if name.endswith(("_share", "_active")) or name == "utilization":
         return percent(value, 1)
     return f"{value:.2f}" if name.endswith("_cores") else f"{value:,.0f}"
+
+
+def findings(scope: Scope) -> Iterator[Finding]:
+    """Cells that wait for their data."""
+    for group in scope.groups:
+        for row in group.rows:
+            share = row.cell.loader_stall_share if row.cell and row.cell.median_speed else None
+            if share is not None and share > WAITS:
+                yield Finding(
+                    f"{row.framework} {row.topology} waits {percent(share)} of its time for data "
+                    f"({group.precision} with {group.batch_text}): the figure measures reading as well. Put the data "
+                    "on a faster disk, or compare with the extra `synthetic`.",
+                    LOSS,
+                )
+
+
+TOPIC = grid_topic("use", "Use of the hardware", grid, findings=findings)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from throughline.records import Cell
-from throughline.report.analysis.cells import Group
+from throughline.report.numbers import percent, reading, scaled
 from throughline.report.render.grid import Column, Figure, Grid, lines
-from throughline.report.render.markup import percent, reading, scaled
+from throughline.report.render.sheets import grid_topic
+from throughline.report.topics import Scope
 
 COLUMNS = (
     Column("flops_per_sample", "FLOPs", "per sample"),
@@ -33,16 +32,16 @@ NAMES = {
 """Conventions as the page names them."""
 
 
-def grid(groups: Sequence[Group]) -> Grid:
+def grid(scope: Scope) -> Grid:
     """A row per cell; every convention below."""
     conventions: dict[str, list[str]] = {}
-    for group in groups:
+    for group in scope.groups:
         for row in group.rows:
             for name, text in (row.cell.work.convention if row.cell and row.cell.work else {}).items():
                 if text not in conventions.setdefault(name, []):
                     conventions[name].append(text)
     facts = [(NAMES.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
-    return Grid("work", "Work done", COLUMNS, lines(groups, _figures), facts)
+    return Grid("work", "Work done", COLUMNS, lines(scope.groups, _figures), facts)
 
 
 def _figures(cell: Cell) -> list[Figure]:
@@ -64,3 +63,6 @@ def _figures(cell: Cell) -> list[Figure]:
         rate("matmul_flops_per_s"), share("matmul_share"),
         Figure.of(tokens, reading(tokens), work.reasons.get("real_tokens_per_s")), share("real_token_share"),
     ]  # fmt: skip
+
+
+TOPIC = grid_topic("work", "Work done", grid)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from throughline.records import Cell
-from throughline.report.analysis.cells import Group
+from throughline.report.numbers import reading
 from throughline.report.render.grid import Column, Figure, Grid, Line, lines
-from throughline.report.render.markup import reading
+from throughline.report.render.sheets import grid_topic
+from throughline.report.topics import Scope
 
 COLUMNS = (
     Column("price_per_device_hour", "device hour", "price"),
@@ -21,9 +22,9 @@ COLUMNS = (
 CHEAPEST = COLUMNS[1]
 
 
-def grid(groups: Sequence[Group]) -> Grid:
+def grid(scope: Scope) -> Grid:
     """A row per cell; the cheapest one is marked, and the fastest within twice its price is named."""
-    made = lines(groups, _figures)
+    made = lines(scope.groups, _figures)
     cells = [(line, line.row.cell.cost) for line in made if line.row.cell and line.row.cell.cost]
     sources = dict.fromkeys(cost.price_source for _, cost in cells if cost.price_source)
     tasks = dict.fromkeys(cost.task_samples for _, cost in cells if cost.task_samples)
@@ -82,3 +83,6 @@ def _value(made: Sequence[Line], best: Line) -> Iterable[str]:
 
 def _named(line: Line) -> str:
     return f"{line.row.shown} {line.row.topology}, {line.group.precision}, batch {line.group.batch}"
+
+
+TOPIC = grid_topic("cost", "Cost", grid)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -11,8 +12,11 @@ from matplotlib.figure import Figure
 
 from throughline import workloads
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
-from throughline.report.render import plots
-from throughline.report.render.markup import percent, reading
+from throughline.report.numbers import percent, reading
+from throughline.report.render import axes as draws
+from throughline.report.render.sheets import Table
+from throughline.report.render.theme import LIGHT, Theme, save
+from throughline.report.topics import Drawing, Scope, Topic
 
 LOSS = "loss"
 SHARE = "accuracy"
@@ -35,8 +39,9 @@ def read(path: Path) -> Check:
     return Check(read_verdict(path), read_curve(curve) if curve.is_file() else None)
 
 
-def table(verdicts: Sequence[ConvergenceVerdict]) -> tuple[list[str], list[list[str]]]:
+def table(scope: Scope) -> Table:
     """Header and a row per check of one benchmark; what is not known is n/a."""
+    verdicts = [check.verdict for check in scope.checks]
     figures = list(workloads.of(verdicts[0].spec.model).HELD_OUT) if verdicts else []
     header = ["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"]
     return header, [
@@ -64,16 +69,24 @@ def _text(name: str, value: float | None) -> str:
     return percent(value, 1) if name.endswith(SHARE) else f"{value:.4f}"
 
 
+def drawings(scope: Scope) -> Iterator[Drawing]:
+    """The curve of every check that still has one."""
+    for index, check in enumerate(scope.checks):
+        if check.curve:
+            heading = f"{scope.benchmark}: convergence"
+            yield Drawing(f"convergence-{index}", heading, partial(draw, check), describe(check), in_files=False)
+
+
 def write(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:
     """Write the plot beside `path`, as .svg and .png."""
-    plots.save(draw(Check(verdict, curve), plots.LIGHT), path.with_suffix(""))
+    save(draw(Check(verdict, curve), LIGHT), path.with_suffix(""))
 
 
-def draw(check: Check, theme: plots.Theme) -> Figure:
+def draw(check: Check, theme: Theme) -> Figure:
     """Training loss (averaged) and held-out loss over steps, with what is stated; the other figures below."""
     spec, curve = check.verdict.spec, check.curve
     heading = f"{spec.benchmark}: {spec.framework} {spec.topology}, {spec.precision}: {check.verdict.verdict}"
-    figure, axes = plots.blank(theme, heading, LOSS)
+    figure, axes = draws.blank(theme, heading, LOSS)
     names = list(workloads.of(spec.model).HELD_OUT)
     every = [axes]
     if len(names) > 1:
@@ -81,7 +94,7 @@ def draw(check: Check, theme: plots.Theme) -> Figure:
         axes.set_position((0.13, 0.50, 0.83, 0.38))
         every.append(figure.add_axes((0.13, 0.10, 0.83, 0.32), sharex=axes))
         shares = all(name.endswith(SHARE) for name in names if name != LOSS)
-        plots.style(every[1], theme, "", "share of right answers" if shares else "")
+        draws.style(every[1], theme, "", "share of right answers" if shares else "")
         if shares:
             every[1].set_ylim(0, 1.02)
     axes.set_xlabel("")
@@ -121,3 +134,7 @@ def smoothed(losses: Sequence[float | None]) -> tuple[list[float], list[float]]:
 
 def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
     return [step for step, _ in points], [value for _, value in points]
+
+
+INTRO = "A long run of its own, looked at through data that it does not train on; no statement about speed."
+TOPIC = Topic("convergence", "Convergence", INTRO, table=table, drawings=drawings)

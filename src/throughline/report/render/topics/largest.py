@@ -1,11 +1,11 @@
-"""The largest batch per device that fits, as rows of the report."""
+"""The largest batch per device that fits, as rows of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from throughline.records import Largest, MaxBatch
-from throughline.report.render import markup
+from throughline.report.numbers import mebibytes
+from throughline.report.render.sheets import Table
+from throughline.report.topics import Scope, Topic
 
 HEADER = [
     "framework",
@@ -19,20 +19,20 @@ HEADER = [
 ]
 
 
-def rows(found: Iterable[MaxBatch]) -> list[list[str]]:
+def table(scope: Scope) -> Table:
     """A row per precision and framework, in the words of HEADER; what is not known is n/a."""
-    return [
+    return HEADER, [
         [
             framework,
             one.precision,
             one.topology,
             _limit(one, largest),
-            _answer(one, largest),
+            _answer(largest),
             f"{largest.smallest_out_of_memory:,}" if largest.smallest_out_of_memory else "n/a",
-            markup.mebibytes(largest.peak_memory_bytes) or "n/a",
+            mebibytes(largest.peak_memory_bytes) or "n/a",
             ", ".join(f"{t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in largest.tries),
         ]
-        for one in found
+        for one in scope.largest
         for framework, largest in one.frameworks.items()
     ]
 
@@ -44,9 +44,13 @@ def _limit(one: MaxBatch, largest: Largest) -> str:
     return largest.device.name
 
 
-def _answer(one: MaxBatch, largest: Largest) -> str:
+def _answer(largest: Largest) -> str:
     """The batch, or why there is none."""
     if largest.largest_batch_per_device is None:
         return f"{'n/a' if largest.status == 'unsupported' else 'OOM'}: {largest.reason}"
     unbounded = largest.smallest_out_of_memory is None
     return f"{largest.largest_batch_per_device:,}" + (" or more" if unbounded else "")
+
+
+INTRO = "Found by doubling and bisection, every try a run of a few steps in fresh processes; no statement about speed."
+TOPIC = Topic("largest", "Largest batch", INTRO, table=table)

@@ -1,0 +1,168 @@
+"""Axes of plots over devices: titles, ticks, lines of points, names at their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from throughline.report.analysis.values import MEASURED, Point, Series
+from throughline.report.render.theme import Theme
+from throughline.topology import Topology
+
+CROWDED = 8  # with more device counts than this, ticks do not name the topologies
+WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
+MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
+Label = tuple[float, float, str, str, str]  # where a line ends (devices, value), its name, figure and colour
+MARKERS = ("o", "s", "^", "D", "v", "p")
+
+
+def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
+    """A figure with one titled pair of axes."""
+    figure = Figure(figsize=theme.size)
+    axes = figure.add_axes(inside(theme.size, 0, 1))
+    style(axes, theme, heading, unit)
+    return figure, axes
+
+
+def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of a panel's axes as shares of a figure of `size` inches, the first on top."""
+    (width, height), (left, right, bottom, top) = size, MARGINS
+    share = height / panels
+    return (
+        left / width,
+        ((panels - 1 - index) * share + bottom) / height,
+        (width - left - right) / width,
+        (share - bottom - top) / height,
+    )
+
+
+def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
+    """Titles, grid and colours of a pair of axes."""
+    axes.set_title(heading, loc="left", fontsize=11, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
+    axes.set_ylabel(unit, color=theme.muted, fontsize=9)
+    axes.set_xlabel("devices", color=theme.muted, fontsize=9)
+    axes.tick_params(colors=theme.muted, labelsize=8.5, length=0, pad=5)
+    axes.grid(axis="y", color=theme.grid, lw=0.8)
+    axes.set_axisbelow(True)
+    axes.patch.set_visible(False)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(theme.grid)
+
+
+def device_axis(axes: Axes, topologies: Sequence[Topology], theme: Theme, share_scale: bool = True) -> None:
+    """Ticks at the measured device counts, each with its topologies; logarithmic where the counts lie far apart."""
+    names: dict[int, list[Topology]] = {}
+    for topology in topologies:
+        if topology not in names.setdefault(topology.world, []):
+            names[topology.world].append(topology)
+    worlds = sorted(names)
+    if not worlds:
+        return
+    wide = worlds[-1] / worlds[0] >= WIDE
+    if wide:
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(worlds[0] / 1.3, worlds[-1] * 1.5)
+        if share_scale:
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        margin = 0.18 * (worlds[-1] - worlds[0]) or 0.6
+        axes.set_xlim(worlds[0] - margin, worlds[-1] + margin)
+    axes.xaxis.set_major_locator(FixedLocator([float(world) for world in worlds]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    named = len(worlds) <= CROWDED
+    shown = {world: [str(name) for name in sorted(names[world]) if named or name.simulated] for world in worlds}
+    axes.set_xticks(worlds, ["\n".join([str(world), *shown[world]]) for world in worlds])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str, markers: bool = True) -> None:
+    """A series as a line with markers; one that was not measured here is dashed, its markers hollow."""
+    worlds = [point.topology.world for point in series.points]
+    medians = [point.value.median for point in series.points]
+    if series.source != MEASURED:
+        axes.plot(
+            worlds, medians, "--", marker=marker, color=colour, lw=1.2, ms=6, mfc=theme.surface, mew=1.2, zorder=3
+        )
+    elif markers:
+        axes.plot(
+            worlds, medians, "-", marker=marker, color=colour, lw=1.6, ms=6, mec=theme.surface, mew=1.0, zorder=3,
+        )  # fmt: skip
+    else:
+        axes.plot(worlds, medians, "-", color=colour, lw=1.6, zorder=3)
+
+
+def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:
+    """The median as a marker, the range as a whisker, each repeat as a dot beside it."""
+    value, world = point.value, point.topology.world
+    axes.vlines(world, value.low, value.high, color=colour, lw=1.4, zorder=4)
+    axes.plot([world], [value.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
+    for index, repeat in enumerate(value.repeats):
+        axes.plot(
+            [world], [repeat], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4,
+            transform=axes.transData + _shift(axes, 7.5 + 2.3 * index),
+        )  # fmt: skip
+
+
+def _shift(axes: Axes, points: float) -> matplotlib.transforms.Transform:
+    figure = axes.figure
+    return matplotlib.transforms.ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
+
+
+def direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float = 27.0) -> None:
+    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another.
+
+    Comes last, when everything is drawn: places depend on the axes' limits.
+    """
+    if not labels:
+        return
+    if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
+        axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
+    axes.autoscale_view()
+    scale = 72 / axes.figure.get_dpi()
+    ordered = sorted(labels, key=lambda label: label[1])
+    own_places = [float(axes.transData.transform((x, value))[1]) * scale for x, value, *_ in ordered]
+    bottom, top = axes.bbox.y0 * scale, axes.bbox.y1 * scale
+    places = spread_out(own_places, min(gap, (top - bottom) / len(ordered)), top)
+    right = axes.get_xlim()[1]
+    for y, own, (_, value, name, text, colour) in zip(places, own_places, ordered, strict=True):
+        axes.annotate(
+            f"{name}\n", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=9,
+            color=colour, fontweight="bold", annotation_clip=False, linespacing=1.25,
+            parse_math=False,
+        )  # fmt: skip
+        axes.annotate(
+            f"\n{text}", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=8.5,
+            color=theme.muted, annotation_clip=False, linespacing=1.25,
+        )  # fmt: skip
+
+
+def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """`places` (rising) moved as little as needed to lie at least `gap` apart, none above `top`."""
+    result = list(places)
+    for index in range(1, len(result)):
+        result[index] = max(result[index], result[index - 1] + gap)
+    limit = top
+    for index in reversed(range(len(result))):
+        result[index] = min(result[index], limit)
+        limit = result[index] - gap
+    return result
+
+
+def legend(axes: Axes, theme: Theme, text: str) -> None:
+    axes.annotate(
+        text, (0, 1), xycoords="axes fraction", xytext=(0, 8), textcoords="offset points", fontsize=8, color=theme.muted
+    )
+
+
+def or_nothing(figure: Figure, axes: Axes, measured: bool, theme: Theme) -> Figure:
+    if not measured:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "no measured value", transform=axes.transAxes, ha="center", color=theme.muted)
+    return figure

@@ -1,0 +1,164 @@
+"""Tables as text: Markdown and LaTeX that look as DLPerf prints them, and frames for CSV with a row per cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from throughline.report.analysis import figures
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.render import markup
+from throughline.report.render.grid import Grid
+from throughline.report.topics import Scope, Topic
+
+
+class Chip(NamedTuple):
+    """A word that the page shows in the colour of a status."""
+
+    status: str
+    label: str
+
+
+Table = tuple[list[str], Sequence[Sequence[str | Chip]]]
+"""Header and rows; only the page shows chips."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table with its heading and the lines below it; after a `spaced` one there is always an empty line."""
+
+    heading: str
+    table: Table
+    below: Sequence[str] = ()
+    spaced: bool = False
+
+
+def markdown(sheets: Iterable[Sheet]) -> str:
+    """The sheets one below the other."""
+    return "\n".join(_markdown(sheet) for sheet in sheets)
+
+
+def _markdown(sheet: Sheet) -> str:
+    header, body = sheet.table
+    lines = [[markup.markdown(str(text)) for text in line] for line in [header, *body]]
+    rule = ["---" if index == header.index("framework") else "--:" for index in range(len(header))]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
+    remarks = "".join(f"* {markup.markdown(line)}\n" for line in sheet.below)
+    return f"**{markup.markdown(sheet.heading)}**\n\n{table}" + (f"\n{remarks}" if remarks or sheet.spaced else "")
+
+
+def latex(sheets: Iterable[Sheet]) -> str:
+    """The sheets as one file to input."""
+    return "% Needs no package; \\input this file.\n" + "\n".join(map(_latex, sheets))
+
+
+def _latex(sheet: Sheet) -> str:
+    header, body = sheet.table
+    below = "".join(f"\\\\ {markup.latex(line)}\n" for line in sheet.below)
+    columns = "".join("l" if name == "framework" else "r" for name in header)
+    lines = [" & ".join(markup.latex(str(text)) for text in line) + r" \\" for line in [header, *body]]
+    return "\n".join(
+        [
+            r"\begin{table}[ht]",
+            r"\centering",
+            rf"\caption{{{markup.latex(sheet.heading)}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+            *([r"\par\footnotesize " + below.removeprefix("\\\\ ").rstrip()] if below else []),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> pd.DataFrame:
+    """One row per cell: what it is, then its figures; `counts` are whole numbers, also where some are missing."""
+    every = list(cells)
+    names = dict.fromkeys(name for group, *_ in every if group.summary for name in figures.parameters(group.summary))
+    rows = [{**_identity(group, row, names), **values} for group, row, values in every]
+    whole = [name for name in names if all(isinstance(row[name], int | None) for row in rows)]
+    table = pd.DataFrame(rows)
+    return table.astype(dict.fromkeys([*counts, "global_batch_size", *whole], "Int64")) if rows else table
+
+
+def grid_frame(grid: Grid) -> pd.DataFrame:
+    """One row per cell with all figures of a grid, unrounded; a number that is not known is empty."""
+    cells = (
+        (line.group, line.row, {
+            column.key: _inert(line.figures[index].value) if line.figures else None
+            for index, column in enumerate(grid.columns)
+        })
+        for line in grid.lines
+    )  # fmt: skip
+    return frame(cells, *(column.key for column in grid.columns if column.key.endswith("_bytes")))
+
+
+def _inert(value: float | str | None) -> float | str | None:
+    return markup.spreadsheet(value) if isinstance(value, str) else value
+
+
+def of_grid(grid: Grid, heading: str | None = None) -> Sheet:
+    """A grid with the cell's identity to the left; an outcome stands in the first column."""
+    grid = grid.condensed()
+    header = [batch_heading([line.group for line in grid.lines]), "precision", "framework", "topology"]
+    columns = [f"{column.heading} {column.small}".strip() for column in grid.columns]
+    body = []
+    for line in grid.lines:
+        start = [str(line.group.batch), line.group.precision, line.row.shown, str(line.row.topology)]
+        texts = [figure.text for figure in line.figures] or [line.row.label, *[""] * (len(columns) - 1)]
+        body.append([*start, *texts[: len(columns)]])
+    return Sheet(heading or grid.title, ([*header, *columns], body), below(grid), spaced=True)
+
+
+def grid_topic(name: str, title: str, make: Callable[[Scope], Grid], **others: Any) -> Topic:
+    """A topic that is a grid: the page, the CSV and the sheets show the same figures."""
+    return Topic(name, title, **{
+        "grid": make, "frame": lambda scope: grid_frame(make(scope)), "sheets": lambda scope: [of_grid(make(scope))],
+        **others,
+    })  # fmt: skip
+
+
+def batch_heading(groups: Sequence[Group]) -> str:
+    return "batch per device" if all(group.per_device for group in groups) else "batch"
+
+
+def below(grid: Grid) -> list[str]:
+    """What is said below a grid that is condensed."""
+    return [*(f"{name}: {text}" for name, text in grid.facts), *grid.notes]
+
+
+def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, Any]:
+    """What a cell is; `parameters` are the columns of its workload's parameters."""
+    summary, cell = group.summary, row.cell
+    values = figures.parameters(summary) if summary else {}
+    return {
+        "benchmark": markup.spreadsheet(group.benchmark),
+        "model": markup.spreadsheet(summary.model) if summary else None,
+        **{name: values.get(name) for name in parameters},
+        "precision": group.precision,
+        **({} if group.per_device else {"batch": group.batch}),
+        "batch_size_per_device": group.batch if group.per_device else cell.batch_size_per_device if cell else None,
+        "framework": markup.spreadsheet(row.framework),
+        "topology": str(row.topology),
+        "nodes": row.topology.nodes,
+        "devices": row.topology.world,
+        "global_batch_size": cell.global_batch if cell else None,
+        "device": markup.spreadsheet(summary.device.name) if summary and summary.device else None,
+        "status": row.status,
+        "mathematics": _verdict(group, row),
+        "exchange": row.exchanges,
+    }
+
+
+def _verdict(group: Group, row: Row) -> str | None:
+    """Whether the framework computes what the others do: the word of equivalence.json."""
+    compared = group.summary.mathematics if group.summary else None
+    return compared[row.framework].verdict if compared and row.framework in compared else None

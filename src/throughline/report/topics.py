@@ -1,0 +1,96 @@
+"""A topic of the report: one thing that it tells of a benchmark, in every form that it is told in.
+
+What a topic computes stands in analysis/; its file in render/topics/ says which of these forms it has. Page, tables
+and plots loop over the topics and know none by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from throughline.records import MaxBatch
+from throughline.report.analysis import comparisons
+from throughline.report.analysis.cells import Group, Note
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from throughline.report.render.grid import Grid
+    from throughline.report.render.sheets import Sheet, Table
+    from throughline.report.render.theme import Theme
+
+ABOUT, LOSS, GAIN = range(3)
+"""The order of findings: what a benchmark is, where nothing is gained or what limits, and how things compare."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a topic tells of: a benchmark's groups; `everything` that it may be compared with; and its checks."""
+
+    groups: Sequence[Group]
+    everything: Sequence[Group] = ()
+    largest: Sequence[MaxBatch] = ()
+    checks: Sequence[Any] = ()
+
+    @property
+    def benchmark(self) -> str:
+        return self.groups[0].benchmark if self.groups else ""
+
+    @cached_property
+    def floors(self) -> comparisons.Floors:
+        """The smallest differences that the devices can report."""
+        return comparisons.floors(self.everything or self.groups)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A plot: `name` is its file's, `draw` draws it in a theme, `words` say what it shows.
+
+    It stands beside the table of `group`, or in its topic's own section; a file or the page may do without it.
+    """
+
+    name: str
+    title: str
+    draw: Callable[[Theme], Figure]
+    words: str = ""
+    group: Group | None = None
+    in_files: bool = True
+    on_page: bool = True
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence beside the headline."""
+
+    text: str
+    order: int = GAIN
+
+    @property
+    def loss(self) -> bool:
+        return self.order == LOSS
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The forms of one topic; `name` is its files' and its place on the page, `intro` stands below its title.
+
+    grid: figures by cell; frame: its CSV; sheets: its tables in Markdown and LaTeX; table: its rows on the page, where
+    they are not by cell; drawings, remarks (below its table), notes (below a group's table), findings (beside the
+    headline).
+    """
+
+    name: str
+    title: str
+    intro: str = ""
+    grid: Callable[[Scope], Grid | None] = field(default=lambda scope: None)
+    frame: Callable[[Scope], pd.DataFrame | None] = field(default=lambda scope: None)
+    sheets: Callable[[Scope], Sequence[Sheet]] = field(default=lambda scope: ())
+    table: Callable[[Scope], Table | None] = field(default=lambda scope: None)
+    drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
+    remarks: Callable[[Scope], Iterable[str]] = field(default=lambda scope: ())
+    notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())
+    findings: Callable[[Scope], Iterable[Finding]] = field(default=lambda scope: ())
