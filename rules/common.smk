@@ -71,7 +71,7 @@ def equivalence_of(wildcards):
 def against_of(wildcards):
     """The stated curve of a check; none where none is stated."""
     checked_of(wildcards)
-    return TARGETS.block(wildcards.benchmark).convergence.against or []
+    return CONFIG.block(wildcards.benchmark).convergence.against or []
 
 
 def code_of(script):

@@ -28,7 +28,7 @@ rule convergence:
     params:
         spec=lambda wildcards: checked_of(wildcards).canonical,
         settings=lambda wildcards: canonical(
-            TARGETS.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
+            CONFIG.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
         ),
         python=worker_python,
         launcher=LAUNCHER,
@@ -53,7 +53,7 @@ rule convergence_verdict:
         "../envs/main.yaml"
     params:
         against=lambda wildcards, input: ["--against", input.against] if input.against else [],
-        tolerance=lambda wildcards: str(TARGETS.block(wildcards.benchmark).convergence.tolerance),
+        tolerance=lambda wildcards: str(CONFIG.block(wildcards.benchmark).convergence.tolerance),
     shell:
         "python workflow/scripts/convergence_verdict.py {input.curve:q} {params.against:q}"
         " --tolerance {params.tolerance:q} --output {output.verdict:q} 2>&1 | tee {log:q}"

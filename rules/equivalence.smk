@@ -17,7 +17,7 @@ rule equivalence:
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: 2 * TARGETS.block(wildcards.benchmark).threads,
+        cpus_per_task=lambda wildcards: 2 * CONFIG.block(wildcards.benchmark).threads,
         mem_mb=8000,
         runtime=60,
         slurm_extra=equivalence_slurm_options,

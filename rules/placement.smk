@@ -38,7 +38,7 @@ def slurm_options(wildcards):
 
 def equivalence_slurm_options(wildcards):
     """What a comparison asks of Slurm: two devices of one node."""
-    cuda = TARGETS.block(wildcards.benchmark).device == "cuda"
+    cuda = CONFIG.block(wildcards.benchmark).device == "cuda"
     return "--ntasks-per-node=1" + (" --gpus-per-node=2" if cuda else "")
 
 

@@ -64,7 +64,7 @@ def test_derived_runs_lie_in_folders_of_their_own(config: Config) -> None:
     assert by_name["b__synthetic"].options.data == "synthetic"
     assert by_name["b__synthetic"].corpus is None
     assert [name for name, spec in by_name.items() if not spec.options.exchange] == ["b__noexchange"]
-    assert runs.benchmark_block(config, "b__aa") == config.benchmarks["b"]
+    assert config.block("b__aa") == config.benchmarks["b"]
 
 
 def test_paths(config: Config) -> None:

@@ -40,7 +40,6 @@ def test_what_is_asked_for_is_found(targets: Targets) -> None:
     assert targets.extras(benchmark="c") == []
     assert [len(targets.proof(benchmark="b")), len(targets.search(**RUN))] == [1, 2]
     assert targets.check(**RUN) == list(targets.specs.values())[2]
-    assert targets.block("b__aa") == targets.block("b")
     assert targets.manifests() == ["data/sample/seq32/manifest.json"]
 
 

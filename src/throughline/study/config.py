@@ -49,6 +49,10 @@ class Config(Section):
         """The sections that describe data, by their names."""
         return {name: value for name, value in self if isinstance(value, DataSection)}
 
+    def block(self, benchmark: str) -> Benchmark:
+        """The block that a benchmark, derived or not, comes from."""
+        return self.benchmarks[block_name(benchmark)]
+
     def reads(self, section: str) -> bool:
         """Whether a section's data are to be made: a block's model reads them, or there is no block at all."""
         blocks = self.benchmarks.values()
@@ -58,6 +62,11 @@ class Config(Section):
         """The section of the data that a block's model reads; None where its batches are made up."""
         name = workloads.of(block.model).DATA
         return None if name is None else self.data_sections()[name]
+
+
+def block_name(benchmark: str) -> str:
+    """The name of the block that a benchmark, derived or not, comes from."""
+    return benchmark.split("__")[0]
 
 
 def load(

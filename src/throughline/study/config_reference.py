@@ -1,12 +1,10 @@
 """docs/configuration.md and the JSON schema, generated from the sections' models and the workloads' parameters.
 
-python -m throughline.study.config_reference            write both
-python -m throughline.study.config_reference --check    exit 1 when one of them is out of date
+`python -m throughline.study.config_reference` writes both; a test fails when one of them is out of date.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import typing
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from throughline import workloads
-from throughline.files import UserError, command_line, write_text
+from throughline.files import write_text
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config
 from throughline.study.config_errors import branches, is_model, kind, strip
@@ -127,17 +125,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
-    check = parser.parse_args().check
-    for path, text in ((REFERENCE, reference()), (SCHEMA, schema())):
-        if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
-            raise UserError(f"{path.name} is out of date", next_step="python -m throughline.study.config_reference")
-        if not check:
-            write_text(path, text)
-    return 0
-
-
 if __name__ == "__main__":
-    command_line(main)
+    write_text(REFERENCE, reference())
+    write_text(SCHEMA, schema())

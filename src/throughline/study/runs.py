@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from pydantic import Field, SerializationInfo, model_serializer, model_validator
 from throughline import size, workloads
 from throughline.files import UserError
 from throughline.study.benchmark import Benchmark, Optimizer, Options, Runs, Steps
-from throughline.study.config import Config
+from throughline.study.config import Config, block_name
 from throughline.study.data_section import DataIdentity
 from throughline.study.section import (
     FrameworkName,
@@ -41,6 +42,9 @@ CHANGED: dict[str, dict[str, Any]] = {
     "noexchange": {"exchange": False},
 }
 """The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
+
+OF_BLOCK = ("model", "steps", "seed", "device", "threads", "optimizer", "options", "scaling")
+"""What a block says of all of its runs."""
 
 
 class RunSpec(Section):
@@ -168,39 +172,23 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
         block = _changed(block, {"data": "synthetic"})
     elif block.options.data == "real":
         corpus = section.identity(workloads.parameters({"model": block.model, **parameters}))
-    for precision, batches in block.batch.items():
-        for batch in batches:
-            for framework in block.frameworks:
-                for topology in block.topologies:
-                    for repeat in range(1, block.repeats + 1):
-                        yield RunSpec(
-                            benchmark=name,
-                            framework=framework,
-                            model=block.model,
-                            parameters=parameters,
-                            batch_per_device=batch,
-                            precision=precision,
-                            topology=topology,
-                            repeat=repeat,
-                            steps=block.steps,
-                            seed=block.seed,
-                            device=block.device,
-                            threads=block.threads,
-                            hosts=kind_of_hosts(block, topology),
-                            optimizer=block.optimizer,
-                            options=block.options,
-                            scaling=block.scaling,
-                            corpus=corpus,
-                            protocol=PROTOCOL,
-                        )
-
-
-def by_summary(specs: Iterable[RunSpec]) -> dict[str, list[str]]:
-    """Each summary's records, by their paths."""
-    records: dict[str, list[str]] = {}
-    for spec in specs:
-        records.setdefault(spec.summary, []).append(spec.record)
-    return records
+    same = {name: getattr(block, name) for name in OF_BLOCK}
+    sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
+    repeats = range(1, block.repeats + 1)
+    for (precision, batch), framework, topology, repeat in product(sizes, block.frameworks, block.topologies, repeats):
+        yield RunSpec(
+            benchmark=name,
+            framework=framework,
+            parameters=parameters,
+            batch_per_device=batch,
+            precision=precision,
+            topology=topology,
+            repeat=repeat,
+            hosts=kind_of_hosts(block, topology),
+            corpus=corpus,
+            protocol=PROTOCOL,
+            **same,
+        )
 
 
 def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:
@@ -225,10 +213,5 @@ def unpacked(text: str | None, benchmark: str) -> dict[str, Any] | None:
     if not text:
         return None
     value: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
-    blocks, name = value["benchmarks"], benchmark.split("__")[0]
+    blocks, name = value["benchmarks"], block_name(benchmark)
     return {**value, "benchmarks": {name: blocks[name]}} if name in blocks else None
-
-
-def benchmark_block(config: Config, name: str) -> Benchmark:
-    """The block that a benchmark's name, derived or not, comes from."""
-    return config.benchmarks[name.split("__")[0]]

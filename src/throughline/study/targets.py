@@ -10,8 +10,6 @@ from functools import cached_property
 from typing import TypeVar
 
 from throughline.files import UserError
-from throughline.study import runs
-from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config
 from throughline.study.runs import RunSpec
 from throughline.study.section import canonical
@@ -54,7 +52,9 @@ class Targets:
     ) -> None:
         self.config, self.proofs, self.searches, self.checks = config, proofs, searches, checks
         self.specs = {spec.record: spec for spec in specs}
-        self.summaries = runs.by_summary(specs)
+        self.summaries: dict[str, list[str]] = {}
+        for spec in specs:
+            self.summaries.setdefault(spec.summary, []).append(spec.record)
 
     def run(self, **wildcards: str) -> RunSpec:
         """The specification behind a record."""
@@ -113,17 +113,13 @@ class Targets:
         block = f"benchmarks.{wildcards['benchmark']}"
         return pick(self.checks, CHECK.format(**wildcards) + ".json", next_step=f"set {block}.convergence")
 
-    def block(self, benchmark: str) -> Benchmark:
-        """The block that a benchmark, derived or not, comes from."""
-        return runs.benchmark_block(self.config, benchmark)
-
     def manifests(self) -> list[str]:
         """The manifests that the runs read."""
         return sorted({spec.manifest for spec in self.specs.values() if spec.manifest})
 
     def summary_options(self, benchmark: str) -> list[str]:
         """What the command that makes a summary has to know beside its records."""
-        block = self.block(benchmark)
+        block = self.config.block(benchmark)
         terms = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
             "prices": {name: price.model_dump() for name, price in self.config.prices.items()},
