@@ -33,28 +33,28 @@ class Steps(Section):
     timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
     at_most_s: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="seconds of training per run at most: warm-up and window get fewer steps on slow devices "
-        "(never under 2 and 3), and the record says so",
+        description="the longest that a run trains, in seconds. On slow devices warm-up and window get fewer steps, "
+        "but at least 2 and 3, and the record says so",
     )
 
 
 class Runs(Section):
     device: Literal["auto", "cuda", "cpu"] = Field(
-        "auto", description="`auto` takes the GPUs that are found, else the CPU; the record says what it was"
+        "auto", description="`auto` takes the GPUs that are found, otherwise the CPU; the record says which"
     )
-    repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="runs of every configuration")
+    repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(1, description="threads per worker on a CPU, the same in every topology")
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="where topologies of several nodes run: null is this machine, or the nodes of a Slurm job; a list "
-        "of names is reached through ssh; `simulated` makes the nodes up on one machine, and every table says so",
+        description="where topologies of several nodes run. null: this machine, or the nodes of a Slurm job. A list of "
+        "names: these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
     )
     seed: CountingInt = Field(42, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
-        description="true: a busy or changed machine is refused before a run; mixed environments and warnings fail "
-        "the summary",
+        description="true: a run does not start on a machine that is busy or has changed, and a summary with mixed "
+        "environments or warnings fails",
     )
 
 
@@ -75,10 +75,10 @@ class Options(Section):
     accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
     compile: bool = Field(False, description="compile the model (torch.compile)")
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
-    unpadded: bool = Field(False, description="compute the real tokens alone, and no padding")
+    unpadded: bool = Field(False, description="compute only the real tokens, without padding")
     data: Literal["real", "synthetic"] = Field("real", description="the data that the model reads, or made-up batches")
     exchange: bool = Field(
-        True, description="false: every rank keeps its own gradients, which shows what exchanging them costs"
+        True, description="false: every rank keeps its own gradients, which shows how much time their exchange takes"
     )
     bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
     controller: Literal["gloo", "mpi"] = Field(
@@ -86,7 +86,7 @@ class Options(Section):
     )
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
     memory_limit_mb: PositiveInt | None = Field(
-        None, description="MiB of memory per worker on a CPU; beyond it a run ends as out of memory"
+        None, description="MiB of memory for each worker on a CPU; a run that needs more ends as out of memory"
     )
     sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = Field(
         "none",
@@ -106,12 +106,13 @@ class Convergence(Section):
     evaluate_every: PositiveInt = Field(
         1000, description="steps between two looks at held-out data; a checkpoint is written at each"
     )
-    samples: PositiveInt = Field(1000, description="held-out samples at most")
+    samples: PositiveInt = Field(1000, description="largest number of held-out samples")
     against: Text | None = Field(
         None, description="a CSV file with the stated curve: `step` and some of the model's figures of held-out data"
     )
     tolerance: Share = Field(
-        0.05, description="how much worse than stated passes: of the loss a share, of another figure the difference"
+        0.05,
+        description="how much worse than the stated curve is accepted: of the loss a share, else a difference",
     )
 
 
@@ -127,7 +128,7 @@ class Benchmark(Runs):
     )
     topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: ["1n1g"],
-        description="`<nodes>n<devices per node>g`; 1n1g is the baseline of every speedup",
+        description="`<nodes>n<devices per node>g`; speedups are over 1n1g, or over the smallest one that is possible",
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
@@ -139,18 +140,19 @@ class Benchmark(Runs):
         "`strong`: it is the sum over all replicas, so more devices share the same samples",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
-    options: Options = Field(default_factory=Options, description="switches; the tables' titles name them")
+    options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
     extras: list[Extra] = Field(
         default_factory=list,
-        description="derived runs beside these: `aa` (the same again), `synthetic` (without reading), `noexchange` "
-        "(ranks keep their gradients; with `synthetic` it gives the step's split in compute, communication and input), "
-        "`max_batch` (the largest batch per device that fits)",
+        description="more runs, derived from these: `aa` (the same again), `synthetic` (made-up batches), `noexchange` "
+        "(ranks keep their gradients; together with `synthetic` it splits a step into compute, communication and "
+        "input), `max_batch` (a search for the largest batch that fits)",
     )
     convergence: Convergence | None = Field(
-        None, description="a long run that is held against a stated curve, apart from the measured ones; {} for one"
+        None,
+        description="a long run, apart from the others, whose curve is compared with a stated one; {} for one",
     )
     task_samples: PositiveInt | None = Field(
-        None, description="samples of the whole training that is planned: the report tells its hours and its price"
+        None, description="samples of the whole training that you plan: the report says its hours and its price"
     )
     remarks: str | None = Field(None, description="text shown under the tables")
 

@@ -32,14 +32,12 @@ class ConfigError(UserError):
 
 class Config(Section):
     corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
-    runs: Runs = Field(
-        default_factory=Runs, description="how to measure; any of it can be set again inside a benchmark"
-    )
+    runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set any of these keys again")
     goals: Goals = Field(default_factory=Goals, description="what every benchmark is judged by, pass or fail")
     prices: dict[str, Price] = Field(
         default_factory=dict,
-        description="a device's name as the report prints it, or a part of it in whole words, such as `A100-SXM4-80GB` "
-        "or `Xeon`: what it costs (on a CPU, one worker); resources/gpus.csv has some prices of GPUs",
+        description="name of a device: what it costs. The name is as the report prints it, or some whole words of it, "
+        "such as `A100-SXM4-80GB` or `Xeon` (on a CPU: one worker). resources/gpus.csv has some prices of GPUs",
     )
     benchmarks: dict[Name, SerializeAsAny[Benchmark]] = Field(
         default_factory=dict, description="what to measure, each under `results/<name>/`"

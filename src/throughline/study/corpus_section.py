@@ -28,15 +28,15 @@ class Shards(Section):
 
 class Masking(Section):
     probability: Annotated[float, Field(gt=0, le=0.5)] = Field(
-        0.15, description="share of a sequence's tokens to predict, up to the length's predictions at most"
+        0.15, description="share of a sequence's tokens to predict; corpus.sequences limits their number"
     )
-    short_sequences: Share = Field(0.1, description="share of sequences that aim at a random shorter length")
-    copies: PositiveInt = Field(5, description="times the text is used, each time with new pairs and masks")
+    short_sequences: Share = Field(0.1, description="share of sequences that are built for a random shorter length")
+    copies: PositiveInt = Field(5, description="how often the text is used, each time with new pairs and masks")
     seed: CountingInt = Field(12345, description="seed of every random choice in the data")
     dynamic: bool = Field(
         False,
-        description="true: shards hold the text once and unmasked (copies: 1); masks are drawn while it is read, anew "
-        "in every epoch",
+        description="true: shards hold the text once and without masks (set copies: 1); training draws new masks in "
+        "every epoch",
     )
 
     @model_validator(mode="after")
@@ -48,8 +48,8 @@ class Masking(Section):
 
 class ShardFolder(Section):
     shards: Text = Field(
-        description="a folder of finished HDF5 files in NVIDIA's layout, used as they are: `training` or `test` in "
-        "each name says its split. corpus.sequences has to name their lengths; parts, shards and masking are not used"
+        description="a folder of finished HDF5 files in NVIDIA's layout, which are used as they are. A file's name "
+        "says `training` or `test`. corpus.sequences has to name their lengths; parts, shards and masking are not used"
     )
 
 
@@ -62,7 +62,7 @@ class VocabularyFile(Section):
 
 
 class Corpus(DataSection):
-    name: Name = Field("sample", description="folder under data/; unique per dump")
+    name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
     dump: Text | Annotated[list[str], Field(min_length=1)] | ShardFolder = Field(
         "sample",
         description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
@@ -70,40 +70,40 @@ class Corpus(DataSection):
         "which is downloaded, or {shards: FOLDER} of finished shards",
     )
     contact: Contact | None = Field(
-        None, description="your e-mail or web address, sent with every download; Wikimedia wants one"
+        None, description="your e-mail or web address. It is sent with every download, as Wikimedia asks"
     )
     mirrors: list[HttpAddress] = Field(
         default_factory=list,
-        description="hosts of Wikimedia's dumps, asked in this order before Wikimedia itself; what they say of their "
-        "files is believed",
+        description="hosts of Wikimedia's dumps. They are tried in this order, before Wikimedia itself. The checksums "
+        "that a mirror publishes are trusted",
     )
     vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
         "bert-base-uncased", description="the published vocabulary by name, or {path or url, sha256} of your own"
     )
     parts: Annotated[int, Field(ge=1, le=10000)] = Field(
-        4, description="pieces that the dump is cut into, extracted side by side"
+        4, description="the dump is cut into so many pieces, which are extracted in parallel"
     )
     extractor: Literal["wikiextractor", "throughline"] = Field(
         "wikiextractor",
-        description="what makes plain text of wikitext: the field's program, or our own, which is several times faster "
-        "and keeps lists",
+        description="the program that turns wikitext into plain text: the common one, or our own, which is several "
+        "times faster and keeps lists",
     )
     shards: Shards = Field(default_factory=Shards, description="HDF5 files per sequence length")
     sequences: Annotated[dict[SequenceLength, PositiveInt], Field(min_length=1)] = Field(
         default_factory=lambda: {32: 5, 128: 20},
-        description="sequence length: predictions at most (BERT's second phase is 512: 80)",
+        description="sequence length: largest number of predictions (BERT's second phase uses 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
     memory_mb: int = Field(
         256,
         ge=16,
-        description="what a job of the corpus holds of text, tokens and examples, in MB, beside about 100 that any "
-        "takes; more goes through temporary files, and no byte of the result changes",
+        description="MB of text, tokens and examples that a job of the corpus keeps in memory. Every job needs about "
+        "100 MB more. The rest goes through temporary files; the result is the same",
     )
     unpacked: bool = Field(
         False,
-        description="write shards uncompressed (finished ones once more): four times the disk; training maps them into "
-        "its memory, and reads them several times faster",
+        description="write shards uncompressed (finished shards are written again). They need four times the disk, and "
+        "training reads them several times faster, through memory maps",
     )
 
     @field_validator("sequences")

@@ -10,7 +10,7 @@ from throughline.study.section import PositiveInt, Section
 
 
 class EfficiencyGoal(Section):
-    from_nodes: PositiveInt = Field(20, description="topologies of so many nodes and more are judged")
+    from_nodes: PositiveInt = Field(20, description="topologies of this many nodes or more are judged")
     at_least: Annotated[float, Field(gt=0, le=1)] = Field(0.8, description="speedup over devices")
 
 
