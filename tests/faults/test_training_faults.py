@@ -136,12 +136,12 @@ def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launch
 
 
 def test_a_hang_is_found_and_its_stacks_are_in_the_log(launched: Callable[..., Launched]) -> None:
-    run = launched("--hang-after", "30", topology="1n2g", steps=LONG)  # a start may take that long on a busy machine
+    run = launched("--hang-after", "60", topology="1n2g", steps=LONG)  # a start may take that long on a busy machine
     until(run.trains)
     workers = run.workers()
     os.kill(workers[1], signal.SIGSTOP)
     errors = run.end(1)
-    assert "no progress for 30 s: rank " in errors and " in training, step " in errors
+    assert "no progress for 60 s: rank " in errors and " in training, step " in errors
     assert "most recent call first" in run.log.read_text()
     assert not run.record.exists() and not any(alive(pid) for pid in workers.values())
 

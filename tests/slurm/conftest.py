@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -116,13 +116,14 @@ class Project:
 
     path: Path
     cluster: Cluster
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """`snakemake ... --profile slurm`, both streams in stdout, in a process group of its own."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
         command += ["--slurm-init-seconds-before-status-checks", "6", "--configfile", "cluster.yaml"]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             cwd=self.path,
             env=variables | self.cluster.variables,
@@ -131,6 +132,22 @@ class Project:
             text=True,
             process_group=0,
         )
+        self.started.append(process)
+        return process
+
+    def clear(self) -> None:
+        """End what a test that failed in its midst has left, so that the next one fails for its own reasons alone."""
+        running = [process for process in self.started if process.poll() is None]
+        self.started.clear()
+        for process in running:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        if running:
+            jobs = self.cluster.ask("squeue", "-h", "-o", "%A").split()
+            if jobs:
+                self.cluster.ask("scancel", *jobs)
+            until(lambda: not self.cluster.ask("squeue", "-h", "-o", "%A"))
+            shutil.rmtree(self.path / ".snakemake" / "locks", ignore_errors=True)
 
     def run(self, *arguments: str, status: int = 0) -> str:
         """The same to its end; what it printed."""
@@ -149,7 +166,7 @@ class Project:
             found[:] = [line.split()[0] for line in listed if line.split()[1] == name]
             return bool(found) and len(self.ranks(benchmark, topology)) == world(topology)
 
-        until(running, 150)
+        until(running, 450)  # five ranks that start side by side with other tests take their time
         return found[0]
 
     def ranks(self, benchmark: str, topology: str) -> dict[int, int]:
@@ -206,6 +223,13 @@ def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Proje
             shutil.copy2(ROOT / name, path / name)
     (path / "cluster.yaml").write_text(CONFIGURATION)
     return Project(path, cluster)
+
+
+@pytest.fixture(autouse=True)
+def cleared(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "project" in request.fixturenames:
+        request.getfixturevalue("project").clear()
 
 
 @pytest.fixture(scope="session")

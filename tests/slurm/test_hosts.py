@@ -48,7 +48,7 @@ class Hosts:
         self.daemons = [
             self._start(cluster.namespaces[node], name, cores[node]) for node, name in enumerate(self.names)
         ]
-        until(lambda: all(self._answers(name) for name in self.names), 20)
+        until(lambda: all(self._answers(name) for name in self.names))
 
     def _start(self, space: str, name: str, core: int) -> subprocess.Popen[bytes]:
         (self.folder / name).mkdir()

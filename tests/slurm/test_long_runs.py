@@ -22,7 +22,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     """Both at once; the second call takes the cancelled one up where its last checkpoint stands."""
     project, _ = finished
     process = project.start(LARGEST, f"{CHECK}.json")
-    until(lambda: checkpoints(project) > 0, 150)
+    until(lambda: checkpoints(project) > 0, 450)
     listed = project.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %D %k").splitlines()
     (job,) = [line.split()[0] for line in listed if "rule_convergence_" in line and line.split()[1] == "2"]
     project.cluster.ask("scancel", job)
