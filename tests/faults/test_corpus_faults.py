@@ -42,7 +42,7 @@ def started(script: str, *arguments: object, folder: Path, limit_kb: int | None 
 
 def ended(process: subprocess.Popen[str], status: int = 0) -> str:
     """What it said, after it ended as it should."""
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=400)
     assert process.returncode == status, said
     assert "Traceback" not in said
     return said

@@ -56,7 +56,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Popen[str]]]:
 
 def said(process: Popen[str], status: int = 0) -> str:
     """What it printed, after it ended as it should."""
-    printed, _ = process.communicate(timeout=300)
+    printed, _ = process.communicate(timeout=900)
     assert process.returncode == status, printed
     return printed
 

@@ -39,7 +39,7 @@ benchmarks:
   horovod: {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod], topologies: [2n1g], batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
-    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 20}}
+    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 30}}
   limit:
     {model: bert-tiny, sequence: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
      options: {data: synthetic, memory_limit_mb: 700}}
@@ -152,7 +152,7 @@ class Project:
     def run(self, *arguments: str, status: int = 0) -> str:
         """The same to its end; what it printed."""
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=600)
+        output, _ = process.communicate(timeout=1200)
         assert process.returncode == status, output
         return output
 

@@ -24,14 +24,13 @@ def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project,
     """Three runs at the same time, each failing in its own way; none leaves a record or a process."""
     project, _ = finished
     process = project.start(*map(target, ("2n1g", "1n1g", "1n2g")))
-    limited = project.job("1n2g")
-    project.cluster.ask("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
-    cancelled, killed = project.job("1n1g"), project.job("2n1g")
+    limited, cancelled, killed = (project.job(topology) for topology in ("1n2g", "1n1g", "2n1g"))
     ranks = [pid for name in ("2n1g", "1n1g", "1n2g") for pid in project.ranks("long", name).values()]
     assert len(ranks) == 5 and len(project.cluster.nodes_of(killed)) == 2
+    project.cluster.ask("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
     os.kill(project.ranks("long", "2n1g")[1], signal.SIGKILL)
     project.cluster.ask("scancel", cancelled)
-    process.communicate(timeout=400)
+    process.communicate(timeout=800)
     assert process.returncode == 1
     assert not any(alive(pid) for pid in ranks)
     for topology in ("2n1g", "1n1g", "1n2g"):
@@ -70,7 +69,7 @@ def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str])
     ranks = project.ranks("capped", "2n1g")
     project.cluster.ask("scontrol", "requeue", requeued)
     project.cluster.take_down(lost)
-    process.communicate(timeout=400)
+    process.communicate(timeout=800)
     assert process.returncode == 1 and not any(alive(pid) for pid in ranks.values())
     assert re.search(r"2n1g/run1.json: rank 1 in .*: no word from it any more: its node", project.log("2n1g", "capped"))
     assert "down" in project.cluster.ask("sinfo", "-h", "-N", "-n", lost, "-o", "%T")
@@ -108,7 +107,7 @@ def test_snakemake_killed_and_started_again_while_its_job_runs(finished: tuple[P
     job = project.job("1n1g")
     pid = project.ranks("long", "1n1g")[0]
     os.killpg(second.pid, signal.SIGINT)
-    second.communicate(timeout=120)
+    second.communicate(timeout=400)
     assert second.returncode != 0
     until(lambda: not alive(pid))
     assert job not in project.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A").split()

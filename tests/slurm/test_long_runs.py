@@ -26,7 +26,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     listed = project.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %D %k").splitlines()
     (job,) = [line.split()[0] for line in listed if "rule_convergence_" in line and line.split()[1] == "2"]
     project.cluster.ask("scancel", job)
-    process.communicate(timeout=400)
+    process.communicate(timeout=800)
     assert process.returncode == 1 and not (project.path / CHECK / "curve.json").exists()
     assert "stopped from outside" in (project.path / CHECK / "curve.log").read_text()
     assert checkpoints(project) > 0
