@@ -66,8 +66,8 @@ _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 def disk_error(error: OSError) -> UserError | None:
     """What a user can do about an error of the file system, where there is something."""
-    told = re.search(r"filename = '([^']*)'", str(error))  # how HDF5 tells it
-    path = Path(os.fsdecode(error.filename) if error.filename else told[1] if told else "a file")
+    named = re.search(r"filename = '([^']*)'", str(error))  # how HDF5 tells it
+    path = Path(os.fsdecode(error.filename) if error.filename else named[1] if named else "a file")
     if ".partial" in path.name:
         path = path.parent
     if error.errno in _FULL:
@@ -191,22 +191,22 @@ def _names() -> list[tuple[str, str]]:
     """(pattern, alias) of all that this process knows to name its place; what is longest comes first."""
     folder = os.getcwd()
     secrets = {value for name, value in os.environ.items() if len(value) >= 8 and re.fullmatch(_SECRET_VARIABLE, name)}
-    found = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
+    patterns = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
     if folder != os.sep:
         place = rf"(?<![\w.~-]){re.escape(folder)}"
-        found += [(rf"{place}/", ""), (rf"{place}(?![\w.-])", ".")]
+        patterns += [(rf"{place}/", ""), (rf"{place}(?![\w.-])", ".")]
     for home in sorted(_home_folders(), key=len, reverse=True):
-        found.append((rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~"))
+        patterns.append((rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~"))
     here, nodes = os.uname().nodename, [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
     aliases = {node: f"node{number}" for number, (_, _, node) in enumerate(nodes)}
     for node, alias in {here: "HOST" if nodes else "node0", **aliases}.items():
         for name in dict.fromkeys([node, node.split(".")[0]]):
             if len(name) > 2 and name != "localhost":
-                found.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", alias))
+                patterns.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", alias))
     for user in sorted({*_users(), *(user for user, _, _ in nodes)}, key=len, reverse=True):
         if len(user) > 2 and user != "root":
-            found.append((rf"(?<![\w-]){re.escape(user)}(?![\w-])", "USER"))
-    return found
+            patterns.append((rf"(?<![\w-]){re.escape(user)}(?![\w-])", "USER"))
+    return patterns
 
 
 def _home_folders() -> set[str]:

@@ -51,7 +51,7 @@ def _plain(name: str) -> str:
 
 @cache
 def _all() -> dict[str, Gpu]:
-    found: dict[str, Gpu] = {}
+    known: dict[str, Gpu] = {}
     with FILE.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             gpu = Gpu(
@@ -66,5 +66,5 @@ def _all() -> dict[str, Gpu]:
                 source=f"{row['source']} ({row['confidence']})",
                 notes=row["notes"],
             )
-            found |= {_plain(name): gpu for name in row["reported_name"].split("|")}
-    return found
+            known |= {_plain(name): gpu for name in row["reported_name"].split("|")}
+    return known

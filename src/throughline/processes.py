@@ -113,10 +113,10 @@ def descendants(ancestor: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := stat(int(entry.name))) and fields[0] not in "ZX":
             below.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = [ancestor]
-    for pid in found:
-        found += below.get(pid, [])
-    return found[1:]
+    pids = [ancestor]
+    for pid in pids:
+        pids += below.get(pid, [])
+    return pids[1:]
 
 
 def stat(pid: int) -> list[str] | None:

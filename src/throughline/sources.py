@@ -26,16 +26,16 @@ def module(name: str) -> Path | None:
 @cache
 def imported(path: Path) -> frozenset[str]:
     """The modules of ours that a file imports, within functions as well."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for parent, names, whole in IMPORT.findall(path.read_text(encoding="utf-8")):
         if whole:
-            found.add(whole)
+            modules.add(whole)
             continue
-        found.add(parent)
+        modules.add(parent)
         for name in re.findall(r"(\w+)(?: as \w+)?", names):
             if module(f"{parent}.{name}"):
-                found.add(f"{parent}.{name}")
-    return frozenset(found)
+                modules.add(f"{parent}.{name}")
+    return frozenset(modules)
 
 
 def closure(*start: str | Path) -> list[Path]:
@@ -61,7 +61,7 @@ def closure(*start: str | Path) -> list[Path]:
 
 def digest(paths: Iterable[Path]) -> str:
     """12 hexadecimal digits of the files' contents."""
-    found = hashlib.sha256()
+    contents = hashlib.sha256()
     for path in paths:
-        found.update(path.read_bytes())
-    return found.hexdigest()[:12]
+        contents.update(path.read_bytes())
+    return contents.hexdigest()[:12]

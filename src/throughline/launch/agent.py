@@ -134,8 +134,8 @@ class Agent:
                 if not part:
                     break
         words = line.decode("utf-8", "replace").split("\n")
-        told = [messages.heard(one) for one in words if one.startswith(messages.MARK)]
-        return [fault for one in told if isinstance(one, Ready) for fault in one.faults]
+        lines = [messages.heard(one) for one in words if one.startswith(messages.MARK)]
+        return [fault for one in lines if isinstance(one, Ready) for fault in one.faults]
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -242,14 +242,14 @@ def _interpreter(version: str, framework: str) -> str:
     """A Python of this version: the one that runs, or python<version> on the path."""
     if "{}.{}".format(*sys.version_info) == version:
         return sys.executable
-    found = shutil.which(f"python{version}")
-    if found is None:
+    program = shutil.which(f"python{version}")
+    if program is None:
         raise UserError(
             f"the environment of {framework} needs Python {version}, and python{version} was not found",
             why="its newest release has no wheels for later ones",
             next_step=f"install Python {version} beside this one",
         )
-    return found
+    return program
 
 
 @contextlib.contextmanager

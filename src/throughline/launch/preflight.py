@@ -55,15 +55,15 @@ def look(
 def siblings(record: Path) -> dict[str, dict[str, Any]]:
     """Finished records of the same framework and topology, by name, the oldest first."""
     paths = [path for path in record.parent.glob("run*.json") if path.name != record.name]
-    found = {}
+    finished = {}
     for path in sorted(paths, key=lambda path: path.stat().st_mtime):
         try:
             value = json.loads(path.read_text())
         except (OSError, ValueError):
             continue
         if isinstance(value, dict) and value.get("status") == "ok" and isinstance(value.get("environment"), dict):
-            found[path.stem] = value
-    return found
+            finished[path.stem] = value
+    return finished
 
 
 def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict: bool) -> list[str]:

@@ -163,14 +163,14 @@ class Card:
             self.reasons.update(dict.fromkeys(GPM, f"NVML: {error}"))
 
     def _add(self, before: Any, after: Any, seconds: float) -> None:
-        asked = self.nvml.c_nvmlGpmMetricsGet_t()
-        asked.version, asked.numMetrics = self.nvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
-        asked.sample1, asked.sample2 = before, after
+        query = self.nvml.c_nvmlGpmMetricsGet_t()
+        query.version, query.numMetrics = self.nvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
+        query.sample1, query.sample2 = before, after
         for place, (name, _) in enumerate(GPM.values()):
-            asked.metrics[place].metricId = getattr(self.nvml, name)
-        self.nvml.nvmlGpmMetricsGet(asked)
+            query.metrics[place].metricId = getattr(self.nvml, name)
+        self.nvml.nvmlGpmMetricsGet(query)
         for place, (counter, (_, unit)) in enumerate(GPM.items()):
-            metric, total = asked.metrics[place], self.gpm[counter]
+            metric, total = query.metrics[place], self.gpm[counter]
             if metric.nvmlReturn != self.nvml.NVML_SUCCESS:
                 self.gpm[counter] = None
                 self.reasons[counter] = f"NVML: {self.nvml.NVMLError(metric.nvmlReturn)}"

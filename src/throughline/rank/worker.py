@@ -169,9 +169,9 @@ class Run:
     def _warm_up(self) -> tuple[list[Any], int, int]:
         """Losses of the warm-up, its number of steps, and the number of steps to time."""
         framework, cap = self.framework, self.steps["at_most_s"]
-        asked, timed = self.steps["warmup"], self.steps["timed"]
+        requested, timed = self.steps["warmup"], self.steps["timed"]
         losses: list[Any] = []
-        self.heart.phase("warm-up", asked)
+        self.heart.phase("warm-up", requested)
 
         def steps(until: int) -> float:
             """Warm up to step `until`; seconds that it took."""
@@ -184,12 +184,12 @@ class Run:
             return time.monotonic() - start
 
         if cap is None:
-            steps(asked)
-            return losses, asked, timed
+            steps(requested)
+            return losses, requested, timed
         # Two steps tell the speed; rank 0 decides for all.
         first, second = steps(schedule.LEAST_WARMUP - 1), steps(schedule.LEAST_WARMUP)
         elapsed = first + second
-        warmup = framework.broadcast(schedule.warmup_steps(asked, timed, cap, elapsed, second))
+        warmup = framework.broadcast(schedule.warmup_steps(requested, timed, cap, elapsed, second))
         more = steps(warmup)
         speed = (second + more) / (warmup - 1)
         return losses, warmup, framework.broadcast(schedule.timed_steps(timed, cap, elapsed + more, speed))
