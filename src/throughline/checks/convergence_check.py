@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records, workloads
+from throughline import files, records
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
-from throughline.messages import Training
+from throughline.messages import Checkpoint, Training
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
 from throughline.study.benchmark import Convergence, Steps
@@ -63,46 +63,64 @@ def run(
 
     UserError where it does not end by itself: the checkpoints stay, and the next call resumes.
     """
-    data = Manifest(manifest, str(workloads.of(spec.model).DATA))
-    if not data.held_out:
-        raise UserError(
-            f"{manifest} lists no test shards",
-            why="a convergence check looks at text that training does not read",
-            next_step="set corpus.shards.test to 1 or more",
-        )
-    data.check(data.held_out)
-    folder, identity = output.with_suffix(".checkpoints"), _identity(spec, settings, data)
-    book = Book(folder, identity)
-    resume, faults = book.newest()
-    for fault in faults:
-        say(fault)
-    if resume is None:
-        book.clear()
-    say(f"resumes after step {resume.step}" if resume else "starts from the first step")
+    data = _data(spec, manifest)
+    book = Book(output.with_suffix(".checkpoints"), _identity(spec, settings, data))
+    resume = _newest(book, say)
     order = Training(
         steps=settings.steps,
         evaluate_every=settings.evaluate_every,
         samples=settings.samples,
-        folder=str(folder.resolve()),
-        identity=identity,
+        folder=str(book.folder.resolve()),
+        identity=book.identity,
         resume=resume,
     )
     job = Job(
         spec=spec, record=output, log=log, manifest=manifest, python=python, hosts=hosts, convergence=order,
         telemetry=False,
     )  # fmt: skip
-    ended = launch.train(job)
+    curve = _curve(job, order, launch.train(job))
+    records.Curve.model_validate(curve)
+    files.write_json(output, files.scrubbed(curve, but=launch.AS_IT_IS))
+    book.clear()
+    return curve
+
+
+def _data(spec: RunSpec, manifest: Path) -> Manifest:
+    """The data, with what is held out checked. UserError where nothing is held out."""
+    data = Manifest(manifest, str(spec.workload.DATA))
+    if not data.held_out:
+        raise UserError(
+            f"{manifest} lists no test shards",
+            why="a convergence check looks at data that training does not read",
+            next_step=f"set {spec.workload.DATA}.shards.test to 1 or more",
+        )
+    data.check(data.held_out)
+    return data
+
+
+def _newest(book: Book, say: Callable[[str], None]) -> Checkpoint | None:
+    """The checkpoint to go on from; None, and an empty folder, where there is none."""
+    resume, faults = book.newest()
+    if resume is None:
+        book.clear()
+    for line in [*faults, f"resumes after step {resume.step}" if resume else "starts from the first step"]:
+        say(line)
+    return resume
+
+
+def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
+    """A curve's record: rank 0's looks and losses, or why there are none."""
     bad = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
     trained = None if bad else ended.reports[0].trained
-    result = {
+    return {
         "schema": records.SCHEMA,
         "spec": job.full,
-        "evaluate_every": settings.evaluate_every,
+        "evaluate_every": order.evaluate_every,
         "status": bad.status if bad else "ok",
         "reason": bad.reason if bad else None,
         "curve": [records.Look.flat(look) for look in trained.curve] if trained else [],
         "loss": trained.losses if trained else [],
-        "resumed_after_step": resume.step if resume else None,
+        "resumed_after_step": order.resume.step if order.resume else None,
         "device": ended.device,
         "data": ended.data,
         "environment": ended.environment,
@@ -110,10 +128,6 @@ def run(
         "started": ended.started,
         "ended": ended.ended,
     }
-    records.Curve.model_validate(result)
-    files.write_json(output, files.scrubbed(result, but=launch.AS_IT_IS))
-    book.clear()
-    return result
 
 
 def _identity(spec: RunSpec, settings: Convergence, data: Manifest) -> str:
@@ -129,7 +143,7 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     steps it is taken to be straight. A point passes where it is not worse than stated by more than the tolerance: an
     absolute difference where more is better (an accuracy), else a share of what is stated (a loss).
     """
-    held_out = workloads.of(curve.spec.model).HELD_OUT
+    held_out = curve.spec.workload.HELD_OUT
     expected = stated(against, held_out) if against else {}
     compared = list(_compare(curve, expected, held_out, tolerance))
     verdict, reason = _verdict(curve, against, compared)
@@ -154,40 +168,32 @@ def stated(path: Path, held_out: Iterable[str]) -> Stated:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        found = {
+        curves = {
             name: sorted((int(row["step"]), float(row[name])) for row in rows if row[name])
             for name in held_out
             if rows and name in rows[0]
         }
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path} is no curve", why=str(error), next_step=columns) from None
-    if not any(found.values()):
+    if not any(curves.values()):
         raise UserError(f"{path} states nothing", next_step=columns)
-    return found
+    return curves
 
 
 def _compare(
-    curve: records.Curve,
-    expected: Mapping[str, list[tuple[int, float]]],
-    held_out: Mapping[str, bool],
-    tolerance: float,
-) -> Iterable[dict[str, Any]]:
+    curve: records.Curve, expected: Stated, held_out: Mapping[str, bool], tolerance: float
+) -> Iterable[records.AgainstStated]:
     for name, points in expected.items():
         for point in curve.curve:
             there = between(points, point.step)
             if there is None:
                 continue
-            value = point.figures.get(name)
-            more = held_out[name]
+            value, more = point.figures.get(name), held_out[name]
             limit = there - tolerance if more else there * (1 + tolerance)
-            yield {
-                "quantity": name,
-                "step": point.step,
-                "value": value,
-                "stated": there,
-                "limit": limit,
-                "passes": value is not None and (value >= limit if more else value <= limit),
-            }
+            passes = value is not None and (value >= limit if more else value <= limit)
+            yield records.AgainstStated(
+                quantity=name, step=point.step, value=value, stated=there, limit=limit, passes=passes
+            )
 
 
 def between(points: list[tuple[int, float]], step: int) -> float | None:
@@ -200,7 +206,8 @@ def between(points: list[tuple[int, float]], step: int) -> float | None:
     return a if high == low else a + (b - a) * (step - low) / (high - low)
 
 
-def _verdict(curve: records.Curve, against: Path | None, compared: list[dict[str, Any]]) -> tuple[str, str]:
+def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[records.AgainstStated]) -> tuple[str, str]:
+    """Verdict and reason."""
     if curve.status != "ok":
         return "unsupported" if curve.status == "unsupported" else "fail", f"{curve.status}: {curve.reason}"
     broken = next((step for step, loss in enumerate(curve.loss, 1) if loss is None), None)
@@ -210,12 +217,12 @@ def _verdict(curve: records.Curve, against: Path | None, compared: list[dict[str
         return "not judged", "no curve is stated: set convergence.against"
     if not compared:  # a curve that says nothing passes nothing
         return "fail", f"{against.name} states nothing about the steps that were looked at"
-    worse = [one for one in compared if not one["passes"]]
+    worse = [one for one in compared if not one.passes]
     if worse:
         first = worse[0]
-        value = "not finite" if first["value"] is None else f"{first['value']:.4f}"
+        value = "not finite" if first.value is None else f"{first.value:.4f}"
         return "fail", (
-            f"{first['quantity']} {value} at step {first['step']}, {first['stated']:.4f} is stated and "
-            f"{first['limit']:.4f} the limit; {len(worse)} of {len(compared)} comparisons fail"
+            f"{first.quantity} {value} at step {first.step}, {first.stated:.4f} is stated and "
+            f"{first.limit:.4f} the limit; {len(worse)} of {len(compared)} comparisons fail"
         )
     return "pass", f"{len(compared)} comparisons within the tolerance"

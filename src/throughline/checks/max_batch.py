@@ -35,8 +35,8 @@ NO_LIMIT = "on a CPU nothing refuses before the whole machine is full: set optio
 def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     """results/<benchmark>/max_batch_<precision>.json -> what to search with, a specification per framework.
 
-    Its topology is the largest one on a single node, since exchanging gradients takes memory too (1n1g where all have
-    several nodes); the search starts from the smallest batch that the benchmark asks for.
+    Its topology is the largest one on a single node, since exchanging gradients takes memory too (a single replica
+    where all have several nodes); the search starts from the smallest batch that the benchmark asks for.
     """
     requested: dict[str, list[RunSpec]] = {}
     every = [spec for spec in specs if spec.repeat == 1]
@@ -44,7 +44,7 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec
         if "max_batch" not in block.extras:
             continue
         worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
-        change = {"topology": f"1n{max(worlds, default=1)}g", "steps": STEPS}
+        change = {"topology": f"1n{max(worlds, default=block.options.tensor)}g", "steps": STEPS, "scaling": "weak"}
         for precision, batches in block.batch.items():
             first = [
                 spec
@@ -87,7 +87,7 @@ def find(
     UserError where a try fails for another reason than memory: then nothing is known of larger batches.
     """
     started, first = now(), specs[0]
-    found = {
+    largest = {
         spec.framework: _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, say).run()
         for spec in specs
     }
@@ -101,7 +101,7 @@ def find(
         "steps": STEPS.warmup + STEPS.timed,
         "memory_limit_mb": first.options.memory_limit_mb,
         "tried_at_most": AT_MOST,
-        "frameworks": found,
+        "frameworks": largest,
         "started": started,
         "ended": now(),
     }
