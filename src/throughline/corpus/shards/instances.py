@@ -119,12 +119,7 @@ def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters,
 
 
 def masked(
-    arrays: Arrays,
-    block: Pairs,
-    parameters: Parameters,
-    mask: int,
-    words: NDArray[np.int32],
-    drawn: randomness.Words,
+    arrays: Arrays, block: Pairs, parameters: Parameters, mask: int, words: NDArray[np.int32], drawn: randomness.Words
 ) -> Arrays:
     """The arrays with masked tokens: changes input_ids, adds masked_lm_positions and masked_lm_ids, i4[N,P].
 

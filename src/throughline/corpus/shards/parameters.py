@@ -32,10 +32,7 @@ class Parameters:
                 f"predictions {self.predictions} is not between 1 and sequence - 3",
             ),
             (0 < self.probability < 1, f"masking probability {self.probability} is not between 0 and 1"),
-            (
-                0 <= self.short_sequences <= 1,
-                f"short_sequences {self.short_sequences} is not between 0 and 1",
-            ),
+            (0 <= self.short_sequences <= 1, f"short_sequences {self.short_sequences} is not between 0 and 1"),
             (self.copies >= 1, f"copies {self.copies} is less than 1"),
         ):
             if not fine:

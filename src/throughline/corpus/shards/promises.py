@@ -81,17 +81,11 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
         [
             ((ids >= 0) & (ids < len(vocabulary)), "input_ids outside the vocabulary"),
             ((labels >= 0) & (labels < len(vocabulary)), "masked_lm_ids outside the vocabulary"),
-            (
-                np.isin(arrays["next_sentence_labels"], (0, 1)),
-                "a next_sentence_label that is neither 0 nor 1",
-            ),
+            (np.isin(arrays["next_sentence_labels"], (0, 1)), "a next_sentence_label that is neither 0 nor 1"),
             (length >= 5, "an example shorter than [CLS] A [SEP] B [SEP]"),
             (mask == (column < length), "an input_mask that is not ones followed by zeros"),
             ((ids == vocabulary.pad) | (mask == 1), "padding that is not [PAD]"),
-            (
-                segments == ((column >= length - second) & (column < length)),
-                "segment_ids that are not A, then B",
-            ),
+            (segments == ((column >= length - second) & (column < length)), "segment_ids that are not A, then B"),
             ((second >= 2) & (length - second >= 3), "a segment without tokens"),
             (used == (place < masked), "masked_lm_ids with a gap"),
             ((positions != 0) == used, "masked_lm_positions and masked_lm_ids of different number"),

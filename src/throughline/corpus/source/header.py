@@ -68,8 +68,7 @@ def _beginning(path: Path) -> bytes:
         raise UserError(f"the dump {path} does not exist", next_step="correct corpus.dump in config.yaml") from None
     except IsADirectoryError:
         raise UserError(
-            f"the dump {path} is a folder",
-            next_step="name the file, or the list of its part files, in corpus.dump",
+            f"the dump {path} is a folder", next_step="name the file, or the list of its part files, in corpus.dump"
         ) from None
     if not text:
         raise UserError(f"the dump {path} is empty", next_step=WHOLE_AGAIN)

@@ -88,9 +88,7 @@ def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
                 unit = bz2.BZ2Decompressor()
         if not unit.eof:
             raise UserError(
-                f"{path} ends in the middle of its compressed data",
-                why="the file is not whole",
-                next_step=WHOLE_AGAIN,
+                f"{path} ends in the middle of its compressed data", why="the file is not whole", next_step=WHOLE_AGAIN
             )
 
 
@@ -138,9 +136,7 @@ def _is_stream(path: Path, start: int) -> bool:
 
 def _damaged(path: Path, offset: int) -> UserError:
     return UserError(
-        f"{path} is damaged at byte {offset}",
-        why="the bz2 stream there does not decompress",
-        next_step=WHOLE_AGAIN,
+        f"{path} is damaged at byte {offset}", why="the bz2 stream there does not decompress", next_step=WHOLE_AGAIN
     )
 
 

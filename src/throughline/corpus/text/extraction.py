@@ -63,13 +63,7 @@ class Article(NamedTuple):
 
 
 def extract(
-    dump: dumps.Cut,
-    part: int,
-    articles: Path,
-    counts: Path,
-    *,
-    extractor: str = "wikiextractor",
-    stall_s: float = 900,
+    dump: dumps.Cut, part: int, articles: Path, counts: Path, *, extractor: str = "wikiextractor", stall_s: float = 900
 ) -> None:
     """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
 
