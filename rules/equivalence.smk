@@ -1,4 +1,5 @@
-# Equivalence: the frameworks of a benchmark from the same weights on the same batches, against a float64 reference.
+# Equivalence: a benchmark's frameworks from the same weights on the same batches, against a float64 reference; where
+# frameworks are compared, or options split a model over ranks.
 #   in:  the manifest of its shards, the environments of its frameworks
 #   out: results/<benchmark>/equivalence.json and its plot; records and logs in results/<benchmark>/equivalence/
 # The summaries take the verdicts over; nothing is timed here.
@@ -17,7 +18,8 @@ rule equivalence:
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: 2 * CONFIG.block(wildcards.benchmark).threads,
+        cpus_per_task=lambda wildcards: shape_of_spec(compared_of(wildcards)[-1]).devices
+        * compared_of(wildcards)[-1].threads,
         mem_mb=8000,
         runtime=60,
         slurm_extra=equivalence_slurm_options,

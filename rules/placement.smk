@@ -37,9 +37,11 @@ def slurm_options(wildcards):
 
 
 def equivalence_slurm_options(wildcards):
-    """What a comparison asks of Slurm: two devices of one node."""
-    cuda = CONFIG.block(wildcards.benchmark).device == "cuda"
-    return "--ntasks-per-node=1" + (" --gpus-per-node=2" if cuda else "")
+    """What a proof asks of Slurm: the devices of its largest topology, on one node."""
+    largest = compared_of(wildcards)[-1]
+    return "--ntasks-per-node=1" + (
+        f" --gpus-per-node={shape_of_spec(largest).devices}" if largest.device == "cuda" else ""
+    )
 
 
 # No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.
