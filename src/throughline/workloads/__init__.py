@@ -48,9 +48,9 @@ def key(
     it even where it has its default. `whole`, of a key that splits the model over ranks: the value with which each
     rank holds all of it. `unit`: of its number, where it has one; tables name it.
     """
-    facts = {"least": least, "most": most, "choices": choices, "asked": asked, "stated": stated}
-    facts |= {"whole": whole, "unit": unit}
-    return field(default=default, metadata={"description": description, **facts})
+    limits = {"least": least, "most": most, "choices": choices}
+    facts = {"asked": asked, "stated": stated, "whole": whole, "unit": unit}
+    return field(default=default, metadata={"description": description, **limits, **facts})
 
 
 @dataclass(frozen=True)
