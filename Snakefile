@@ -18,7 +18,7 @@ os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.exe
 
 from snakemake.exceptions import WorkflowError
 
-from throughline import frameworks, recipes, sources, workloads
+from throughline import frameworks, recipes, records, sources, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.corpus.shards import adopted
 from throughline.files import UserError
@@ -52,6 +52,7 @@ try:
         searches={} if APART else max_batch.requests(CONFIG, SPECS),
         checks=convergence_check.requests(CONFIG, SPECS),
     )
+    records.leave_newer({spec.summary for spec in SPECS})
     CORPUS_TARGETS = CorpusTargets(CONFIG.corpus, adopted.of(CONFIG.corpus))
 except UserError as error:
     raise WorkflowError(str(error))

@@ -59,6 +59,11 @@ def test_nothing_looks_upwards(path: Path) -> None:
         assert floor(room(other)) <= floor(own), f"{own} imports {name}"
 
 
+def test_analysis_computes_and_does_not_draw() -> None:
+    for path in (SOURCES / "report/analysis").glob("*.py"):
+        assert not {name for name in sources.imported(path) if name.startswith("throughline.report.render")}, path
+
+
 def rank_files() -> list[Path]:
     places = [SOURCES / entry for entry in IN_A_RANK]
     return sorted(path for place in places for path in ([place] if place.suffix else place.rglob("*.py")))

@@ -127,7 +127,10 @@ def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="has schema 3") as refused:
             read(place)
         assert "5f0c1e2d3b4a" in str(refused.value) and "force" not in str(refused.value)
+    with pytest.raises(UserError, match="has schema 3"):
+        records.leave_newer([tmp_path / "none.json", place])
     assert place.read_text() == newer
     place.write_text('{"schema": "?"}')
     with pytest.raises(UserError, match="reads 1 to 2"):
         records.read_summary(place)
+    records.leave_newer([place, GOLDEN / "runs.jsonl", EXPECTED / "bert/bz32_fp32.json"])

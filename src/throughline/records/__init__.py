@@ -10,6 +10,7 @@ from throughline.records.largest import Largest, MaxBatch, Try
 from throughline.records.proof import Comparison, Equivalence, Mathematics
 from throughline.records.reading import (
     dump,
+    leave_newer,
     read_curve,
     read_equivalence,
     read_max_batch,
@@ -24,6 +25,6 @@ __all__ = [
     "SCHEMA", "AgainstStated", "Cell", "Comparison", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device",
     "DeviceTelemetry", "Entry", "Equivalence", "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics",
     "MaxBatch", "Memory", "NodeTelemetry", "Rank", "RunRecord", "Series", "Summary", "Try", "Use", "Utilization",
-    "Work", "dump", "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary",
+    "Work", "dump", "leave_newer", "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary",
     "read_verdict",
 ]  # fmt: skip

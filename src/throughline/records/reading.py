@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,20 +63,24 @@ def dump(entry: Entry) -> dict[str, Any]:
     return entry.model_dump(by_alias=True)
 
 
-def refuse(value: Mapping[str, Any], path: str | Path) -> None:
-    """UserError where a file's schema is not one that this version reads: such a file is left as it is."""
-    schema = value.get("schema")
+def leave_newer(paths: Iterable[str | Path]) -> None:
+    """UserError where one of these files is there and a newer version has made it: this one must not make it again."""
+    for path in filter(lambda path: Path(path).is_file(), paths):
+        try:
+            value = read_json(path)
+        except UserError:  # damaged: made again
+            continue
+        _leave_newer(value, path)
+
+
+def _leave_newer(value: Any, path: str | Path) -> None:
+    schema = value.get("schema") if isinstance(value, Mapping) else None
     if isinstance(schema, int) and schema > SCHEMA:
         commit = next((str(found) for found in _values(value.get("environment"), "commit") if found), "not known")
         raise UserError(
             f"{path} has schema {schema}; this version of Throughline ({__version__}) reads 1 to {SCHEMA}",
             why=f"schema {schema} is of a newer version (its commit: {commit}); the file is left as it is",
             next_step="use that version, or a results folder of its own for this one",
-        )
-    if schema not in range(1, SCHEMA + 1):
-        raise UserError(
-            f"{path} has schema {schema!r}; this version reads 1 to {SCHEMA}",
-            next_step="remove the file and run snakemake again",
         )
 
 
@@ -89,8 +93,12 @@ def _values(value: Any, key: str) -> Iterator[Any]:
 
 def _validated(model: type[Kind], path: str | Path) -> Kind:
     value = read_json(path)
-    if isinstance(value, Mapping):
-        refuse(value, path)
+    _leave_newer(value, path)
+    if isinstance(value, Mapping) and value.get("schema") not in range(1, SCHEMA + 1):
+        raise UserError(
+            f"{path} has schema {value.get('schema')!r}; this version reads 1 to {SCHEMA}",
+            next_step="remove the file and run snakemake again",
+        )
     try:
         return model.model_validate(schema1.translated(model.__name__, value))
     except ValidationError as error:

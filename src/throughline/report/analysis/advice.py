@@ -149,7 +149,7 @@ def about_frameworks(
 def gains_nothing(
     half: float, full: float, precision: str, reference: str, native: bool | None, noise: float = 0.0
 ) -> str | None:
-    """Advice where a lower precision is no faster per device; both figures are samples/s on the same device, and
+    """Advice where a lower precision is no faster per device; both figures are throughput on the same device, and
     `noise` is the share by which two figures of one configuration differ there."""
     if half > full * (1 + noise):
         return None

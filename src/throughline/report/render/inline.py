@@ -84,8 +84,8 @@ def strip(cell: Cell, unit: str) -> Markup | None:
         x = 50 + 46 * max(-1.0, min(1.0, offset))
         shape = "outside" if outside else "dot"
         dots.append(
-            f'<circle class="{shape}" cx="{x:.1f}" cy="8" r="2.6"><title>repeat {index}: {reading(value)} samples/s'
-            "</title></circle>"
+            f'<circle class="{shape}" cx="{x:.1f}" cy="8" r="2.6">'
+            f"<title>repeat {index}: {reading(value)} {escape(unit)}</title></circle>"
         )
     values = ", ".join(reading(value) for value in cell.values if value is not None)
     return Markup(

@@ -53,7 +53,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         unreadable=results.unreadable,
         columns=columns,
         facts=facts,
-        corpora=surroundings.corpora(manifests),
+        data=surroundings.data(manifests),
         span=surroundings.span(logs),
         configurations=surroundings.configurations(logs),
         devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),

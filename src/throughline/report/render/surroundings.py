@@ -11,6 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from throughline.corpus import facts as corpus
 from throughline.records import Summary
 from throughline.report.analysis import advice
 
@@ -101,36 +102,24 @@ def _value(key: str, value: Any) -> str:
     return str(value)
 
 
-def corpora(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
+def data(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
     """What the manifests say about the data; one that cannot be read says so."""
-    return [_corpus(path) for path in paths]
+    return [[("manifest", "/".join(path.parts[-3:])), *_data(path)] for path in paths]
 
 
-def _corpus(path: Path) -> list[tuple[str, str]]:
-    where = ("manifest", "/".join(path.parts[-3:]))
+def _data(path: Path) -> list[tuple[str, str]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        shards: list[Mapping[str, Any]] = content["shards"]
-        training = [shard for shard in shards if shard["split"] == "training"]
-        held = [shard for shard in shards if shard["split"] != "training"]
-        words = content["vocabulary"]
-        return [
-            where,
-            ("corpus", str(content["corpus"])),
-            ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"),
-            *([("masks", "drawn while reading, anew in each epoch")] if content["parameters"].get("dynamic") else []),
-            ("training rows", _rows(training)),
-            ("test rows", _rows(held)),
-            ("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"),
-            ("content digest", str(content["content_digest"])),
-            ("parameters", ", ".join(f"{key} {value}" for key, value in advice.flat(content["parameters"]).items())),
-        ]
+        parameters = advice.flat(content.get("parameters") or {})
+        known = corpus.of(content) if "vocabulary" in content else _plain(content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        return [where, ("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
+        return [("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
+    return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
 
 
-def _rows(shards: Sequence[Mapping[str, Any]]) -> str:
-    return f"{sum(shard['rows'] for shard in shards):,} in {len(shards)} shard{'' if len(shards) == 1 else 's'}"
+def _plain(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The facts of a manifest that no room has words for."""
+    return [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
 
 
 def span(logs: Sequence[Path]) -> str | None:
