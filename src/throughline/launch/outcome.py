@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from throughline import memory, size, workloads
+from throughline import memory, records, size, workloads
 from throughline.messages import Measured, RankReport, Window
 
 SKIPPED_AT_MOST = 0.01
@@ -60,21 +60,6 @@ def _ending(status: int | None) -> str:
     return f"killed by signal {-status}" if status < 0 else f"exit status {status} without a report"
 
 
-@dataclass(frozen=True)
-class Rank:
-    """One rank of a record; seconds count from the first start among the ranks of its node. Its losses are kept where
-    every rank's are asked for."""
-
-    rank: int
-    node: int
-    window_start_s: float
-    window_end_s: float
-    peak_memory_bytes: int | None
-    cpu_seconds: float
-    loader_stall_s: float | None
-    loss: list[float] | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """The measured part of a record, by its keys; the launcher adds where and when."""
@@ -91,13 +76,13 @@ class Outcome:
     step_seconds: list[float] = field(default_factory=list)
     loss: list[float | None] = field(default_factory=list)
     scaler_skipped_steps: int = 0
-    ranks: list[Rank] = field(default_factory=list)
+    ranks: list[records.Rank] = field(default_factory=list)
     peak_memory_bytes: int | None = None
     loader_stall_share: float | None = None
     utilization: dict[str, float | None] = field(default_factory=lambda: {"cpu": None, "gpu": None})
 
     def as_record(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
 
 
 def assemble(spec: Spec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
@@ -131,13 +116,13 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
         figures=first.figures,
-        loss=[loss if math.isfinite(loss) else None for loss in first.loss],
+        loss=_finite(first.loss),
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         peak_memory_bytes=max((peak for peak in held if peak is not None), default=None),
         loader_stall_share=max(stalls, default=None),
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
         ranks=[
-            Rank(
+            records.Rank(
                 rank=number,
                 node=number // per_node,
                 window_start_s=window.start,
@@ -145,11 +130,15 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
                 peak_memory_bytes=one.memory.reserved_bytes,
                 cpu_seconds=one.cpu_seconds,
                 loader_stall_s=one.loader_stall_s,
-                loss=one.loss if every_loss else None,
+                loss=_finite(one.loss) if every_loss else None,
             )
             for number, (one, window) in enumerate(zip(ranks, windows, strict=True))
         ],
     )
+
+
+def _finite(losses: Iterable[float]) -> list[float | None]:
+    return [loss if math.isfinite(loss) else None for loss in losses]
 
 
 def aligned(windows: Sequence[Window], per_node: int) -> list[Window]:

@@ -62,29 +62,22 @@ class Card:
     def facts(self) -> dict[str, Any]:
         """What does not change while a run lasts."""
         library, handle = self.nvml, self.handle
-        return {
-            "name": self._ask("name", lambda: _text(library.nvmlDeviceGetName(handle))),
-            "memory_bytes": self._ask("memory_bytes", lambda: library.nvmlDeviceGetMemoryInfo(handle).total),
-            "power_limit_w": self._ask(
-                "power_limit_w", lambda: library.nvmlDeviceGetPowerManagementLimit(handle) / 1000
-            ),
-            "power_limit_default_w": self._ask(
-                "power_limit_default_w", lambda: library.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000
-            ),
-            "power_limit_enforced_w": self._ask(
-                "power_limit_enforced_w", lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
-            ),
-            **self._clocks("set", library.nvmlDeviceGetApplicationsClock),
-            **self._clocks("most", library.nvmlDeviceGetMaxClockInfo),
-            "ecc": self._ask("ecc", lambda: bool(library.nvmlDeviceGetEccMode(handle)[0])),
-            "mig": self._ask("mig", lambda: bool(library.nvmlDeviceGetMigMode(handle)[0])),
-        }
+        return self._answers(
+            name=lambda: _text(library.nvmlDeviceGetName(handle)),
+            memory_bytes=lambda: library.nvmlDeviceGetMemoryInfo(handle).total,
+            power_limit_w=lambda: library.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+            power_limit_default_w=lambda: library.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
+            power_limit_enforced_w=lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+            **self._clocks("clock_set", library.nvmlDeviceGetApplicationsClock),
+            **self._clocks("clock_most", library.nvmlDeviceGetMaxClockInfo),
+            ecc=lambda: bool(library.nvmlDeviceGetEccMode(handle)[0]),
+            mig=lambda: bool(library.nvmlDeviceGetMigMode(handle)[0]),
+        )
 
-    def _clocks(self, which: str, question: Callable[[Any, int], int]) -> dict[str, Any]:
-        """The clocks of the multiprocessors and of the memory: as applications are set to have them, or at most."""
+    def _clocks(self, which: str, question: Callable[[Any, int], int]) -> dict[str, Callable[[], int]]:
+        """The clocks of multiprocessors and memory: now, as applications are set to have them, or at most."""
         kinds = {"sm": self.nvml.NVML_CLOCK_SM, "memory": self.nvml.NVML_CLOCK_MEM}
-        names = {f"{name}_clock_{which}_mhz": kind for name, kind in kinds.items()}
-        return {name: self._ask(name, partial(question, self.handle, kind)) for name, kind in names.items()}
+        return {f"{name}_{which}_mhz": partial(question, self.handle, kind) for name, kind in kinds.items()}
 
     def state(self) -> dict[str, Any]:
         """What it does and suffers before a run (gpu_faults.of)."""
@@ -113,29 +106,25 @@ class Card:
         library, handle = self.nvml, self.handle
         if self.has_gpm:
             self._count_activity()
-        return {
-            "utilization": self._ask("utilization", lambda: library.nvmlDeviceGetUtilizationRates(handle).gpu / 100),
-            "memory_used_bytes": self._ask("memory_used_bytes", lambda: library.nvmlDeviceGetMemoryInfo(handle).used),
-            "sm_clock_mhz": self._ask(
-                "sm_clock_mhz", lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)
-            ),
-            "memory_clock_mhz": self._ask(
-                "memory_clock_mhz", lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)
-            ),
-            "power_w": self._ask("power_w", lambda: library.nvmlDeviceGetPowerUsage(handle) / 1000),
-            "temperature_c": self._ask(
-                "temperature_c", lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)
-            ),
-            "energy_j": self._ask("energy_j", lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000),
-            "throttles": self._ask("throttles", self._throttles),
-            **self.gpm,
-        }
+        answers = self._answers(
+            utilization=lambda: library.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+            memory_used_bytes=lambda: library.nvmlDeviceGetMemoryInfo(handle).used,
+            **self._clocks("clock", library.nvmlDeviceGetClockInfo),
+            power_w=lambda: library.nvmlDeviceGetPowerUsage(handle) / 1000,
+            temperature_c=lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU),
+            energy_j=lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
+            throttles=self._throttles,
+        )
+        return answers | self.gpm
 
     def _throttles(self) -> int:
         try:
             return int(self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
         except self.nvml.NVMLError_FunctionNotFound:  # its name before driver 535
             return int(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
+
+    def _answers(self, **questions: Callable[[], Any]) -> dict[str, Any]:
+        return {name: self._ask(name, question) for name, question in questions.items()}
 
     def _ask(self, name: str, question: Callable[[], Any]) -> Any:
         if name in self.reasons:
