@@ -22,7 +22,7 @@ def mistakes(config: Config, frameworks: list[str]) -> Iterable[str]:
     for name, block in config.benchmarks.items():
         where = f"benchmarks.{name}"
         if "__" in name:
-            yield f"{where}: two underscores in a row are kept for derived runs, such as bert__aa"
+            yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
         yield from (f"{where}.{mistake}" for mistake in _of_block(config, block, frameworks))
 
 
