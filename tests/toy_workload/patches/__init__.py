@@ -20,6 +20,7 @@ DATA = None
 LIBRARIES = {"torch": frozenset({"devices", "nodes", "accumulation", "clipping"})}
 SETTINGS = ("hidden",)
 LEARNS_FROM = None
+NO_PROOF = None
 HELD_OUT: dict[str, bool] = {}
 
 
