@@ -187,13 +187,15 @@ def features(name: str, model: str) -> frozenset[str]:
 def refuse(spec: Spec) -> None:
     """Unsupported where a run needs a feature that the workload's form or the framework lacks. Imports the form."""
     model, framework = spec["model"], of(spec["framework"])
-    form = workloads.form(model, framework.library)
+    offered = workloads.of(model).LIBRARIES.get(framework.library)
+    if offered is None:
+        raise Unsupported(f"{model} has no form in {framework.library}, which {spec['framework']} trains with")
+    lacks = workloads.form(model, framework.library).LACKS
     for feature in needs(spec):
-        if feature not in workloads.of(model).LIBRARIES[framework.library]:
-            raise Unsupported(form.LACKS.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
+        if feature not in offered:
+            raise Unsupported(lacks.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
         if feature not in framework.features:
-            reason = framework.reasons.get(feature)
-            raise Unsupported(reason or f"{spec['framework']} has no {FEATURES[feature]}")
+            raise Unsupported(framework.reasons.get(feature) or f"{spec['framework']} has no {FEATURES[feature]}")
 
 
 def needs(spec: Spec) -> list[str]:

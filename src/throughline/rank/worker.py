@@ -44,12 +44,12 @@ class Run:
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
+        frameworks.refuse(self.spec)
         framework = frameworks.load(self.spec["framework"])
         self.framework = framework(self.spec, rank, rank % order.per_node, self.world, order.kind)
 
     def build(self) -> None:
         """Everything before the first step."""
-        frameworks.refuse(self.spec)
         stages: list[tuple[str, Callable[[], Any]]] = [
             ("join", self.framework.join),
             ("device", self.framework.device),
