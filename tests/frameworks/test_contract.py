@@ -17,8 +17,7 @@ import training_fixtures
 from framework_lab import NAMES, ROOT, Lab, needs, python
 from throughline import frameworks, records, workloads
 from throughline.checks import reference
-from throughline.frameworks import horovod
-from throughline.launch import launchers
+from throughline.frameworks import horovod, starters
 from throughline.rank.data import Manifest
 
 HELPER = Path(__file__).with_name("framework_steps.py")
@@ -78,7 +77,7 @@ def test_without_mpi_its_controller_is_unsupported(
     with pytest.raises(frameworks.Unsupported, match=reason):
         horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
     order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
-    command = launchers.horovod(order, 0, "job.json", "folder")
+    command = starters.horovod(order, 0, "job.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
 
 

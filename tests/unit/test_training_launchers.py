@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
+from throughline import frameworks
 from throughline.files import UserError
 from throughline.launch import launchers, lock, nodes
 from throughline.messages import Question
@@ -34,7 +35,7 @@ def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
 def test_torchrun_meets_at_the_first_node(topology: str) -> None:
     job, shape = training_fixtures.order(topology, "slurm"), Topology.parse(topology)
     last = shape.nodes - 1
-    text = " ".join(launchers.starter(job.spec["framework"])(job, last, "/shared/job.json", "/tmp/folder"))
+    text = " ".join(frameworks.of(job.spec["framework"]).starter.command(job, last, "/shared/job.json", "/tmp/folder"))
     assert f"--nnodes {shape.nodes} --nproc-per-node {shape.devices} --node-rank {last} " in text
     assert "--rdzv-backend static --master-addr first --master-port 29500 --max-restarts 0" in text
     assert text.endswith("--module throughline.rank.worker /shared/job.json")
@@ -45,7 +46,7 @@ def test_torchrun_meets_at_the_first_node(topology: str) -> None:
 def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"})
     assert [len(launchers.commands(job, Path("job.json"))), job.ranks_of(0)] == [1, range(4)]
-    command = launchers.starter(job.spec["framework"])(job, 0, "/shared/job.json", str(tmp_path))
+    command = frameworks.of(job.spec["framework"]).starter.command(job, 0, "/shared/job.json", str(tmp_path))
     assert command[2:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
         *("/env/bin/python", "-m", "throughline.rank.worker", "/shared/job.json"),
@@ -67,10 +68,10 @@ def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, m
 
 def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
     job = training_fixtures.order("1n2g", "here", run={"framework": "mxnet-horovod"})
-    command = launchers.starter(job.spec["framework"])(job, 0, "job.json", str(tmp_path))
+    command = frameworks.of(job.spec["framework"]).starter.command(job, 0, "job.json", str(tmp_path))
     assert command[:4] == ["/env/bin/horovodrun", "-np", "2", "--gloo"]
     job.spec["options"]["controller"] = "mpi"
-    command = launchers.starter(job.spec["framework"])(job, 0, "job.json", str(tmp_path))
+    command = frameworks.of(job.spec["framework"]).starter.command(job, 0, "job.json", str(tmp_path))
     assert command[:4] == ["mpirun", "--allow-run-as-root", "-np", "2"] and "-H" not in command
 
 

@@ -16,7 +16,7 @@ TOY = ROOT / "tests/toy_workload"
 def test_a_folder_is_a_workload(clone: Callable[[str], Clone]) -> None:
     made = clone((TOY / "preset.yaml").read_text())
     shutil.copytree(TOY / "patches", made.path / "src/throughline/workloads/patches")
-    made.made("results/pictures/bz4_fp32.json")
+    made.made("results/report.html")
     # As JSON: this process does not know the workload.
     record = json.loads((made.path / "results/pictures/bz4_fp32/torch/1n2g/run1.json").read_text())
     assert (record["status"], record["unit"], record["data"]) == ("ok", "images/s", None)
@@ -32,3 +32,8 @@ def test_a_folder_is_a_workload(clone: Callable[[str], Clone]) -> None:
     assert {name: cell["n_ok"] for name, cell in cells.items()} == {"1n1g": 1, "1n2g": 1}
     assert cells["1n2g"]["other_units"] == {"pixels/s": pytest.approx(144 * cells["1n2g"]["median_speed"])}
     assert [figure["at"] for figure in cells["1n2g"]["figures"]] == [1, 8]
+    report = (made.path / "results/report.html").read_text(encoding="utf-8")
+    assert "images/s" in report and "latency" in report
+    assert not [word for word in ("masked", "sequence", "next sentence", "bert") if word in report.lower()]
+    figures = (made.path / "results/pictures/tables/figures.csv").read_text()
+    assert "latency" in figures

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from throughline import files, messages, processes
+from throughline import files, frameworks, messages, processes
 from throughline.launch import launchers
 from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Standing
 from throughline.rank import heartbeat, ranks
@@ -50,7 +50,8 @@ class Agent:
         shared = self.order.shared
         self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if shared else self.work))
         self.ranks = self.order.ranks_of(node)
-        self.command = launchers.starter(self.order.spec["framework"])(self.order, node, str(path), str(self.folder))
+        starter = frameworks.of(self.order.spec["framework"]).starter
+        self.command = starter.command(self.order, node, str(path), str(self.folder))
         self.watched = selectors.DefaultSelector()
         self.partial: dict[int, bytes] = {}
         self.awaited = set(self.ranks)

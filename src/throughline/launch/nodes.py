@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from throughline import files, messages
 from throughline.files import UserError
+from throughline.frameworks.starters import srun
 from throughline.launch import launchers
 from throughline.messages import Answer, Question
 from throughline.observe.environment import DECIDES
@@ -166,7 +167,7 @@ def _command(question: Question, python: str) -> list[str]:
 
 def _through_srun(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> list[Answer | str]:
     """The answers of this Slurm job's nodes in the order of the ranks, or what is wrong with a node."""
-    step = launchers.srun(len(nodes.names), question.ranks * question.threads)
+    step = srun(len(nodes.names), question.ranks * question.threads)
     try:
         done = subprocess.run(
             [*step, "--overlap", *_command(question, python)],
