@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank.data import Manifest
+from throughline.records import Comparison
 from throughline.study.runs import RunSpec
 
 TOLERANCE = 1e-5
@@ -27,18 +28,6 @@ LIMITS = (
     "every step builds on the one before. Adam turns even the smallest gradients into steps of full size: of a weight "
     "whose second moment's root is near epsilon, one bit decides the direction."
 )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One framework on one topology: records.Comparison as it is written."""
-
-    verdict: str
-    reason: str | None
-    loss: list[float] = field(default_factory=list)
-    difference: list[float] = field(default_factory=list)
-    largest_difference: float | None = None
-    at_step: int | None = None
 
 
 def prove(
@@ -55,7 +44,7 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="throughline-") as work:
         runs = _Runs(data, pythons, folder, Path(work, "weights.npz"))
         for spec in specs:
-            outcomes.setdefault(spec.framework, {})[spec.topology] = asdict(runs.compared(settings(spec, steps)))
+            outcomes.setdefault(spec.framework, {})[spec.topology] = runs.compared(settings(spec, steps)).model_dump()
     return {
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
@@ -84,19 +73,19 @@ class _Runs:
     expected: dict[int, list[float]] = field(default_factory=dict)
     """Replicas -> the reference's losses."""
 
-    def compared(self, spec: RunSpec) -> Outcome:
+    def compared(self, spec: RunSpec) -> Comparison:
         """Run one framework on one topology, and hold it against the reference."""
         lacking = reference.lacking(spec.model)
         if lacking:
-            return Outcome("unsupported", lacking)
+            return Comparison(verdict="unsupported", reason=lacking)
         if not self.weights.exists():
             reference.initial(spec, self.data, self.weights)
         try:
             record = launch.run(self._job(spec))
         except UserError as error:
-            return Outcome("failed", error.what)
+            return Comparison(verdict="failed", reason=error.what)
         if record["status"] != "ok":
-            return Outcome("unsupported", record["reason"])
+            return Comparison(verdict="unsupported", reason=record["reason"])
         replicas = spec.size.replicas
         if replicas not in self.expected:
             self.expected[replicas] = reference.losses(spec, self.data, self.weights)
@@ -116,14 +105,20 @@ class _Runs:
         )
 
 
-def judged(losses: list[float], expected: list[float]) -> Outcome:
+def judged(losses: list[float], expected: list[float]) -> Comparison:
     """The losses of a run's steps against the reference's."""
     difference = [abs(loss - true) / abs(true) for loss, true in zip(losses, expected, strict=True)]
     largest = max(difference)
     equal = largest <= TOLERANCE
     reason = None if equal else f"its loss is off by {largest:.1e}, and {TOLERANCE:.0e} is tolerated"
-    at_step = difference.index(largest) + 1
-    return Outcome("equal" if equal else "different", reason, losses, difference, largest, at_step)
+    return Comparison(
+        verdict="equal" if equal else "different",
+        reason=reason,
+        loss=losses,
+        difference=difference,
+        largest_difference=largest,
+        at_step=difference.index(largest) + 1,
+    )
 
 
 def write(content: dict[str, Any], path: Path) -> None:

@@ -77,11 +77,11 @@ def _unpacked(dataset: h5py.Dataset, shuffled: bool, first: int, last: int, comp
 def _chunks(dataset: h5py.Dataset, first: int, last: int) -> list[Any]:
     """What HDF5 knows of the chunks that hold rows from `first` to before `last`, in their order."""
     height, width = dataset.chunks[0], dataset.chunks[1:]
-    found: list[Any] = []
+    chunks: list[Any] = []
     if first == 0 and last == len(dataset):
-        dataset.id.chunk_iter(found.append)
-        return sorted(found)
+        dataset.id.chunk_iter(chunks.append)
+        return sorted(chunks)
     across = [range(0, size, step) for size, step in zip(dataset.shape[1:], width, strict=True)]
     for offset in product(range(first // height * height, last, height), *across):
-        found.append(dataset.id.get_chunk_info_by_coord(offset))
-    return found
+        chunks.append(dataset.id.get_chunk_info_by_coord(offset))
+    return chunks

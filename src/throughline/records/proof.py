@@ -25,10 +25,10 @@ class Comparison(Entry):
 
     verdict: Literal["equal", "different", "unsupported", "failed"]
     reason: str | None
-    loss: list[float]
-    difference: list[NonNegative]
-    largest_difference: NonNegative | None
-    at_step: Annotated[int, Field(ge=1)] | None
+    loss: list[float] = Field(default_factory=list)
+    difference: list[NonNegative] = Field(default_factory=list)
+    largest_difference: NonNegative | None = None
+    at_step: Annotated[int, Field(ge=1)] | None = None
 
 
 class Equivalence(OfWorkload):

@@ -30,18 +30,18 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
     by_folder: dict[Path, list[Path]] = {}
     for path in sorted(finished_shards(str(folder)), key=_natural):
         by_folder.setdefault(path.parent, []).append(path)
-    found: dict[int, dict[str, Path]] = {}
+    by_length: dict[int, dict[str, Path]] = {}
     seen: dict[tuple[int, int], int] = {}
     for paths in by_folder.values():
         _, sequence, predictions = layout.size(paths[0])
         seen[sequence, predictions] = seen.get((sequence, predictions), 0) + len(paths)
         if sequences.get(sequence) == predictions:
-            named = found.setdefault(sequence, {})
+            named = by_length.setdefault(sequence, {})
             for path in paths:
                 split = manifest.split_of(path.name)
                 number = sum(name.startswith(split) for name in named)
                 named[f"{split}_{number:04d}"] = path
-    lacking = [length for length in sequences if not any(n.startswith("training") for n in found.get(length, {}))]
+    lacking = [length for length in sequences if not any(n.startswith("training") for n in by_length.get(length, {}))]
     if lacking:
         listed = ", ".join(f"{length}: {predictions} in {count} files" for (length, predictions), count in seen.items())
         raise UserError(
@@ -50,7 +50,7 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
             why=f"it holds (length: predictions) {listed}",
             next_step="write into corpus.sequences what the shards have, or name the folder that has these",
         )
-    return found
+    return by_length
 
 
 def link(shard: Path, path: Path) -> None:

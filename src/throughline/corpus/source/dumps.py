@@ -82,7 +82,7 @@ def cut(paths: Sequence[str | Path], parts: int) -> Cut:
         )
     sizes = [Path(path).stat().st_size for path in paths]
     targets = [part * sum(sizes) // parts for part in range(parts + 1)]
-    found: list[DumpFile] = []
+    dump_files: list[DumpFile] = []
     pieces: list[list[Piece]] = [[] for _ in range(parts)]
     base = 0
     for index, (path, size) in enumerate(zip(paths, sizes, strict=True)):
@@ -92,9 +92,9 @@ def cut(paths: Sequence[str | Path], parts: int) -> Cut:
             begin, end = position(low), position(high)
             if begin < end:
                 pieces[part].append(Piece(index, begin, end))
-        found.append(file)
+        dump_files.append(file)
         base += size
-    return Cut(headers[0].decode(), wikis[0], tuple(found), tuple(tuple(part) for part in pieces))
+    return Cut(headers[0].decode(), wikis[0], tuple(dump_files), tuple(tuple(part) for part in pieces))
 
 
 def _wiki(head: bytes) -> str:

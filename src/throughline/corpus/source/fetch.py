@@ -137,14 +137,14 @@ class Client:
         """The file as `part`, with the right digest. What came in pieces and is wrong is brought once more, whole."""
         for last in (False, True):
             self._patiently(url, partial(self._bytes, url, part, size), partial(unfinished.arrived, part))
-            found = digest.of(part)
-            if found == digest.value.lower():
+            value = digest.of(part)
+            if value == digest.value.lower():
                 return
             in_pieces = unfinished.read_note(part).get("resumed", False)
             part.unlink()
             unfinished.note(part).unlink(missing_ok=True)
             if last or not in_pieces:
-                raise ElsewhereError(f"its {digest.kind} is {found}, and should be {digest.value}")
+                raise ElsewhereError(f"its {digest.kind} is {value}, and should be {digest.value}")
             _say(f"{part.name}: what came in pieces has a wrong {digest.kind}; from the beginning")
 
     def _patiently(self, url: str, ask: Callable[[], _Answer], progress: Callable[[], int]) -> _Answer:

@@ -73,23 +73,23 @@ def extract(
     seen = Counts()
     leftovers.remove(articles)
     with files.atomic(articles) as temporary:
-        found: list[int] = []
+        extracted: list[int] = []
         characters = 0
         if dump.parts[part]:
             made = _by_us(dump, part, seen) if extractor == "throughline" else _by_program(dump, part, seen, stall_s)
             with temporary.open("wb") as out:
                 for article in made:
-                    found.append(article.id)
+                    extracted.append(article.id)
                     characters += article.characters
                     out.write(article.line)
-        _check(found, seen.articles, part)
+        _check(extracted, seen.articles, part)
         files.write_json(
             counts,
             {
                 "schema": 1,
                 "part": part,
                 "pages": seen.pages,
-                "articles": len(found),
+                "articles": len(extracted),
                 "redirects": seen.redirects,
                 "other_namespaces": seen.other_namespaces,
                 "repeated": seen.repeated,
@@ -124,16 +124,16 @@ def _articles_of(dump: dumps.Cut, part: int, site: pages.Site, seen: Counts) -> 
     progress = Progress(f"extracting part {part}", parts.units(dump, part))
     for page in parts.pages(dump, part, progress):
         seen.pages += 1
-        found = pages.parse(page, site, f"page {seen.pages} of part {part}")
-        if found.kind == "other":
+        parsed = pages.parse(page, site, f"page {seen.pages} of part {part}")
+        if parsed.kind == "other":
             seen.other_namespaces += 1
-        elif found.kind == "redirect":
+        elif parsed.kind == "redirect":
             seen.redirects += 1
-        elif seen.articles and seen.articles[-1] == found.id:
+        elif seen.articles and seen.articles[-1] == parsed.id:
             seen.repeated += 1
         else:
-            seen.articles.append(found.id)
-            yield found
+            seen.articles.append(parsed.id)
+            yield parsed
 
 
 def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
@@ -159,13 +159,13 @@ def _article(line: bytes) -> dict[str, Any]:
     )
 
 
-def _check(found: list[int], expected: list[int], part: int) -> None:
-    if found == expected:
+def _check(extracted: list[int], expected: list[int], part: int) -> None:
+    if extracted == expected:
         return
-    missing = sorted(set(expected) - set(found))
-    surplus = len(set(found) - set(expected))
+    missing = sorted(set(expected) - set(extracted))
+    surplus = len(set(extracted) - set(expected))
     raise UserError(
-        f"text extraction of part {part} gave {len(found)} of {len(expected)} articles",
+        f"text extraction of part {part} gave {len(extracted)} of {len(expected)} articles",
         why=f"missing page ids: {', '.join(map(str, missing[:5])) or 'none'}{' ...' if len(missing) > 5 else ''};"
         f" not expected: {surplus}; wikiextractor does not report its own failures",
         next_step="run snakemake again (a process may have been killed for memory); if the same ids are missing again,"

@@ -46,10 +46,10 @@ def split_all(texts: Sequence[str], *, lines: bool = False) -> Sentences:
         import blingfire
 
         splitter = ctypes.cast(blingfire.blingfire.TextToSentences, ctypes.c_void_p)
-    found = compiled.split(splitter, joined, of_article, len(texts), out, len(out), begins, ends, len(begins), counts)
-    if found < 0:
+    count = compiled.split(splitter, joined, of_article, len(texts), out, len(out), begins, ends, len(begins), counts)
+    if count < 0:
         raise RuntimeError("sentences took more room than their text")
-    return Sentences(out, begins[:found], ends[:found], counts)
+    return Sentences(out, begins[:count], ends[:count], counts)
 
 
 def split(text: str) -> list[str]:
@@ -59,8 +59,8 @@ def split(text: str) -> list[str]:
     sentences: list[str] = []
     for paragraph in _cleaned(text).decode().split("\n"):
         if paragraph and not paragraph.isspace():
-            found = blingfire.text_to_sentences(paragraph) or paragraph
-            sentences.extend(sentence for sentence in found.split("\n") if sentence)
+            lines = blingfire.text_to_sentences(paragraph) or paragraph
+            sentences.extend(sentence for sentence in lines.split("\n") if sentence)
     return sentences
 
 

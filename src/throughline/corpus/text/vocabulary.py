@@ -103,11 +103,11 @@ def read(path: str | Path) -> Vocabulary:
 def write_bert_base_uncased(path: str | Path) -> None:
     """Write the published vocabulary (30,522 lines); UserError if the installed blingfire does not yield it."""
     text = "".join(f"{entry}\n" for entry in _from_blingfire())
-    found = hashlib.sha256(text.encode()).hexdigest()
-    if found != BERT_BASE_UNCASED_SHA256:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if digest != BERT_BASE_UNCASED_SHA256:
         raise UserError(
             "the bert-base-uncased vocabulary could not be rebuilt",
-            why=f"sha256 is {found}, the published file has {BERT_BASE_UNCASED_SHA256}; the installed blingfire"
+            why=f"sha256 is {digest}, the published file has {BERT_BASE_UNCASED_SHA256}; the installed blingfire"
             " carries other tables than the pinned version",
             next_step="install the blingfire pinned in envs/main.txt, or set corpus.vocabulary to {path, sha256}",
         )
@@ -116,11 +116,11 @@ def write_bert_base_uncased(path: str | Path) -> None:
 
 def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
     """Write the vocabulary file `source` to `path` if its SHA-256 is `sha256` and it is one BERT can use."""
-    found = read(source).sha256
-    if found != sha256.lower():
+    digest = read(source).sha256
+    if digest != sha256.lower():
         raise UserError(
             f"{source} is not the vocabulary that the configuration names",
-            why=f"its sha256 is {found}, corpus.vocabulary.sha256 says {sha256}",
+            why=f"its sha256 is {digest}, corpus.vocabulary.sha256 says {sha256}",
             next_step="correct the path or the sha256 in config.yaml",
         )
     with files.atomic(path) as temporary:
