@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from markdown_it import MarkdownIt
 
 from report_fixture import HOSTILE, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.files import UserError
-from throughline.records import read_summary
+from throughline.records import read_equivalence, read_summary
 from throughline.report import numbers
 from throughline.report.analysis import cells, summary
 from throughline.report.render import markup, tables
 from throughline.report.render.topics import throughput
 from throughline.report.topics import Scope
 
+GOLDEN = Path(__file__).parent / "golden_records"
 EXPECTED = (
     '[{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], "topologies": ["4n8g"], '
     '"repeats": 7}]'
@@ -142,3 +144,13 @@ def test_reading(value: float | None, text: str) -> None:
 def test_what_is_not_a_list_of_cells(text: str) -> None:
     with pytest.raises(UserError, match="--expected"):
         cells.read_asked(text)
+
+
+def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
+    proof = {**json.loads((GOLDEN / "equivalence.json").read_text()), "covers": ["fp32", "dropout 0 (measured: 0.1)"]}
+    (tmp_path / "equivalence.json").write_text(json.dumps(proof))
+    compared = read_equivalence(tmp_path / "equivalence.json")
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
+    tables.write(Scope(cells.groups([found])), tmp_path / "tables")
+    line = "* torch: equal mathematics is proven for: fp32; dropout 0 (measured: 0.1)"
+    assert line in (tmp_path / "tables/throughput.md").read_text()

@@ -76,7 +76,7 @@ def summarize(
     device = next((run.device for run in runs if run.device), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     cells = {name: _series(series, baselines[name], repeats) for name, series in by_framework.items()}
-    cells = _priced(_warned(cells, advice.about_frameworks(settings, mathematics or {})), device, terms)
+    cells = _completed(cells, advice.about_frameworks(settings, mathematics or {}), device, terms)
     spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
     return Summary(
         schema_=2,
@@ -137,26 +137,16 @@ def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     return None, {"batch_size_per_device": why}
 
 
-def _warned(cells: Cells, notes: Mapping[str, list[str]]) -> Cells:
-    return {
-        name: {
-            topology: cell.model_copy(update={"warnings": [*cell.warnings, *notes.get(name, ())]})
-            for topology, cell in series.items()
-        }
-        for name, series in cells.items()
-    }
-
-
-def _priced(cells: Cells, device: Device | None, terms: Terms) -> Cells:
+def _completed(cells: Cells, notes: Mapping[str, list[str]], device: Device | None, terms: Terms) -> Cells:
+    """The cells with what only all of them together tell: doubts about their frameworks, and what they cost."""
     rated = cost.rate(device, terms.prices)
+
+    def completed(name: str, cell: Cell) -> Cell:
+        price = cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)
+        return cell.model_copy(update={"warnings": [*cell.warnings, *notes.get(name, ())], "cost": price})
+
     return {
-        name: {
-            topology: cell.model_copy(
-                update={"cost": cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)}
-            )
-            for topology, cell in series.items()
-        }
-        for name, series in cells.items()
+        name: {topology: completed(name, cell) for topology, cell in series.items()} for name, series in cells.items()
     }
 
 
