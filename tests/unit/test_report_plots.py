@@ -13,6 +13,7 @@ from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import axes as draws
 from throughline.report.render import inline, plots
 from throughline.report.render.theme import LIGHT, svg
+from throughline.report.render.topics import precisions
 from throughline.report.render.topics import throughput as topic
 from throughline.report.topics import Scope
 from throughline.topology import Topology
@@ -47,7 +48,7 @@ def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
     for figure in (topic.throughput(group, inline.PAGE), topic.speedup(group, inline.PAGE)):
         assert "no measured value" in svg(figure, inline.PAGE)
-    assert "no measured value" in svg(topic.precisions([group], inline.PAGE), inline.PAGE)
+    assert "no measured value" in svg(precisions.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
     for draw in (topic.throughput, topic.speedup):
         assert hostile in svg(draw(group, inline.PAGE), inline.PAGE)
-    svg(topic.precisions([group], inline.PAGE), inline.PAGE)
+    svg(precisions.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:

@@ -109,13 +109,7 @@ def _section(topic: Topic, scope: Scope, identity: str, drawings: Iterable[Drawi
     table = table if table and table[1] else None
     if not (grid or table or plots):
         return None
-    if plots and not table:
-        return Section(topic.name, PLOTS.get(topic.name, topic.title), "", None, None, (), plots)
     return Section(topic.name, topic.title, topic.intro, grid, table, list(topic.remarks(scope)), plots)
-
-
-PLOTS = {"throughput": "precisions compared"}
-"""A topic whose table is that of the groups -> the title of its plots."""
 
 
 def _plot(drawing: Drawing, identity: str) -> Markup:

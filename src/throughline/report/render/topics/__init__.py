@@ -8,6 +8,7 @@ from throughline.report.render.topics import (
     figures,
     largest,
     memory,
+    precisions,
     split,
     throughput,
     use,
@@ -19,6 +20,6 @@ TOPICS: tuple[Topic, ...] = tuple(
     module.TOPIC
     for module in (
         *(throughput, split, equivalence, figures, memory, use, work, cost),
-        *(comparisons, largest, convergence),
+        *(comparisons, largest, convergence, precisions),
     )
 )
