@@ -56,6 +56,16 @@ def of(
         if tokens and share and samples_per_s
         else None,
     }
+    _explain(figures, reasons, samples_per_s)
+    return {
+        **figures,
+        "convention": workload.convention(spec) | _convention(spec["precision"], source),
+        "reasons": {name: why for name, why in reasons.items() if figures.get(name) is None},
+    }
+
+
+def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], samples_per_s: float | None) -> None:
+    """Give the figures that follow from one that is not known the reason of that one."""
     if samples_per_s is None:
         reasons |= dict.fromkeys(("flops_per_s", "real_tokens_per_s"), BEFORE_WINDOW)
     for name, needed in (
@@ -65,16 +75,10 @@ def of(
     ):  # fmt: skip
         if figures[name] is None and needed in reasons:
             reasons.setdefault(name, reasons[needed])
-    return {
-        **figures,
-        "convention": workload.convention(spec) | _convention(spec["precision"], source),
-        "reasons": {name: why for name, why in reasons.items() if figures.get(name) is None},
-    }
 
 
 def measured(reports: Mapping[int, RankReport]) -> dict[str, Any]:
     """What `of` takes of the ranks' reports: the slowest device's matrix product, the mean of what they counted."""
-
     ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
     if not ranks or len(ranks) < len(reports):
         return {}
