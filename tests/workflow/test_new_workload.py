@@ -34,6 +34,6 @@ def test_a_folder_is_a_workload(clone: Callable[[str], Clone]) -> None:
     assert [figure["at"] for figure in cells["1n2g"]["figures"]] == [1, 8]
     report = (made.path / "results/report.html").read_text(encoding="utf-8")
     assert "images/s" in report and "latency" in report
-    assert not [word for word in ("masked", "sequence", "next sentence", "bert") if word in report.lower()]
-    figures = (made.path / "results/pictures/tables/figures.csv").read_text()
-    assert "latency" in figures
+    tables = [path.read_text() for path in (made.path / "results/pictures/tables").glob("*.csv")]
+    assert any("latency" in table for table in tables)
+    assert not [word for word in ("masked", "sequence", "bert") if any(word in table for table in tables)]

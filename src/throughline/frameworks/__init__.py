@@ -137,20 +137,9 @@ class Framework:
 
 
 SETTINGS = (
-    "parameters",
-    "dropout",
-    "loss",
-    "optimizer",
-    "learning_rate",
-    "betas",
-    "epsilon",
-    "epsilon_is_added_to",
-    "weight_decay",
-    "decays",
-    "clip",
-    "clip_at",
-    "threads",
-)
+    "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
+    "weight_decay", "decays", "clip", "clip_at", "threads",
+)  # fmt: skip
 """What every framework states of itself (`settings`), as it is built and not as it was asked for, beside what the
 workload's form states (`Workload.SETTINGS`)."""
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from throughline.frameworks import FEATURES, Framework, starters
 
-GPUS = (
-    "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
-    "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
-    "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))"
-)
-
 FRAMEWORK = Framework(
     rank="torch.ddp:TorchDDP",
     library="torch",
     starter=starters.TORCHRUN,
-    gpus=GPUS,
+    gpus="import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
+    "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
+    "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
     features=frozenset(FEATURES) - {"sharding", "tensor"},
 )

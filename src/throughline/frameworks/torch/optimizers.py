@@ -15,7 +15,7 @@ THRESHOLD = 1.0
 
 
 def build(settings: dict[str, Any], parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
-    """The optimizer; weight decay is on matrices only, as BERT's authors have it (not on biases and norms)."""
+    """The optimizer; weight decay is on matrices only (not on biases and norms)."""
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from throughline.frameworks import FEATURES, Framework, starters
-from throughline.frameworks.torch import GPUS
+from dataclasses import replace
 
-FRAMEWORK = Framework(
-    rank="torch_horovod.rank:TorchHorovod",
-    library="torch",
-    starter=starters.HOROVOD,
-    gpus=GPUS,
-    features=frozenset(FEATURES) - {"sharding", "tensor"},
-)
+from throughline.frameworks import starters, torch
+
+FRAMEWORK = replace(torch.FRAMEWORK, rank="torch_horovod.rank:TorchHorovod", starter=starters.HOROVOD)
