@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,26 +22,6 @@ from throughline.records.summary import Summary
 Kind = TypeVar("Kind", bound=Entry)
 
 
-def read_equivalence(path: str | Path) -> Equivalence:
-    """The comparison in a file; UserError where it is not one."""
-    return _validated(Equivalence, path)
-
-
-def read_max_batch(path: str | Path) -> MaxBatch:
-    """The search for the largest batch in a file; UserError where it is not one."""
-    return _validated(MaxBatch, path)
-
-
-def read_curve(path: str | Path) -> Curve:
-    """The curve of a convergence check in a file; UserError where it is not one."""
-    return _validated(Curve, path)
-
-
-def read_verdict(path: str | Path) -> ConvergenceVerdict:
-    """The verdict of a convergence check in a file; UserError where it is not one."""
-    return _validated(ConvergenceVerdict, path)
-
-
 def read_run(path: str | Path) -> RunRecord:
     """The record in a file; UserError where it is not one, or stands where another run's record belongs."""
     record = _validated(RunRecord, path)
@@ -51,11 +32,6 @@ def read_run(path: str | Path) -> RunRecord:
             next_step=f"remove the file and make it again: snakemake {path}",
         )
     return record
-
-
-def read_summary(path: str | Path) -> Summary:
-    """The summary in a file; UserError where it is not one."""
-    return _validated(Summary, path)
 
 
 def dump(entry: Entry) -> dict[str, Any]:
@@ -110,3 +86,11 @@ def _validated(model: type[Kind], path: str | Path) -> Kind:
             + (f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""),
             next_step="remove the file and run snakemake again",
         ) from None
+
+
+# A file of one kind -> its entry; UserError where it is none.
+read_summary = partial(_validated, Summary)
+read_equivalence = partial(_validated, Equivalence)
+read_max_batch = partial(_validated, MaxBatch)
+read_curve = partial(_validated, Curve)
+read_verdict = partial(_validated, ConvergenceVerdict)
