@@ -18,8 +18,8 @@ from framework_lab import python
 from process_helpers import until
 from throughline import records
 from throughline.report.render.topics import convergence
-from throughline.study import runs
 from throughline.study.benchmark import Convergence
+from throughline.study.section import canonical
 
 from .conftest import ROOT, Clone
 
@@ -42,7 +42,7 @@ def command(framework: str, topology: str, manifest: Path, output: Path) -> list
     )  # fmt: skip
     return [
         *(sys.executable, "workflow/scripts/convergence.py", "--spec", spec.canonical),
-        *("--settings", runs.canonical(SETTINGS.model_dump(exclude={"against", "tolerance"}))),
+        *("--settings", canonical(SETTINGS.model_dump(exclude={"against", "tolerance"}))),
         *("--manifest", str(manifest), "--python", python(framework)),
         *("--output", str(output), "--log", str(output.with_suffix(".log"))),
     ]

@@ -12,14 +12,14 @@ import pytest
 
 from corpus_helpers import CLOSING, HEADER, documents, page, streams
 from dump_server import Server, cut, status
-from throughline import files
+from throughline import files, workloads
 from throughline.corpus.shards import making
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.source import dumps, parts
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
-from throughline.study import runs
 from throughline.study.config import load
+from throughline.workloads import bert
 
 from .conftest import SMALL, Clone, job_counts
 
@@ -141,11 +141,12 @@ def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], sha
     ]  # fmt: skip
     assert str(shards) not in str(manifest)
     read = Manifest(fresh.path / "data/adopted/seq32/manifest.json", "corpus")
-    read.fits(32, 5, 2)
+    own = bert.Parameters(sequence=32, predictions=5)
+    read.fits(workloads.of("bert-tiny"), own, 2)
     read.check(read.shards)
     assert len(next(batches(read, 1, 0, 2, 8))["input_ids"]) == 8
     asked = load([fresh.path / "small.yaml"]).corpus
-    assert manifest["parameters_digest"].startswith(runs.corpus_identity(asked, 32).digest)
+    assert manifest["parameters_digest"].startswith(asked.identity(own).digest)
     assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
     assert "Nothing to be done" in fresh.made("corpus").stdout
 
