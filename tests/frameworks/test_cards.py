@@ -27,7 +27,7 @@ class Cards:
         source = folder / "src/throughline"
         for path, there, instead in (
             (source / "launch/machine.py", '"/dev/nvidiactl"', '"/dev/null"'),
-            (source / "frameworks/fake/__init__.py", '\'{"count": 0, "name": null, "fp16": null}\'', repr(SEEN)),
+            (source / "frameworks/fake/__init__.py", """'{"count": 0, "name": null, "fp16": null}'""", repr(SEEN)),
         ):
             text = path.read_text()
             assert there in text

@@ -7,14 +7,13 @@ import os
 from throughline.frameworks import FEATURES, Framework, starters
 
 ITS_OWN = ("devices", "accumulation", "clipping")
+GPUS = '{"count": 0, "name": null, "fp16": null}'
 
 FRAMEWORK = Framework(
     rank="fake.rank:Fake",
     library="numpy",
     starter=starters.TORCHRUN,
-    gpus='print(\'{"count": 0, "name": null, "fp16": null}\')',
-    features=frozenset(
-        FEATURES if os.environ.get("FAKE_TAKES") == "everything" else ("devices", "accumulation", "clipping")
-    ),
+    gpus=f"print({GPUS!r})",
+    features=frozenset(FEATURES if os.environ.get("FAKE_TAKES") == "everything" else ITS_OWN),
     reasons={"convergence": "the fake framework writes no checkpoints"},
 )
