@@ -51,9 +51,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class Sharing(LoadScopeScheduling):
-        # xdist's own marks for this (`--dist loadgroup`) are lost with pytest 9.
+        # xdist's own marks for this (`--dist loadgroup`) are lost with pytest 9.2.
         def _split_scope(self, nodeid: str) -> str:
             return shared(nodeid)
+
+        # A worker begins a test once it knows the next one; to hold more would keep them from who is free.
+        def _reschedule(self, node: Any) -> None:
+            if node.shutting_down:
+                return
+            while self.workqueue and self._pending_of(self.assigned_work[node]) < 2:
+                self._assign_work_unit(node)
+            if not self.workqueue:
+                node.shutdown()
+
+        # xdist's own waits for ever where a worker dies: it hands finished tests on, and the one that ended it.
+        def remove_node(self, node: Any) -> str | None:
+            work = self.assigned_work.pop(node)
+            left = [(unit, test) for unit in work.values() for test, done in unit.items() if not done]
+            if not left:
+                return None
+            unit, died = left[0]
+            unit[died] = True
+            self.workqueue.update((name, unit) for name, unit in work.items() if not all(unit.values()))
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return died
 
     config.option.loadscopereorder = False  # the order is ours
     return Sharing(config, log)
