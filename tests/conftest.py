@@ -9,6 +9,7 @@ at the machine's load has the mark `alone`: it runs later, with the machine for 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Behind `command &` or nohup Ctrl-C is ignored, by every process below as well; tests press it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # one thread each: their neighbours want the other cores
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
