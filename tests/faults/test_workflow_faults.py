@@ -186,7 +186,7 @@ def test_records_that_are_none_are_refused_and_the_others_reported(
     assert failed.returncode == 1 and "Traceback" not in failed.stdout
     for name, what, then in (
         (edited, "does not follow from the window", "remove the file and run snakemake again"),
-        (other, "has schema 99; this version reads 1", "make it again: snakemake --force"),
+        (other, "has schema 99; this version of Throughline", "use that version, or a results folder of its own"),
         (wrong, "holds the record of another run", "remove the file and make it again: snakemake"),
         (broken, "is not valid JSON", "remove the file and run snakemake again"),
     ):

@@ -22,11 +22,12 @@ PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
 CODE = """
 import hashlib, itertools, sys
 from pathlib import Path
-from throughline.training import data
+from throughline.corpus import reading
+from throughline.rank import data
 for rank in range(2):
     digest = hashlib.sha256()
     for batch in itertools.islice(data.batches(data.Manifest(Path(sys.argv[1]), "corpus"), 1, rank, 2, 32), 40):
-        for name in data.ARRAYS:
+        for name in reading.ARRAYS:
             digest.update(batch[name].tobytes())
     print(digest.hexdigest())
 """
