@@ -72,6 +72,13 @@ class Cluster:
         variables = os.environ | {"NODES": "4", "CORES": "2", "MEMORY_MB": "8000", "NODE_TIMEOUT_S": "10"}
         started = subprocess.run([TRY / "start.sh", folder], env=variables, capture_output=True, text=True)
         assert started.returncode == 0, started.stdout + started.stderr
+        # It waits for the end of its input, which also comes where Ctrl-C or a crash ends this process.
+        self.guard = subprocess.Popen(
+            ["sh", "-c", 'cat; exec "$0" "$1"', TRY / "stop.sh", folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
         network = dict(line.split("=") for line in (folder / "network").read_text().split())
         self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 5)]
@@ -95,7 +102,8 @@ class Cluster:
         subprocess.run([TRY / "node.sh", self.folder, name.removeprefix("try")], check=True)
 
     def stop(self) -> None:
-        subprocess.run([TRY / "stop.sh", self.folder], check=True, capture_output=True)
+        self.guard.communicate()
+        assert self.guard.returncode == 0
 
 
 @pytest.fixture(scope="session")
