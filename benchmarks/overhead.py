@@ -70,7 +70,7 @@ def configuration(runs: int) -> str:
 def clone(folder: Path, runs: int) -> tuple[Path, Path]:
     """A copy of the workflow with the grid as its configuration, and the bare Snakefile with the same graph."""
     ours, bare = folder / f"ours_{runs}", folder / f"bare_{runs}"
-    for name in ("rules", "src", "workflow", "envs", "profiles"):
+    for name in ("rules", "src", "workflow", "envs", "profiles", "resources"):
         shutil.copytree(ROOT / name, ours / name)
     shutil.copy(ROOT / "Snakefile", ours)
     # JSON keys are texts; YAML 1.2 reads bare numbers as numbers
