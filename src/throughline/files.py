@@ -1,7 +1,7 @@
 """Files that are whole or absent, their digests, text without secrets, and errors a user can act on.
 
-Standard library only: the measured workers import this from environments that hold nothing else of ours. What few
-calls need is imported by them: every process of the workflow starts with this module.
+Standard library only: ranks import this from environments that hold nothing else of ours. What few calls need is
+imported by them: every process of the workflow starts with this module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pwd
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -45,13 +45,10 @@ def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoR
         try:
             status = main() or 0
         except Exception as error:
-            mendable = disk_error(error) if isinstance(error, OSError) else error
-            if isinstance(mendable, UserError):
-                print(f"error: {mendable}", file=sys.stderr)
-            else:
-                import traceback
+            import traceback
 
-                print(traceback.format_exc(), file=sys.stderr)
+            mendable = disk_error(error) if isinstance(error, OSError) else error
+            print(f"error: {mendable}" if isinstance(mendable, UserError) else traceback.format_exc(), file=sys.stderr)
             status = 1
     if single:
         sys.stdout.flush()
@@ -60,29 +57,22 @@ def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoR
     sys.exit(status)
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
-
-
 def disk_error(error: OSError) -> UserError | None:
     """What a user can do about an error of the file system, where there is something."""
     named = re.search(r"filename = '([^']*)'", str(error))  # how HDF5 tells it
     path = Path(os.fsdecode(error.filename) if error.filename else named[1] if named else "a file")
     if ".partial" in path.name:
         path = path.parent
-    if error.errno in _FULL:
-        return UserError(
-            f"{path} could not be written: {os.strerror(error.errno)}",
-            why="the disk is full, or a quota or limit of file sizes is reached; nothing unfinished was left",
-            next_step="make room, and run snakemake again: it makes only what is missing",
-        )
-    if error.errno in _FORBIDDEN:
-        return UserError(
-            f"{path} could not be opened: {os.strerror(error.errno)}",
-            why="this user may not write (or read) there, or the file system is mounted read-only",
-            next_step="correct the rights or the mount, and run snakemake again: it makes only what is missing",
-        )
-    return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what, remedy = "written", "make room"
+        why = "the disk is full, or a quota or limit of file sizes is reached; nothing unfinished was left"
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        what, remedy = "opened", "correct the rights or the mount"
+        why = "this user may not write (or read) there, or the file system is mounted read-only"
+    else:
+        return None
+    next_step = f"{remedy}, and run snakemake again: it makes only what is missing"
+    return UserError(f"{path} could not be {what}: {os.strerror(error.errno)}", why=why, next_step=next_step)
 
 
 @contextmanager
@@ -146,6 +136,13 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def now() -> str:
+    """The time of day as every file states it: `2026-11-20T12:00:00Z`. Durations come from the monotonic clock."""
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 NODES = "THROUGHLINE_NODES"
 """Variable with the names of a run's nodes in the order of their ranks: everywhere they are called node0, node1, ..."""
 
@@ -190,41 +187,34 @@ def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
 def _names() -> list[tuple[str, str]]:
     """(pattern, alias) of all that this process knows to name its place; what is longest comes first."""
     folder = os.getcwd()
+    homes, users = _owner()
     secrets = {value for name, value in os.environ.items() if len(value) >= 8 and re.fullmatch(_SECRET_VARIABLE, name)}
     patterns = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
     if folder != os.sep:
         place = rf"(?<![\w.~-]){re.escape(folder)}"
         patterns += [(rf"{place}/", ""), (rf"{place}(?![\w.-])", ".")]
-    for home in sorted(_home_folders(), key=len, reverse=True):
-        patterns.append((rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~"))
+    patterns += [(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~") for home in sorted(homes, key=len, reverse=True)]
     here, nodes = os.uname().nodename, [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
     aliases = {node: f"node{number}" for number, (_, _, node) in enumerate(nodes)}
     for node, alias in {here: "HOST" if nodes else "node0", **aliases}.items():
         for name in dict.fromkeys([node, node.split(".")[0]]):
             if len(name) > 2 and name != "localhost":
                 patterns.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", alias))
-    for user in sorted({*_users(), *(user for user, _, _ in nodes)}, key=len, reverse=True):
+    for user in sorted({*users, *(user for user, _, _ in nodes)}, key=len, reverse=True):
         if len(user) > 2 and user != "root":
             patterns.append((rf"(?<![\w-]){re.escape(user)}(?![\w-])", "USER"))
     return patterns
 
 
-def _home_folders() -> set[str]:
-    homes = {os.environ.get("HOME", ""), account.pw_dir if (account := _account()) else ""}
+def _owner() -> tuple[set[str], set[str]]:
+    """The home folders and the names of this process's user."""
+    homes, users = {os.environ.get("HOME", "")}, {os.environ.get("LOGNAME", ""), os.environ.get("USER", "")}
+    with suppress(KeyError):  # a container's user may have no name
+        account = pwd.getpwuid(os.getuid())
+        homes.add(account.pw_dir)
+        users.add(account.pw_name)
     homes |= {os.path.realpath(home) for home in homes if home}
-    return {home.rstrip(os.sep) for home in homes if home.startswith(os.sep) and home.strip(os.sep)}
-
-
-def _users() -> set[str]:
-    users = {os.environ.get(name, "") for name in ("LOGNAME", "USER")}
-    return users | {account.pw_name} if (account := _account()) else users
-
-
-def _account() -> pwd.struct_passwd | None:
-    try:
-        return pwd.getpwuid(os.getuid())
-    except KeyError:  # a container's user without a name
-        return None
+    return {home.rstrip(os.sep) for home in homes if home.startswith(os.sep) and home.strip(os.sep)}, users
 
 
 def _masked_address(match: re.Match[str]) -> str:

@@ -13,21 +13,17 @@ from functools import cache
 from pathlib import Path
 
 FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
-VENDOR = re.compile(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)+", re.IGNORECASE)
-"""What some drivers put before a device's name, and others do not."""
 
 
 @dataclass(frozen=True)
 class Gpu:
     """One row: FLOP/s by precision (None where the device has no such units), the price of an hour, and sources."""
 
-    name: str
     peak_flops_per_s: dict[str, float | None]
     price_per_hour: float | None
     currency: str | None
     price_source: str | None
     source: str
-    notes: str
 
 
 def find(reported_name: str) -> Gpu | None:
@@ -46,7 +42,8 @@ def driver() -> str | None:
 
 
 def _plain(name: str) -> str:
-    return VENDOR.sub("", name.strip()).casefold()
+    """A device's name without the vendor's, which some drivers put before it."""
+    return re.sub(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)+", "", name.strip(), flags=re.IGNORECASE).casefold()
 
 
 @cache
@@ -55,7 +52,6 @@ def _all() -> dict[str, Gpu]:
     with FILE.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             gpu = Gpu(
-                name=f"{row['gpu']} {row['form_factor']}",
                 peak_flops_per_s={
                     precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
                     for precision in ("fp32", "tf32", "bf16", "fp16")
@@ -64,7 +60,6 @@ def _all() -> dict[str, Gpu]:
                 currency=row["currency"] or None,
                 price_source=row["price_source"] or None,
                 source=f"{row['source']} ({row['confidence']})",
-                notes=row["notes"],
             )
             known |= {_plain(name): gpu for name in row["reported_name"].split("|")}
     return known

@@ -20,12 +20,8 @@ def gib(count: float) -> str:
     return f"{count / 2**30:.1f} GiB"
 
 
-def peak_resident_bytes() -> int:
-    """The most memory that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def of_process(framework: str) -> dict[str, Any]:
-    """A framework's `memory` on a CPU, where the process is all that has a peak."""
+    """A framework's `memory` on a CPU: the most that this process has held, as nothing else has a peak."""
     why = f"{framework} does not count its allocations on a CPU"
-    return {"needed_bytes": None, "reserved_bytes": peak_resident_bytes(), "reasons": {"needed_bytes": why}}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"needed_bytes": None, "reserved_bytes": peak, "reasons": {"needed_bytes": why}}

@@ -7,9 +7,8 @@
     Question      launcher -> node                       an argument of launch/survey.py
     Answer        node -> launcher                       the last line of its output
 
-A key that is missing or unknown is a ValueError that names it. A field's `kind` in its metadata is that of the message
-in it, of several in a list. Standard library only: agents and ranks run in a
-framework's environment, which may be old (Python 3.8).
+A key that is missing or unknown is a ValueError that names it. A field that holds a message, or a list of them, has its
+`kind` in its metadata. Standard library only: ranks run in a framework's environment, which may be old (Python 3.8).
 """
 
 from __future__ import annotations

@@ -37,14 +37,12 @@ class Child:
     """
 
     def __init__(self, command: list[str], environment: dict[str, str], hear: Callable[[str], None]) -> None:
+        pipe, joined = subprocess.PIPE, subprocess.STDOUT
         self._process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, env=environment, stdin=pipe, stdout=pipe, stderr=joined, start_new_session=True
         )
+        assert self._process.stdin and self._process.stdout
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._pump = threading.Thread(target=self._read, args=(hear,), name="output", daemon=True)
         self._pump.start()
 
@@ -54,16 +52,14 @@ class Child:
 
     def tell(self, text: str) -> None:
         """Write a line to its input."""
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.write(f"{text}\n".encode())
-            self._process.stdin.flush()
+            self._input.write(f"{text}\n".encode())
+            self._input.flush()
 
     def let_go(self) -> None:
         """Cut the lifeline, without waiting for what follows."""
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._input.close()
 
     def end(self, patience_s: float) -> None:
         """Cut the lifeline; kill what is there after `patience_s`; read its output to the end."""
@@ -76,9 +72,7 @@ class Child:
         self._pump.join(5)
 
     def _read(self, hear: Callable[[str], None]) -> None:
-        stream = self._process.stdout
-        assert stream is not None
-        for line in stream:
+        for line in self._output:
             hear(line.decode("utf-8", "replace").rstrip())
 
 
@@ -88,13 +82,10 @@ class Parent:
     def __init__(self) -> None:
         self._parent = os.getppid()
         self._above = _parent_of(self._parent)
-        if not (self._above and b"snakemake" in command_line(self._above)):
-            self._above = None
+        self._is_watched = self._above is not None and b"snakemake" in command_line(self._above)
 
     def is_gone(self) -> bool:
-        if os.getppid() != self._parent:
-            return True
-        return self._above is not None and _parent_of(self._parent) != self._above
+        return os.getppid() != self._parent or (self._is_watched and _parent_of(self._parent) != self._above)
 
 
 def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:

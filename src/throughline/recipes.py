@@ -22,7 +22,7 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from throughline.files import UserError
+from throughline.files import UserError, sha256
 
 PINS = Path(__file__).parents[2] / "envs"
 READY = ".ready"
@@ -38,12 +38,6 @@ class Stage:
     patch: Path | None = None
     variables: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def decides(self) -> list[object]:
-        """What of this stage is another installation when it changes."""
-        patch = hashlib.sha256(self.patch.read_bytes()).hexdigest() if self.patch else None
-        return [self.source, self.requirements, patch, self.variables]
-
 
 @dataclass
 class Recipe:
@@ -57,7 +51,8 @@ class Recipe:
     @property
     def pins(self) -> str:
         """12 hexadecimal digits of the interpreter, pins, flags and patches; the conda file names them as well."""
-        return _digest(json.dumps([self.python, [stage.decides for stage in self.stages]], sort_keys=True))
+        stages = [[one.source, one.requirements, one.patch and sha256(one.patch), one.variables] for one in self.stages]
+        return _digest(json.dumps([self.python, stages], sort_keys=True))
 
     @property
     def folder(self) -> Path:
@@ -74,9 +69,9 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "environments")
 
 
-def of(framework: str, pins: Path | None = None) -> Recipe | None:
+def of(framework: str) -> Recipe | None:
     """How the framework's environment is built; None where it runs in the workflow's own."""
-    path = (pins or PINS) / f"{framework}.txt"
+    path = PINS / f"{framework}.txt"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     python, modules, stages = "", list[str](), list[Stage]()
     for line in lines:

@@ -28,40 +28,27 @@ def imported(path: Path) -> frozenset[str]:
     """The modules of ours that a file imports, within functions as well."""
     modules: set[str] = set()
     for parent, names, whole in IMPORT.findall(path.read_text(encoding="utf-8")):
-        if whole:
-            modules.add(whole)
-            continue
-        modules.add(parent)
-        for name in re.findall(r"(\w+)(?: as \w+)?", names):
-            if module(f"{parent}.{name}"):
-                modules.add(f"{parent}.{name}")
+        parts = (f"{parent}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
+        modules |= {parent or whole, *filter(module, parts)}
     return frozenset(modules)
 
 
 def closure(*start: str | Path) -> list[Path]:
     """The files that these modules or files run, themselves included, and what lies beside them that is no Python."""
-    open_, seen = list(start), set[Path]()
-    while open_:
-        one = open_.pop()
+    waiting, seen = list(start), set[Path]()
+    while waiting:
+        one = waiting.pop()
         path = module(one) if isinstance(one, str) else one
-        if path is None or path in seen:
-            continue
-        seen.add(path)
-        open_ += imported(path)
-        if isinstance(one, str):  # a module's packages run as well
-            open_ += [one.rpartition(".")[0]] if "." in one else []
-    beside = {
-        other
-        for folder in {path.parent for path in seen if ROOT in path.parents}
-        for other in folder.iterdir()
-        if other.is_file() and other.suffix != ".py"
-    }
+        if path and path not in seen:
+            seen.add(path)
+            waiting += imported(path)
+            if isinstance(one, str):
+                waiting.append(one.rpartition(".")[0])  # a module's packages run as well
+    folders = {path.parent for path in seen if ROOT in path.parents}
+    beside = {path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix != ".py"}
     return sorted(seen | beside)
 
 
 def digest(paths: Iterable[Path]) -> str:
     """12 hexadecimal digits of the files' contents."""
-    contents = hashlib.sha256()
-    for path in paths:
-        contents.update(path.read_bytes())
-    return contents.hexdigest()[:12]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]

@@ -1,7 +1,7 @@
 """What is said about the repeats of one configuration, and about the steps of one run; docs/method.md has the reasons.
 
-A value is a throughput in samples per second. A repeat that has no value (out of memory, invalid) is left out
-by the caller; with nothing left every figure here is None, never 0 and never a default.
+A value is a throughput in samples per second. The caller leaves out a repeat that has none (out of memory, invalid).
+With nothing left every figure here is None, never 0 and never a default.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ def average(values: Sequence[float]) -> float | None:
 def spread(values: Sequence[float]) -> float | None:
     """(highest - lowest) / median, a share without unit; None with fewer than two values."""
     middle = median(values)
-    if len(values) < 2 or not middle:
-        return None
-    return (max(values) - min(values)) / middle
+    return (max(values) - min(values)) / middle if len(values) >= 2 and middle else None
 
 
 def median_absolute_deviation(values: Sequence[float]) -> float | None:
@@ -41,17 +39,13 @@ def median_absolute_deviation(values: Sequence[float]) -> float | None:
     (Rousseeuw and Croux 1993); that factor is not applied here.
     """
     middle = median(values)
-    if len(values) < 2 or middle is None:
-        return None
-    return median([abs(value - middle) for value in values])
+    return median([abs(value - middle) for value in values]) if len(values) >= 2 and middle is not None else None
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:
     """Sample standard deviation (n - 1) over the average, a share; None with fewer than two values."""
     middle = average(values)
-    if len(values) < 2 or not middle:
-        return None
-    return statistics.stdev(values) / middle
+    return statistics.stdev(values) / middle if len(values) >= 2 and middle else None
 
 
 def range_coverage(n: int) -> float | None:
@@ -68,9 +62,7 @@ def speedup(median_speed: float | None, baseline: float | None) -> float | None:
 
     None where either is missing: a series without a baseline has no speedup.
     """
-    if median_speed is None or not baseline:
-        return None
-    return median_speed / baseline
+    return median_speed / baseline if median_speed is not None and baseline else None
 
 
 def efficiency(speedup_value: float | None, ideal: float) -> float | None:
@@ -84,9 +76,7 @@ def speedup_range(values: Sequence[float], baseline: Sequence[float]) -> Range |
     lowest / highest baseline to highest / lowest baseline. It covers the true ratio with at least the product of both
     ranges' coverages, since the repeats of both are independent. None where either is empty.
     """
-    if not values or not baseline:
-        return None
-    return min(values) / max(baseline), max(values) / min(baseline)
+    return (min(values) / max(baseline), max(values) / min(baseline)) if values and baseline else None
 
 
 def speedup_coverage(n: int, n_baseline: int) -> float | None:
@@ -101,9 +91,7 @@ def excess_of_first(values: Sequence[float]) -> float | None:
     Negative where it is faster. A first repeat that stands out alone points at cold caches, not at noise.
     """
     others = median(values[1:])
-    if len(values) < 3 or not others:
-        return None
-    return 1 - values[0] / others
+    return 1 - values[0] / others if len(values) >= 3 and others else None
 
 
 def rank_test(one: Sequence[float], other: Sequence[float]) -> float | None:

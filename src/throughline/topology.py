@@ -1,4 +1,4 @@
-"""On how many devices a run trains (Topology), and how its model lies on them (Layout).
+"""On how many devices a run trains (Topology), how its model lies on them (Layout), how many samples a step takes.
 
 Standard library only: ranks import this too.
 """
@@ -6,7 +6,9 @@ Standard library only: ranks import this too.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from throughline.files import UserError
 
@@ -44,3 +46,47 @@ class Layout:
 
     tensor: int = 1
     sharding: str = "none"
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """Each of `replicas` copies of the model computes `accumulate` micro-batches of `batch_per_replica` samples.
+
+    This is the one place that knows how many samples an optimizer step takes, and on which replica.
+    """
+
+    replicas: int
+    batch_per_replica: int
+    accumulate: int = 1
+
+    @classmethod
+    def of(cls, topology: Topology, layout: Layout, batch: int, scaling: str = "weak", accumulate: int = 1) -> StepSize:
+        """`batch` is of each replica or, where `scaling` is strong, of all. UserError where it does not divide."""
+        replicas, rest = divmod(topology.world, layout.tensor)
+        if rest:
+            raise UserError(
+                f"the {topology.world} devices of {topology} do not divide into replicas of {layout.tensor}",
+                next_step="choose topologies whose devices are a multiple of options.tensor",
+            )
+        if scaling == "weak":
+            return cls(replicas, batch, accumulate)
+        each, rest = divmod(batch, replicas)
+        if rest:
+            raise UserError(
+                f"a batch of {batch} does not divide over the {replicas} replicas of {topology}",
+                why="scaling is strong: a batch size is the sum over all replicas",
+                next_step=f"choose a multiple of {replicas}",
+            )
+        return cls(replicas, each, accumulate)
+
+    @classmethod
+    def of_spec(cls, spec: Mapping[str, Any]) -> StepSize:
+        """The same, of a run specification as parsed JSON with its defaults."""
+        options, topology = spec["options"], Topology.parse(spec["topology"])
+        layout = Layout(options["tensor"], options["sharding"])
+        return cls.of(topology, layout, spec["batch_per_device"], spec["scaling"], options["accumulate"])
+
+    @property
+    def samples_per_step(self) -> int:
+        """Samples between two updates of the weights, on all replicas: the global batch."""
+        return self.replicas * self.batch_per_replica * self.accumulate

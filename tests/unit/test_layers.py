@@ -12,10 +12,7 @@ from throughline import sources
 
 SOURCES = sources.ROOT
 ORDER = [
-    {
-        *("files", "statistics", "gpus", "processes", "sources", "recipes", "clock", "memory", "messages"),
-        *("topology", "size"),
-    },
+    {"files", "statistics", "gpus", "processes", "sources", "recipes", "memory", "messages", "topology"},
     {"workloads"},
     {"study"},
     {"records", "corpus"},

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files, records
-from throughline.clock import now
-from throughline.files import UserError
+from throughline.files import UserError, now
 from throughline.launch import launch, machine
 from throughline.launch.job import Job
 from throughline.study.benchmark import Steps

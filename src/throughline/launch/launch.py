@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files, records, workloads
-from throughline.clock import now
-from throughline.files import UserError
+from throughline.files import UserError, now
 from throughline.launch import launchers, lock, outcome, site
 from throughline.launch.agents import Agents
 from throughline.launch.interruption import Interrupted, interruptible

@@ -16,8 +16,7 @@ from typing import Any
 
 import filelock
 
-from throughline.clock import now
-from throughline.files import UserError
+from throughline.files import UserError, now
 
 SAY_EVERY_S = 60.0
 

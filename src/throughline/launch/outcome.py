@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from throughline import memory, records, size, workloads
+from throughline import memory, records, workloads
 from throughline.messages import Measured, RankReport, Window
+from throughline.topology import StepSize
 
 SKIPPED_AT_MOST = 0.01
 """Share of timed steps that the loss scaler may skip."""
@@ -154,7 +155,7 @@ def aligned(windows: Sequence[Window], per_node: int) -> list[Window]:
 
 
 def _rate(spec: Spec, outcome: Outcome) -> float | None:
-    samples = size.of_spec(spec).samples_per_step * outcome.steps_timed
+    samples = StepSize.of_spec(spec).samples_per_step * outcome.steps_timed
     return samples / outcome.window_s if outcome.window_s else None
 
 

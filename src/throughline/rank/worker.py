@@ -21,12 +21,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, messages, size, workloads
+from throughline import frameworks, messages, workloads
 from throughline.messages import Measured, Memory, Order, RankReport, Window
 from throughline.processes import die_with_parent
 from throughline.rank import convergence, ranks, report, schedule
 from throughline.rank.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.rank.heartbeat import Heart
+from throughline.topology import StepSize
 
 MATMUL_S = 1.0
 
@@ -37,7 +38,7 @@ class Run:
     def __init__(self, order: Order, rank: int, heart: Heart) -> None:
         self.order, self.spec, self.rank, self.world, self.heart = order, order.spec, rank, order.world, heart
         self.steps, self.options = self.spec["steps"], self.spec["options"]
-        self.size = size.of_spec(self.spec)
+        self.size = StepSize.of_spec(self.spec)
         self.replica = rank // (self.world // self.size.replicas)
         self.workload = workloads.of(self.spec["model"])
         self.manifest = Manifest(Path(order.manifest), str(self.workload.DATA)) if order.manifest else None

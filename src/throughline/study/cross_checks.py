@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from throughline import size, workloads
+from throughline import workloads
 from throughline.files import UserError
 from throughline.study.benchmark import Benchmark
 from throughline.study.config_errors import allowed
-from throughline.topology import Topology
+from throughline.topology import StepSize, Topology
 
 if TYPE_CHECKING:
     from throughline.study.config import Config
@@ -47,6 +47,6 @@ def _indivisible(block: Benchmark) -> Iterable[str]:
         for precision, batches in block.batch.items():
             for batch in batches:
                 try:
-                    size.of(topology, block.options.layout, batch, block.scaling)
+                    StepSize.of(topology, block.options.layout, batch, block.scaling)
                 except UserError as error:
                     yield f"batch.{precision}: {error.what}; {error.next_step}"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializationInfo, model_serializer, model_validator
 
-from throughline import size, workloads
+from throughline import workloads
 from throughline.files import UserError
 from throughline.study.benchmark import Benchmark, Optimizer, Options, Runs, Steps
 from throughline.study.config import Config, block_name
@@ -28,7 +28,7 @@ from throughline.study.section import (
     canonical,
 )
 from throughline.study.workload_keys import Value, complete, flat, gathered
-from throughline.topology import Layout, Topology
+from throughline.topology import Layout, StepSize, Topology
 
 PROTOCOL = 2
 """Raised by a person when the way of measuring changes: every run is then made again."""
@@ -109,10 +109,10 @@ class RunSpec(Section):
         return self.options.layout
 
     @property
-    def size(self) -> size.StepSize:
+    def size(self) -> StepSize:
         """How many samples a step takes. UserError where they do not divide over the replicas."""
         topology = Topology.parse(self.topology)
-        return size.of(topology, self.layout, self.batch_per_device, self.scaling, self.options.accumulate)
+        return StepSize.of(topology, self.layout, self.batch_per_device, self.scaling, self.options.accumulate)
 
     @property
     def cell(self) -> str:

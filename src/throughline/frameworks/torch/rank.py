@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from throughline import gpus, memory, size, workloads
+from throughline import gpus, memory, workloads
 from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
 from throughline.frameworks.torch.checkpointing import Checkpointing
 from throughline.frameworks.torch.optimizers import CLIP, build, described
+from throughline.topology import StepSize
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precisions whose matrix products and activations are of another type than the weights."""
@@ -120,7 +121,7 @@ class TorchRank(Checkpointing):
         if self.kind != "cuda" or self.world > 1 or not options["compile"] or not still:
             return False
         each = workloads.of(self.spec["model"]).flops_per_sample(self.spec, self.facts, {})
-        return not isinstance(each, str) and size.of_spec(self.spec).batch_per_replica * each <= CAPTURED_FLOPS
+        return not isinstance(each, str) and StepSize.of_spec(self.spec).batch_per_replica * each <= CAPTURED_FLOPS
 
     def sync(self) -> None:
         if self.kind == "cuda":
