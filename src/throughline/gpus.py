@@ -19,6 +19,7 @@ FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
 class Gpu:
     """One row: FLOP/s by precision (None where the device has no such units), the price of an hour, and sources."""
 
+    name: str
     peak_flops_per_s: dict[str, float | None]
     price_per_hour: float | None
     currency: str | None
@@ -52,6 +53,7 @@ def _all() -> dict[str, Gpu]:
     with FILE.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             gpu = Gpu(
+                name=f"{row['gpu']} {row['form_factor']}",
                 peak_flops_per_s={
                     precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
                     for precision in ("fp32", "tf32", "bf16", "fp16")

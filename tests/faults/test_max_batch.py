@@ -19,7 +19,7 @@ def test_out_of_memory_bounds_the_answer(tmp_path: Path, monkeypatch: pytest.Mon
     options = {"memory_limit_mb": 900, "dropout": 0.0}
     spec = training_fixtures.spec(batch_per_device=512, options=options, steps={"warmup": 1, "timed": 2})
     output = tmp_path / "results/bert/max_batch_fp32.json"
-    max_batch.write(max_batch.find([spec], manifest, {}, output.with_suffix("")), output)
+    records.write(records.MaxBatch, max_batch.find([spec], manifest, {}, output.with_suffix("")), output)
 
     found = records.read_max_batch(output).frameworks["torch"]
     assert found.status == "ok" and found.largest_batch_per_device and found.smallest_out_of_memory

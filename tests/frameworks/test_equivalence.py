@@ -11,7 +11,7 @@ import pytest
 import training_fixtures
 from framework_lab import Lab, python
 from throughline import frameworks, records
-from throughline.checks import equivalence, proof, reference
+from throughline.checks import equivalence, reference
 from throughline.rank.data import Manifest
 from throughline.study.runs import RunSpec
 
@@ -26,9 +26,9 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fifty_steps_on_one_and_two_devices_are_the_reference(lab: Lab, tmp_path: Path, framework: str) -> None:
     pythons = {framework: python(framework)}
     specs = [training_fixtures.spec(framework=framework, topology=topology) for topology in ("1n1g", "1n2g")]
-    result = proof.prove(specs, lab.manifest, pythons, tmp_path / "equivalence")
+    result = equivalence.prove(specs, lab.manifest, pythons, tmp_path / "equivalence")
     output = tmp_path / "equivalence.json"
-    proof.write(result, output)
+    records.write(records.Equivalence, result, output)
     found = records.read_equivalence(output)
     assert found.steps == 50 and found.tolerance == 1e-5
     assert list(found.reference_loss) == ["1", "2"]
@@ -45,8 +45,8 @@ def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_
     spec = training_fixtures.spec(options={"tensor": 2})
     (request,) = equivalence.requests([spec.model_copy(update={"topology": "1n2g"})]).values()
     assert [(one.topology, one.size.replicas) for one in request] == [("1n2g", 1)]
-    result = proof.prove(request, lab.manifest, {}, tmp_path / "equivalence")
-    proof.write(result, tmp_path / "equivalence.json")
+    result = equivalence.prove(request, lab.manifest, {}, tmp_path / "equivalence")
+    records.write(records.Equivalence, result, tmp_path / "equivalence.json")
     one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n2g"]
     assert (one.verdict, one.reason) == (
         "unsupported",
@@ -74,7 +74,7 @@ def test_small_differences_in_the_mathematics_are_noticed(lab: Lab, tmp_path: Pa
     constants: list[dict[str, object]] = [{"epsilon": 1e-6}, {"learning_rate": 1.01e-4}, {"betas": [0.9, 0.998]}]
     others = [spec.model_copy(update={"optimizer": spec.optimizer.model_copy(update=one)}) for one in constants]
     for other in [*others, spec.model_copy(update={"seed": 43})]:
-        assert distance(reference.losses(other, manifest, weights), true) > 3 * proof.TOLERANCE
+        assert distance(reference.losses(other, manifest, weights), true) > 3 * equivalence.TOLERANCE
     assert distance(reference.losses(spec, manifest, weights), true) < 1e-12
 
 

@@ -10,7 +10,7 @@ import pytest
 import training_fixtures
 from framework_lab import python
 from throughline import frameworks
-from throughline.checks import equivalence, proof, reference
+from throughline.checks import equivalence, reference
 from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank.data import Manifest
@@ -36,5 +36,5 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     assert "exchange" not in record["settings"]["timed_step"]
     for rank in (0, 1):
         alone = reference.losses(spec, data, weights, [reference.batches_of(spec, data, rank)])
-        assert record["ranks"][rank]["loss"] == pytest.approx(alone, rel=proof.TOLERANCE)
+        assert record["ranks"][rank]["loss"] == pytest.approx(alone, rel=equivalence.TOLERANCE)
     assert record["ranks"][0]["loss"] != pytest.approx(record["ranks"][1]["loss"], rel=1e-3)

@@ -10,7 +10,7 @@ import pytest
 
 import training_fixtures
 from throughline import records, workloads
-from throughline.checks import equivalence, proof
+from throughline.checks import equivalence
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.study.runs import RunSpec
@@ -88,7 +88,7 @@ def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
 def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = training_fixtures.spec()
     monkeypatch.setattr(workloads.of(spec.model), "NO_PROOF", "its images are cut at random")
-    result = proof.prove([spec], None, {}, tmp_path / "equivalence")
-    proof.write(result, tmp_path / "equivalence.json")
+    result = equivalence.prove([spec], None, {}, tmp_path / "equivalence")
+    records.write(records.Equivalence, result, tmp_path / "equivalence.json")
     one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n1g"]
     assert (one.verdict, one.reason) == ("unsupported", "its images are cut at random")

@@ -9,6 +9,7 @@ import pytest
 
 import training_fixtures
 from report_fixture import jitter, write_series, write_summaries
+from throughline import records
 from throughline.checks import max_batch
 from throughline.files import write_json
 from throughline.report.render import page
@@ -61,7 +62,7 @@ def test_a_cpu_without_a_limit_is_unsupported(tmp_path: Path) -> None:
     entry = result["frameworks"]["torch"]
     assert (entry["status"], entry["tries"]) == ("unsupported", [])
     assert "options.memory_limit_mb" in entry["reason"]
-    max_batch.write(result, tmp_path / "max_batch_fp32.json")
+    records.write(records.MaxBatch, result, tmp_path / "max_batch_fp32.json")
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def test_rows_and_page(tmp_path: Path) -> None:
         "bf16": result(status="unsupported", reason="no bf16", **none),
         "fp16": result(smallest_out_of_memory=None),
     }.items():
-        max_batch.write({**value, "precision": precision}, results / f"bert/max_batch_{precision}.json")
+        records.write(records.MaxBatch, {**value, "precision": precision}, results / f"bert/max_batch_{precision}.json")
     write_json(results / "bert/max_batch_tf32.json", {"schema": 1})
     page.write(results, places, [], None, results / "report.html")
     text = (results / "report.html").read_text()

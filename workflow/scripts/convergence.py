@@ -1,7 +1,5 @@
 """Train for long, or go on where an earlier call was ended -> results/<benchmark>/convergence_<...>/curve.json."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path
@@ -24,15 +22,8 @@ def main() -> None:
     arguments = parser.parse_args()
     spec = RunSpec.model_validate_json(arguments.spec)
     settings = Convergence.model_validate_json(arguments.settings)
-    convergence_check.run(
-        spec,
-        settings,
-        arguments.manifest,
-        arguments.output,
-        arguments.log,
-        arguments.python,
-        nodes.configured(spec.benchmark),
-    )
+    manifest, output, log, hosts = arguments.manifest, arguments.output, arguments.log, nodes.configured(spec.benchmark)
+    convergence_check.run(spec, settings, manifest, output, log, arguments.python, hosts)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The curve of a long run against the stated one -> results/<benchmark>/convergence_<...>.json and its plot."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

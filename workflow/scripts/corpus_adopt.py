@@ -1,7 +1,5 @@
 """Put a finished shard of another maker into its place, as a link."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One link, or one unpacked copy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", type=Path, required=True, help="the finished file")
     parser.add_argument("--unpacked", action="store_true", help="copy it, uncompressed, instead of linking it")

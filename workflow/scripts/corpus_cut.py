@@ -1,7 +1,5 @@
 """Check a dump and note where it is cut into parts."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,28 +7,16 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """The positions of all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--dump",
-        type=Path,
-        required=True,
-        nargs="+",
-        help=".xml or .xml.bz2 files in their order; or a download's listing",
-    )
+    files = ".xml or .xml.bz2 files in their order; or a download's listing"
+    parser.add_argument("--dump", type=Path, required=True, nargs="+", help=files)
     parser.add_argument("--parts", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.source import dumps
+    from throughline.corpus.source import dumps, published
 
-    named = [path for given in arguments.dump for path in (_listed(given) if given.suffix == ".json" else [given])]
-    dumps.write(arguments.output, dumps.cut(named, arguments.parts))
-
-
-def _listed(listing: Path) -> list[Path]:
-    from throughline.corpus.source import published
-
-    return published.listed(listing)
+    listed = (published.listed(path) if path.suffix == ".json" else [path] for path in arguments.dump)
+    dumps.write(arguments.output, dumps.cut([path for paths in listed for path in paths], arguments.parts))
 
 
 if __name__ == "__main__":

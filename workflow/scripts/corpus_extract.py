@@ -1,7 +1,5 @@
 """Extract the text of the articles in one part of the dump, and prove that none is missing."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One part's articles."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cut", type=Path, required=True, help="parts.json")
     parser.add_argument("--part", type=int, required=True, help="counted from 0")
@@ -21,15 +18,8 @@ def main() -> None:
     from throughline.corpus.source import dumps
     from throughline.corpus.text import extraction
 
-    dump = dumps.read(arguments.cut)
-    extraction.extract(
-        dump,
-        arguments.part,
-        arguments.output,
-        arguments.counts,
-        extractor=arguments.extractor,
-        stall_s=arguments.stall_s,
-    )
+    how = {"extractor": arguments.extractor, "stall_s": arguments.stall_s}
+    extraction.extract(dumps.read(arguments.cut), arguments.part, arguments.output, arguments.counts, **how)
 
 
 if __name__ == "__main__":

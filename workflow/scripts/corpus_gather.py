@@ -1,7 +1,5 @@
 """Gather the documents of one shard from the tokens of all parts."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One shard's tokens."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", type=Path, required=True, nargs="+", help="tokens of all parts, in their order")
     parser.add_argument("--split", choices=["training", "test"], required=True)

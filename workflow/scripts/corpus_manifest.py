@@ -1,7 +1,5 @@
 """Write the manifest of all verified shards of one sequence length."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
@@ -10,7 +8,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One manifest."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", required=True, help="the corpus's name")
     parser.add_argument("--verified", type=Path, required=True, nargs="+", help="results of all verifications")

@@ -1,7 +1,5 @@
 """Make one shard of pre-training examples."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One shard."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=Path, required=True, help="the shard's tokens")
     parser.add_argument("--vocabulary", type=Path, required=True)

@@ -1,7 +1,5 @@
 """Tokenize the articles of one part."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One part's tokens."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--articles", type=Path, required=True, help="articles as JSON lines")
     parser.add_argument("--vocabulary", type=Path, required=True)

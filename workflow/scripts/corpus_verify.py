@@ -1,7 +1,5 @@
 """Check every promise of one shard, whoever made it, and write its digests and statistics."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One shard's verification."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", type=Path, required=True)
     parser.add_argument("--vocabulary", type=Path, required=True)

@@ -1,7 +1,5 @@
 """Write a corpus's vocabulary: the published bert-base-uncased, or a file proven by its sha256."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
@@ -12,7 +10,6 @@ from throughline.files import command_line
 
 
 def main() -> None:
-    """One vocabulary file."""
     parser = argparse.ArgumentParser(description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--name", choices=["bert-base-uncased"], help="a vocabulary that comes with the packages")

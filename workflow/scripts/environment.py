@@ -3,8 +3,6 @@
 Several are built side by side: while one downloads, unpacks or configures, the other compiles.
 """
 
-from __future__ import annotations
-
 import argparse
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,11 +1,10 @@
 """Every framework of a benchmark from the same weights on the same batches -> results/<benchmark>/equivalence.json."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
-from throughline.checks import proof
+from throughline import records
+from throughline.checks import equivalence
 from throughline.files import command_line
 from throughline.study.runs import read_specs
 
@@ -21,8 +20,8 @@ def main() -> None:
     arguments = parser.parse_args()
     specs = read_specs(arguments.specs)
     pythons = dict(pair.split("=", 1) for pair in arguments.python)
-    folder = arguments.output.with_suffix("")
-    proof.write(proof.prove(specs, arguments.manifest, pythons, folder), arguments.output)
+    result = equivalence.prove(specs, arguments.manifest, pythons, arguments.output.with_suffix(""))
+    records.write(records.Equivalence, result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """results/<benchmark>/equivalence.json -> its plot, as SVG and PNG."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

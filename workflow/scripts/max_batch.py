@@ -1,10 +1,9 @@
 """The largest batch per device that fits, by framework -> results/<benchmark>/max_batch_<precision>.json."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
+from throughline import records
 from throughline.checks import max_batch
 from throughline.files import command_line
 from throughline.launch import lock, nodes
@@ -24,7 +23,8 @@ def main() -> None:
     pythons = dict(pair.split("=", 1) for pair in arguments.python)
     hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
     with lock.record(arguments.output):
-        max_batch.write(max_batch.find(specs, arguments.manifest, pythons, folder, hosts), arguments.output)
+        result = max_batch.find(specs, arguments.manifest, pythons, folder, hosts)
+        records.write(records.MaxBatch, result, arguments.output)
 
 
 if __name__ == "__main__":

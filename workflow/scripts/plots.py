@@ -1,7 +1,5 @@
 """Summaries of one benchmark -> plots of throughput, speedup and precisions as SVG and PNG."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

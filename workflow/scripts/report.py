@@ -1,7 +1,5 @@
 """Summaries, and what else lies under results/ -> results/report.html, one file that needs nothing else."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

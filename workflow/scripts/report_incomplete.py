@@ -1,7 +1,5 @@
 """What is measured so far -> results/report-incomplete.html, when a workflow did not finish."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Measure one training run: `run_training.py --spec JSON --manifest M --record R.json --log R.log`."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys
@@ -15,7 +13,7 @@ from throughline.launch.job import Job, is_strict
 from throughline.study.runs import RunSpec
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--spec", required=True, help="the run specification as JSON; what it leaves out is the default"
@@ -47,7 +45,6 @@ def main() -> int:
             command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
         )
     )
-    return 0
 
 
 def _relative(word: str) -> str:

@@ -1,7 +1,5 @@
 """Run records of one benchmark, batch size and precision -> results/<benchmark>/bz<b>_<precision>.json."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Summaries of one benchmark -> the tables of every topic as CSV, Markdown and LaTeX."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

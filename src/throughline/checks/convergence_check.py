@@ -1,11 +1,8 @@
 """A convergence check, the launcher's side: which there are, start or resume, the verdict against a stated curve."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +10,15 @@ from throughline import files, records
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
-from throughline.messages import Checkpoint, Training
+from throughline.messages import Training
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
+from throughline.records.checks import AgainstStated, Verdict
 from throughline.study.benchmark import Convergence, Steps
 from throughline.study.config import Config
 from throughline.study.runs import RunSpec
 from throughline.study.section import canonical
+from throughline.study.targets import CHECK
 from throughline.topology import Topology
 
 Stated = dict[str, list[tuple[int, float]]]
@@ -39,50 +38,34 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
         largest = max(block.topologies, key=lambda name: (Topology.parse(name).world, Topology.parse(name)))
         if spec.topology == largest and spec.batch_per_device == min(block.batch[spec.precision]):
             steps = Steps(warmup=0, timed=block.convergence.steps)
-            requested[place(spec)] = spec.model_copy(update={"steps": steps})
+            requested[CHECK.format(**vars(spec), batch=spec.batch_per_device) + ".json"] = spec.model_copy(
+                update={"steps": steps}
+            )
     return requested
 
 
-def place(spec: RunSpec) -> str:
-    """Where a check's verdict belongs; its curve, log and checkpoints are in the folder of that name."""
-    name = f"convergence_bz{spec.batch_per_device}_{spec.precision}_{spec.framework}_{spec.topology}"
-    return f"results/{spec.benchmark}/{name}.json"
-
-
 def run(
-    spec: RunSpec,
-    settings: Convergence,
-    manifest: Path,
-    output: Path,
-    log: Path,
-    python: str = sys.executable,
-    hosts: Sequence[str] = (),
-    say: Callable[[str], None] = print,
-) -> dict[str, Any]:
+    spec: RunSpec, settings: Convergence, manifest: Path, output: Path, log: Path, python: str, hosts: Sequence[str]
+) -> None:
     """Train to the end and write the curve to `output`; what an earlier call has checkpointed beside it is taken up.
 
-    UserError where it does not end by itself: the checkpoints stay, and the next call resumes.
+    UserError where it does not end by itself: the checkpoints stay, and the next call resumes. Checkpoints of another
+    specification, of other settings or of other data are not taken up.
     """
-    data = _data(spec, manifest)
-    book = Book(output.with_suffix(".checkpoints"), _identity(spec, settings, data))
-    resume = _newest(book, say)
-    order = Training(
-        steps=settings.steps,
-        evaluate_every=settings.evaluate_every,
-        samples=settings.samples,
-        folder=str(book.folder.resolve()),
-        identity=book.identity,
-        resume=resume,
-    )
-    job = Job(
-        spec=spec, record=output, log=log, manifest=manifest, python=python, hosts=hosts, convergence=order,
-        telemetry=False,
-    )  # fmt: skip
+    wanted = settings.model_dump(include={"steps", "evaluate_every", "samples"})
+    same = [spec.canonical, *wanted.values(), _data(spec, manifest).content["content_digest"]]
+    identity = hashlib.sha256(canonical(same).encode()).hexdigest()
+    book = Book(output.with_suffix(".checkpoints"), identity)
+    resume, faults = book.newest()
+    if resume is None:
+        book.clear()
+    for line in [*faults, f"resumes after step {resume.step}" if resume else "starts from the first step"]:
+        print(line)
+    order = Training(**wanted, folder=str(book.folder.resolve()), identity=identity, resume=resume)
+    job = Job(spec, output, log, manifest, python, hosts=hosts, convergence=order, telemetry=False)
     curve = _curve(job, order, launch.train(job))
-    records.Curve.model_validate(curve)
-    files.write_json(output, files.scrubbed(curve, but=launch.AS_IT_IS))
+    records.write(records.Curve, files.scrubbed(curve, but=launch.AS_IT_IS), output)
     book.clear()
-    return curve
 
 
 def _data(spec: RunSpec, manifest: Path) -> Manifest:
@@ -96,16 +79,6 @@ def _data(spec: RunSpec, manifest: Path) -> Manifest:
         )
     data.check(data.held_out)
     return data
-
-
-def _newest(book: Book, say: Callable[[str], None]) -> Checkpoint | None:
-    """The checkpoint to go on from; None, and an empty folder, where there is none."""
-    resume, faults = book.newest()
-    if resume is None:
-        book.clear()
-    for line in [*faults, f"resumes after step {resume.step}" if resume else "starts from the first step"]:
-        say(line)
-    return resume
 
 
 def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
@@ -130,12 +103,6 @@ def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
     }
 
 
-def _identity(spec: RunSpec, settings: Convergence, data: Manifest) -> str:
-    """What two calls have to share for the second one to take up the first one's checkpoints."""
-    parts = [spec.canonical, settings.steps, settings.evaluate_every, settings.samples, data.content["content_digest"]]
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()
-
-
 def judge(curve: records.Curve, against: Path | None, tolerance: float) -> records.ConvergenceVerdict:
     """The content of convergence_<...>.json: the curve's points against those of a CSV file.
 
@@ -145,21 +112,25 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     """
     held_out = curve.spec.workload.HELD_OUT
     expected = stated(against, held_out) if against else {}
-    compared = list(_compare(curve, expected, held_out, tolerance))
+    compared = [
+        _against(there, look, name, held_out[name], tolerance)
+        for name, points in expected.items()
+        for look in curve.curve
+        if (there := between(points, look.step)) is not None
+    ]
     verdict, reason = _verdict(curve, against, compared)
-    last = curve.curve[-1] if curve.curve else None
-    return records.ConvergenceVerdict.model_validate({
-        "schema": records.SCHEMA,
-        "spec": curve.spec,
-        "verdict": verdict,
-        "reason": reason,
-        "against": against.name if against else None,
-        "against_sha256": files.sha256(against) if against else None,
-        "tolerance": tolerance,
-        "last": last,
-        "stated": {name: [[float(step), value] for step, value in points] for name, points in expected.items()},
-        "compared": compared,
-    })  # fmt: skip
+    return records.ConvergenceVerdict(
+        schema_=records.SCHEMA,
+        spec=curve.spec,
+        verdict=verdict,
+        reason=reason,
+        against=against.name if against else None,
+        against_sha256=files.sha256(against) if against else None,
+        tolerance=tolerance,
+        last=curve.curve[-1] if curve.curve else None,
+        stated={name: [[float(step), value] for step, value in points] for name, points in expected.items()},
+        compared=compared,
+    )
 
 
 def stated(path: Path, held_out: Iterable[str]) -> Stated:
@@ -180,22 +151,6 @@ def stated(path: Path, held_out: Iterable[str]) -> Stated:
     return curves
 
 
-def _compare(
-    curve: records.Curve, expected: Stated, held_out: Mapping[str, bool], tolerance: float
-) -> Iterable[records.AgainstStated]:
-    for name, points in expected.items():
-        for point in curve.curve:
-            there = between(points, point.step)
-            if there is None:
-                continue
-            value, more = point.figures.get(name), held_out[name]
-            limit = there - tolerance if more else there * (1 + tolerance)
-            passes = value is not None and (value >= limit if more else value <= limit)
-            yield records.AgainstStated(
-                quantity=name, step=point.step, value=value, stated=there, limit=limit, passes=passes
-            )
-
-
 def between(points: list[tuple[int, float]], step: int) -> float | None:
     """The stated value at `step`; None outside of what is stated."""
     before = [point for point in points if point[0] <= step]
@@ -206,7 +161,14 @@ def between(points: list[tuple[int, float]], step: int) -> float | None:
     return a if high == low else a + (b - a) * (step - low) / (high - low)
 
 
-def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[records.AgainstStated]) -> tuple[str, str]:
+def _against(there: float, look: records.Look, name: str, more: bool, tolerance: float) -> AgainstStated:
+    """A figure of a look against what is stated `there`; `more`: whether more of it is better."""
+    value, limit = look.figures.get(name), there - tolerance if more else there * (1 + tolerance)
+    passes = value is not None and (value >= limit if more else value <= limit)
+    return AgainstStated(quantity=name, step=look.step, value=value, stated=there, limit=limit, passes=passes)
+
+
+def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[AgainstStated]) -> tuple[Verdict, str]:
     """Verdict and reason."""
     if curve.status != "ok":
         return "unsupported" if curve.status == "unsupported" else "fail", f"{curve.status}: {curve.reason}"
@@ -217,8 +179,7 @@ def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[reco
         return "not judged", "no curve is stated: set convergence.against"
     if not compared:  # a curve that says nothing passes nothing
         return "fail", f"{against.name} states nothing about the steps that were looked at"
-    worse = [one for one in compared if not one.passes]
-    if worse:
+    if worse := [one for one in compared if not one.passes]:
         first = worse[0]
         value = "not finite" if first.value is None else f"{first.value:.4f}"
         return "fail", (

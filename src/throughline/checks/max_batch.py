@@ -5,21 +5,21 @@ the next. Nothing is timed here. Memory is taken to grow with the batch; the ans
 was refused.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records
+from throughline import records
 from throughline.files import UserError, now
 from throughline.launch import launch, machine
 from throughline.launch.job import Job
 from throughline.study.benchmark import Steps
 from throughline.study.config import Config
 from throughline.study.runs import RunSpec
+from throughline.study.targets import SEARCH
 from throughline.topology import Topology
 
 STEPS = Steps(warmup=1, timed=2)
@@ -52,7 +52,7 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec
                 == (name, precision, min(batches), block.topologies[0])
             ]
             hosts = None if block.hosts == "simulated" else first[0].hosts
-            requested[f"results/{name}/max_batch_{precision}.json"] = [
+            requested[SEARCH.format(benchmark=name, precision=precision)] = [
                 spec.model_copy(update={**change, "hosts": hosts}) for spec in first
             ]
     return requested
@@ -86,10 +86,9 @@ def find(
     UserError where a try fails for another reason than memory: then nothing is known of larger batches.
     """
     started, first = now(), specs[0]
-    largest = {
-        spec.framework: _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, say).run()
-        for spec in specs
-    }
+    searches = [
+        _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, say) for spec in specs
+    ]
     return {
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
@@ -100,67 +99,70 @@ def find(
         "steps": STEPS.warmup + STEPS.timed,
         "memory_limit_mb": first.options.memory_limit_mb,
         "tried_at_most": AT_MOST,
-        "frameworks": largest,
+        "frameworks": {one.spec.framework: one.run() for one in searches},
         "started": started,
         "ended": now(),
     }
 
 
+class _UnsupportedError(Exception):
+    """The framework cannot do this here, whatever the batch."""
+
+
+@dataclass
 class _Search:
     """One framework's tries, in their order."""
 
-    def __init__(
-        self, spec: RunSpec, manifest: Path | None, python: str, folder: Path, hosts: Sequence[str], say: Any
-    ) -> None:
-        self.spec, self.manifest, self.python = spec, manifest, python
-        self.folder, self.hosts, self.say = folder / spec.framework, hosts, say
-        self.tries: list[dict[str, Any]] = []
-        self.device: dict[str, Any] | None = None
+    spec: RunSpec
+    manifest: Path | None
+    python: str
+    folder: Path
+    hosts: Sequence[str]
+    say: Callable[[str], None]
+    tries: list[dict[str, Any]] = field(default_factory=list)
+    device: dict[str, Any] | None = None
 
     def run(self) -> dict[str, Any]:
         """The search's entry in the result."""
-        if self._unlimited():
-            return self._entry("unsupported", NO_LIMIT)
+        status, largest, refused = "unsupported", None, None
         try:
+            if self._is_unlimited():
+                raise _UnsupportedError(NO_LIMIT)
             largest, refused = search(self.spec.batch_per_device, self._fits)
+            status = "ok" if largest else "oom"
+            reason = None if largest else f"not even one sample fits: {self.tries[-1]['reason']}"
         except _UnsupportedError as error:
-            return self._entry("unsupported", str(error))
-        peak = next((one["peak_memory_bytes"] for one in self.tries if one["batch_per_device"] == largest), None)
-        reason = None if largest else f"not even one sample fits: {self.tries[-1]['reason']}"
-        return self._entry("ok" if largest else "oom", reason, largest, refused, peak)
-
-    def _entry(
-        self, status: str, reason: str | None, largest: int | None = None, refused: int | None = None,
-        peak: int | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
+            reason = str(error)
         self.say(f"{self.spec.framework}: {f'batch {largest}' if largest else f'{status}: {reason}'}")
+        peaks = {one["batch_per_device"]: one["peak_memory_bytes"] for one in self.tries}
         return {
             "status": status,
             "reason": reason,
             "largest_batch_per_device": largest,
             "smallest_out_of_memory": refused,
-            "peak_memory_bytes": peak,
+            "peak_memory_bytes": peaks.get(largest),
             "device": self.device,
             "tries": self.tries,
         }
 
-    def _unlimited(self) -> bool:
+    def _is_unlimited(self) -> bool:
         if self.spec.options.memory_limit_mb is not None or self.spec.device == "cuda":
             return False
         return self.spec.device == "cpu" or machine.gpus(self.spec.framework, self.python, os.environ).count == 0
 
     def _fits(self, batch: int) -> bool:
-        place = self.folder / f"batch_{batch}.json"
+        framework = self.spec.framework
         spec = self.spec.model_copy(update={"batch_per_device": batch})
+        place = self.folder / framework / f"batch_{batch}.json"
         job = Job(
-            spec=spec, record=place, log=place.with_suffix(".log"), manifest=self.manifest, python=self.python,
-            hosts=self.hosts, telemetry=False, part_of=f"{self.folder.parent}.json",
+            spec, place, place.with_suffix(".log"), self.manifest, self.python, hosts=self.hosts, telemetry=False,
+            part_of=f"{self.folder}.json",
         )  # fmt: skip
         try:
             record = launch.run(job)
         except UserError as error:
             raise UserError(
-                f"batch {batch} of {spec.framework} failed for another reason than memory: {error.what}",
+                f"batch {batch} of {framework} failed for another reason than memory: {error.what}",
                 why=error.why,
                 next_step=f"read {job.log}; run snakemake again, the search begins anew",
             ) from None
@@ -169,23 +171,8 @@ class _Search:
         self.device = record["device"]
         # `invalid` speaks of losses, and a run that ended had the memory for them.
         status = "oom" if record["status"] == "oom" else "fits"
-        self.tries.append(
-            {
-                "batch_per_device": batch,
-                "status": status,
-                "reason": record["reason"] if status == "oom" else None,
-                "peak_memory_bytes": record["peak_memory_bytes"],
-            }
-        )
-        self.say(f"{spec.framework}, batch {batch}: {status}")
+        reason = record["reason"] if status == "oom" else None
+        peak = record["peak_memory_bytes"]
+        self.tries.append({"batch_per_device": batch, "status": status, "reason": reason, "peak_memory_bytes": peak})
+        self.say(f"{framework}, batch {batch}: {status}")
         return status == "fits"
-
-
-class _UnsupportedError(Exception):
-    """The framework cannot do this here, whatever the batch."""
-
-
-def write(result: dict[str, Any], path: Path) -> None:
-    """Write max_batch_<precision>.json, after checking its form."""
-    records.MaxBatch.model_validate(result)
-    files.write_json(path, result)

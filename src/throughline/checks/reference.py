@@ -5,52 +5,35 @@ differs wherever replicas have different numbers of what the loss counts). Adam 
 optimizer with anybody. The workload's form in PyTorch gives the model, whole, and the workload the batches.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
 
 from throughline import workloads
 from throughline.rank.data import Manifest, batches, synthetic_seeds
 from throughline.study.benchmark import Optimizer
 from throughline.study.runs import RunSpec
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-LIBRARY = "torch"
 Batches = Iterator[dict[str, Any]]
-
-
-def lacking(model: str) -> str | None:
-    """Why a model has no reference; None where it has one."""
-    workload = workloads.of(model)
-    if LIBRARY not in workload.LIBRARIES:
-        return f"the reference is computed in PyTorch, and {model} has no form there"
-    return workload.NO_PROOF
 
 
 def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
     """Write the weights that everybody starts from."""
-    import numpy as np
-    import torch
-
     torch.manual_seed(spec.seed)
-    form = workloads.form(spec.model, LIBRARY)
+    form = workloads.form(spec.model, "torch")
     with path.open("wb") as file:
         np.savez(file, **form.weights(_network(spec, manifest)))
 
 
 def losses(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequence[Batches] = ()) -> list[float]:
     """The loss at every step, from `weights`. `sources`: the batches of every replica, if not those of the run."""
-    import numpy as np
-    import torch
-
     network = _network(spec, manifest)
     with np.load(weights) as file:
-        workloads.form(spec.model, LIBRARY).load(network, {name: file[name] for name in file.files})
+        workloads.form(spec.model, "torch").load(network, {name: file[name] for name in file.files})
     torch.set_num_threads(spec.threads)  # as a worker: where others compute as well, threads wait for one another
     at = "cuda" if spec.device != "cpu" and torch.cuda.is_available() else "cpu"
     network.double().to(at)
@@ -82,9 +65,7 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
 class _Adam:
     """Kingma and Ba 2015, algorithm 1; no weight decay."""
 
-    def __init__(self, parameters: Sequence[Tensor], settings: Optimizer) -> None:
-        import torch
-
+    def __init__(self, parameters: Sequence[torch.Tensor], settings: Optimizer) -> None:
         self.parameters, self.settings, self.done = parameters, settings, 0
         self.means = [torch.zeros_like(parameter) for parameter in parameters]
         self.squares = [torch.zeros_like(parameter) for parameter in parameters]
@@ -104,7 +85,7 @@ class _Adam:
 
 def _network(spec: RunSpec, manifest: Manifest | None) -> Any:
     facts = workloads.of(spec.model).facts(manifest.content if manifest else None)
-    return workloads.form(spec.model, LIBRARY).build(_whole(spec), facts)
+    return workloads.form(spec.model, "torch").build(_whole(spec), facts)
 
 
 def _whole(spec: RunSpec) -> dict[str, Any]:
@@ -113,8 +94,6 @@ def _whole(spec: RunSpec) -> dict[str, Any]:
 
 
 def _double(array: Any, at: str) -> Any:
-    import torch
-
     if array is None:
         return None
     tensor = torch.from_numpy(array).to(at)

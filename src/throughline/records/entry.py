@@ -1,21 +1,20 @@
 """What every entry of a record is, and the parts that several kinds of files share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from throughline import workloads
+from throughline.study.runs import RunSpec
+from throughline.study.workload_keys import Value, fields
 
-SCHEMA = 2
+SCHEMA: Final = 2
 """Schema number of every file that is written; raised when a key changes its meaning or goes."""
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-Bytes = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
 
 
 class Entry(BaseModel):
@@ -25,17 +24,19 @@ class Entry(BaseModel):
 
 
 class OfWorkload(Entry):
-    """A file about a model. In JSON the workload's parameters stand flat beside the other keys."""
+    """A file about a benchmark's model. In JSON the workload's parameters stand flat beside the other keys."""
 
     model: str
-    parameters: dict[str, int | float | str | bool]
+    parameters: dict[str, Value]
+    schema_: Literal[2] = Field(alias="schema")
+    benchmark: str
 
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, value: Any) -> Any:
         if not isinstance(value, Mapping) or "parameters" in value or not isinstance(value.get("model"), str):
             return value
-        names = parameter_names(value["model"])
+        names = fields(value["model"])
         rest = {key: one for key, one in value.items() if key not in names}
         return {**rest, "parameters": {key: value[key] for key in names if key in value}}
 
@@ -43,11 +44,6 @@ class OfWorkload(Entry):
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)
         return {**value.pop("parameters"), **value}
-
-
-def parameter_names(model: str) -> list[str]:
-    """The keys of a specification that belong to the model's workload."""
-    return [field.name for field in fields(workloads.of(model).Parameters)]
 
 
 class Figure(Entry):
@@ -63,10 +59,24 @@ class Figure(Entry):
 class Device(Entry):
     kind: Literal["cpu", "cuda"]
     name: str
-    count: Annotated[int, Field(ge=1)]
+    count: Count
     fp16_native: bool | None
 
 
 class Data(Entry):
     content_digest: str
-    rows: Annotated[int, Field(ge=0)]
+    rows: Whole
+
+
+class OfTraining(Entry):
+    """A file about one training run: what ran, what became of it, on what, with which data, where and when."""
+
+    schema_: Literal[2] = Field(alias="schema")
+    spec: RunSpec
+    reason: str | None
+    warnings: list[str]
+    device: Device | None
+    data: Data | None
+    environment: dict[str, Any]
+    started: str
+    ended: str

@@ -1,8 +1,14 @@
-"""Files under results/ -> entries. One of an older schema is translated, one of a newer schema is refused."""
+"""Files under results/ -> entries. One of an older schema is translated, one of a newer schema is refused.
 
-from __future__ import annotations
+Schema 1, of version 0.1, knew one model. It called every sample a sample, batches were per device, speedups over one
+device, and a proof or a look of a convergence check named its figures one by one.
+"""
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,12 +16,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from throughline import __version__
-from throughline.files import UserError, read_json
-from throughline.records import schema1
-from throughline.records.convergence import ConvergenceVerdict, Curve
+from throughline.files import UserError, read_json, write_json
+from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Look, MaxBatch
 from throughline.records.entry import SCHEMA, Entry
-from throughline.records.largest import MaxBatch
-from throughline.records.proof import Equivalence
 from throughline.records.run import RunRecord
 from throughline.records.summary import Summary
 
@@ -34,14 +37,15 @@ def read_run(path: str | Path) -> RunRecord:
     return record
 
 
-def dump(entry: Entry) -> dict[str, Any]:
-    """What `files.write_json` writes."""
-    return entry.model_dump(by_alias=True)
+def write(kind: type[Entry], content: dict[str, Any], path: Path) -> None:
+    """Write the content of a file of this kind, after checking its form."""
+    kind.model_validate(content)
+    write_json(path, content)
 
 
 def leave_newer(paths: Iterable[str | Path]) -> None:
     """UserError where one of these files is there and a newer version has made it: this one must not make it again."""
-    for path in filter(lambda path: Path(path).is_file(), paths):
+    for path in filter(os.path.isfile, paths):
         try:
             value = read_json(path)
         except UserError:  # damaged: made again
@@ -52,19 +56,13 @@ def leave_newer(paths: Iterable[str | Path]) -> None:
 def _leave_newer(value: Any, path: str | Path) -> None:
     schema = value.get("schema") if isinstance(value, Mapping) else None
     if isinstance(schema, int) and schema > SCHEMA:
-        commit = next((str(found) for found in _values(value.get("environment"), "commit") if found), "not known")
+        commit = re.search(r'"commit": "([^"]+)"', json.dumps(value.get("environment")))
         raise UserError(
             f"{path} has schema {schema}; this version of Throughline ({__version__}) reads 1 to {SCHEMA}",
-            why=f"schema {schema} is of a newer version (its commit: {commit}); the file is left as it is",
+            why=f"schema {schema} is of a newer version (its commit: {commit[1] if commit else 'not known'}); "
+            "the file is left as it is",
             next_step="use that version, or a results folder of its own for this one",
         )
-
-
-def _values(value: Any, key: str) -> Iterator[Any]:
-    """Everything that stands under `key` in nested maps."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from [inner] if name == key else _values(inner, key)
 
 
 def _validated(model: type[Kind], path: str | Path) -> Kind:
@@ -76,16 +74,38 @@ def _validated(model: type[Kind], path: str | Path) -> Kind:
             next_step="remove the file and run snakemake again",
         )
     try:
-        return model.model_validate(schema1.translated(model.__name__, value))
+        return model.model_validate(_translated(model, value))
     except ValidationError as error:
-        first = error.errors()[0]
+        first, more = error.errors()[0], error.error_count() - 1
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(
             f"{path} is not a valid {model.__name__}",
-            why=f"{where}: {first['msg']}"
-            + (f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""),
+            why=f"{where}: {first['msg']}" + (f" (and {more} more)" if more else ""),
             next_step="remove the file and run snakemake again",
         ) from None
+
+
+def _translated(model: type[Entry], value: Any) -> Any:
+    """The value of a file of this kind in the words of schema 2. What is no such file is left to the validation."""
+    if not isinstance(value, dict) or value.get("schema") != 1:
+        return value
+    value = {**value, "schema": SCHEMA}
+    with suppress(KeyError, TypeError, AttributeError):
+        if model is RunRecord:
+            value |= {"unit": "samples/s", "figures": []}
+        elif model is Summary:
+            for series in value["frameworks"].values():
+                for cell in series.values():
+                    cell["replicas"] = cell["world_size"]
+            baselines = dict.fromkeys(value["frameworks"], "1n1g")
+            value |= {"batch": value["batch_size_per_device"], "baselines": baselines}
+        elif model is Curve:
+            value["curve"] = [Look.flat(look) for look in value["curve"]]
+        elif model is ConvergenceVerdict:
+            value["last"] = Look.flat(value["last"]) if value["last"] else None
+        elif model is Equivalence:
+            value["batch_per_device"] = value.pop("batch_size_per_device")
+    return value
 
 
 # A file of one kind -> its entry; UserError where it is none.

@@ -1,25 +1,20 @@
 """run<k>.json: one measured run, and what was observed while it ran."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from throughline.records.entry import Bytes, Data, Device, Entry, Figure, NonNegative, Positive
-from throughline.study.runs import RunSpec
-
-Status = Literal["ok", "oom", "unsupported", "invalid"]
+from throughline.records.entry import Count, Entry, Figure, NonNegative, OfTraining, Positive, Whole
 
 
 class Rank(Entry):
     """One rank's window; seconds count from the first start among the ranks of its node."""
 
-    rank: Annotated[int, Field(ge=0)]
-    node: Annotated[int, Field(ge=0)]
+    rank: Whole
+    node: Whole
     window_start_s: NonNegative
     window_end_s: NonNegative
-    peak_memory_bytes: Bytes | None
+    peak_memory_bytes: Whole | None
     cpu_seconds: NonNegative | None
     loader_stall_s: NonNegative | None
     loss: list[float | None] | None = None
@@ -43,7 +38,7 @@ class Series(Entry):
 class DeviceTelemetry(Entry):
     """One device over the window. What it does not tell is None, and `NodeTelemetry.reasons` says why."""
 
-    index: Annotated[int, Field(ge=0)]
+    index: Whole
     utilization: Series | None = None
     memory_used_bytes: Series | None = None
     sm_clock_mhz: Series | None = None
@@ -65,9 +60,9 @@ class NodeTelemetry(Entry):
     None why it is.
     """
 
-    node: Annotated[int, Field(ge=0)]
+    node: Whole
     interval_s: Positive
-    samples: Annotated[int, Field(ge=0)]
+    samples: Whole
     cost_cpu_share: NonNegative | None
     machine: dict[str, Series | None]
     processes: dict[str, Series | None]
@@ -79,10 +74,10 @@ class Memory(Entry):
     """Peak memory of one device, the highest of all ranks: as the framework needs it, as it reserves it, as the card
     sees it, and what there is."""
 
-    needed_bytes: Bytes | None
-    reserved_bytes: Bytes | None
-    device_used_bytes: Bytes | None
-    device_total_bytes: Bytes | None
+    needed_bytes: Whole | None
+    reserved_bytes: Whole | None
+    device_used_bytes: Whole | None
+    device_total_bytes: Whole | None
     reasons: dict[str, str]
 
 
@@ -105,56 +100,43 @@ class Work(Entry):
     reasons: dict[str, str]
 
 
-class RunRecord(Entry):
+class RunRecord(OfTraining):
     """One measured run. `status` is a measured outcome; only `ok` carries a throughput.
 
     `samples_per_s` is the primary figure, whatever `unit` calls a sample; `loss` is None where a workload has none.
     """
 
-    schema_: Literal[2] = Field(alias="schema")
-    spec: RunSpec
-    status: Status
-    reason: str | None
-    warnings: list[str]
+    status: Literal["ok", "oom", "unsupported", "invalid"]
     unit: str
     samples_per_s: Positive | None
     figures: list[Figure] = Field(default_factory=list)
     window_s: Positive | None
-    steps_asked: Annotated[int, Field(ge=1)]
-    steps_timed: Annotated[int, Field(ge=0)]
-    warmup_steps: Annotated[int, Field(ge=0)]
+    steps_asked: Count
+    steps_timed: Whole
+    warmup_steps: Whole
     step_seconds: list[NonNegative]
     loss: list[float | None] | None
-    scaler_skipped_steps: Annotated[int, Field(ge=0)]
+    scaler_skipped_steps: Whole
     ranks: list[Rank]
-    peak_memory_bytes: Bytes | None
+    peak_memory_bytes: Whole | None
     loader_stall_share: NonNegative | None
     utilization: Utilization
-    device: Device | None
-    data: Data | None
-    environment: dict[str, Any]
     settings: dict[str, Any] | None = None
     telemetry: list[NodeTelemetry] | None = None
     memory: Memory | None = None
     work: Work | None = None
     configuration: dict[str, Any] | None = None
-    started: str
-    ended: str
 
     @model_validator(mode="after")
-    def _status_and_number_agree(self) -> RunRecord:
+    def _status_and_number_agree(self) -> Self:
         if (self.status == "ok") != (self.samples_per_s is not None):
             raise ValueError(f"status {self.status} with samples_per_s {self.samples_per_s}")
         if self.status != "ok" and not self.reason:
             raise ValueError(f"status {self.status} without a reason")
-        if self.status == "ok" and self.samples_per_s is not None:
-            self._throughput_follows_from_the_window(self.samples_per_s)
+        if self.samples_per_s is not None:
+            if self.window_s is None or self.steps_timed == 0:
+                raise ValueError("status ok without a timed window")
+            expected = self.spec.size.samples_per_step * self.steps_timed / self.window_s
+            if abs(self.samples_per_s - expected) > 1e-6 * expected:
+                raise ValueError(f"samples_per_s {self.samples_per_s} does not follow from the window: {expected}")
         return self
-
-    def _throughput_follows_from_the_window(self, samples_per_s: float) -> None:
-        """samples/s = samples per step * steps / window."""
-        if self.window_s is None or self.steps_timed == 0:
-            raise ValueError("status ok without a timed window")
-        expected = self.spec.size.samples_per_step * self.steps_timed / self.window_s
-        if abs(samples_per_s - expected) > 1e-6 * expected:
-            raise ValueError(f"samples_per_s {samples_per_s} does not follow from the window: {expected}")

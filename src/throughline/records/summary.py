@@ -1,13 +1,11 @@
 """bz<b>_<precision>.json: every framework and topology of one batch size and precision, over their repeats."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from throughline.records.entry import Bytes, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive
-from throughline.records.proof import Mathematics
+from throughline.records.checks import Mathematics
+from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive, Whole
 from throughline.records.run import Memory, Series, Utilization, Work
 from throughline.study.benchmark import Optimizer, Options, Steps
 from throughline.study.section import Precision
@@ -16,7 +14,7 @@ from throughline.study.section import Precision
 class LeftOut(Entry):
     """Repeats that are ok and do not enter the figures, because they ran in another environment than the others."""
 
-    repeats: list[Annotated[int, Field(ge=1)]]
+    repeats: list[Count]
     values: list[Positive]
     environment: str | None
     differs: list[str]
@@ -32,7 +30,7 @@ class Use(Entry):
     processes: dict[str, Series | None]
     devices: dict[str, Series | None]
     throttle_reasons: list[str] | None
-    samples: Annotated[int, Field(ge=0)]
+    samples: Whole
     cost_cpu_share: NonNegative | None
     reasons: dict[str, str]
 
@@ -45,7 +43,7 @@ class Cost(Entry):
     price_source: str | None
     per_million_samples: Positive | None
     samples_per_currency_unit: Positive | None
-    task_samples: Annotated[int, Field(ge=1)] | None
+    task_samples: Count | None
     task_hours: Positive | None
     task_price: Positive | None
     reasons: dict[str, str]
@@ -57,7 +55,7 @@ class Goal(Entry):
     name: Literal["efficiency", "utilization"]
     verdict: Literal["pass", "fail", "not measured"]
     at_least: Positive
-    from_nodes: Annotated[int, Field(ge=1)] | None
+    from_nodes: Count | None
     worst: NonNegative | None
     where: str | None
     why: str
@@ -70,22 +68,22 @@ class Cell(Entry):
     """
 
     values: list[Positive | None]
-    n: Annotated[int, Field(ge=1)]
-    n_ok: Annotated[int, Field(ge=0)]
+    n: Count
+    n_ok: Whole
     median_speed: Positive | None
     average_speed: Positive | None
     min: Positive | None
     max: Positive | None
     speedup: Positive | None
     efficiency: Positive | None
-    batch_size_per_device: Annotated[int, Field(ge=1)] | None
-    replicas: Annotated[int, Field(ge=1)]
-    global_batch: Annotated[int, Field(ge=1)]
-    world_size: Annotated[int, Field(ge=1)]
+    batch_size_per_device: Count | None
+    replicas: Count
+    global_batch: Count
+    world_size: Count
     statuses: dict[str, int]
     reasons: list[str]
     warnings: list[str]
-    peak_memory_bytes: Bytes | None
+    peak_memory_bytes: Whole | None
     loader_stall_share: NonNegative | None
     simulated: bool = False
     logs: list[str]
@@ -113,10 +111,8 @@ class Summary(OfWorkload):
     something else, and `reasons` says of what. `baselines` names each framework's topology that speedups are over.
     """
 
-    schema_: Literal[2] = Field(alias="schema")
-    benchmark: str
-    batch: Annotated[int, Field(ge=1)]
-    batch_size_per_device: Annotated[int, Field(ge=1)] | None
+    batch: Count
+    batch_size_per_device: Count | None
     precision: Precision
     unit: str
     device: Device | None

@@ -15,16 +15,7 @@ from pydantic import Field, ValidationError
 
 from throughline import statistics
 from throughline.files import UserError, write_json
-from throughline.records import (
-    Cell,
-    Device,
-    Equivalence,
-    RunRecord,
-    Summary,
-    dump,
-    read_equivalence,
-    read_run,
-)
+from throughline.records import Cell, Device, Equivalence, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware, pooling
 from throughline.study.goals import Goals, Price
 from throughline.study.runs import RunSpec
@@ -171,7 +162,7 @@ def write(
         )
     if strict:
         _refuse_warnings(summary, output)
-    write_json(output, dump(summary))
+    write_json(output, summary.model_dump(by_alias=True))
 
 
 def _same_configuration(records: Sequence[RunRecord], paths: Sequence[Path]) -> None:
