@@ -13,10 +13,16 @@ def main() -> None:
     parser.add_argument("--parts", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.source import dumps, published
+    from throughline.corpus.source import dumps
 
-    listed = (published.listed(path) if path.suffix == ".json" else [path] for path in arguments.dump)
-    dumps.write(arguments.output, dumps.cut([path for paths in listed for path in paths], arguments.parts))
+    named = [path for name in arguments.dump for path in (_listed(name) if name.suffix == ".json" else [name])]
+    dumps.write(arguments.output, dumps.cut(named, arguments.parts))
+
+
+def _listed(listing: Path) -> list[Path]:
+    from throughline.corpus.source import published
+
+    return published.listed(listing)
 
 
 if __name__ == "__main__":

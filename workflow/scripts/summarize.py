@@ -17,14 +17,9 @@ def main() -> None:
     parser.add_argument("--terms", default="{}", metavar="JSON", help="goals, prices and task_samples")
     parser.add_argument("--output", type=Path, required=True, help="the summary")
     arguments = parser.parse_args()
+    proof, terms = arguments.equivalence, summary.read_terms(arguments.terms)
     summary.write(
-        arguments.records,
-        arguments.output,
-        arguments.asked,
-        arguments.remarks,
-        arguments.strict,
-        arguments.equivalence,
-        summary.read_terms(arguments.terms),
+        arguments.records, arguments.output, arguments.asked, arguments.remarks, arguments.strict, proof, terms
     )
 
 
