@@ -220,11 +220,10 @@ def _owner() -> tuple[set[str], set[str]]:
 def _masked_address(match: re.Match[str]) -> str:
     import ipaddress
 
-    try:
+    with suppress(ValueError):
         address = ipaddress.ip_address(match[0])
-    except ValueError:
-        return match[0]
-    return match[0] if address.is_loopback or address.is_unspecified else "ADDRESS"
+        return match[0] if address.is_loopback or address.is_unspecified else "ADDRESS"
+    return match[0]
 
 
 class _Scrubbing:

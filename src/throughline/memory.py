@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from typing import Any
 
-REFUSALS = (
-    "bad_alloc", "out of memory", "can't allocate", "cannot allocate memory", "failed to allocate", "alloc_failed",
-)  # fmt: skip
-"""What an allocator says that refuses, of any library, in small letters."""
+REFUSAL = r"bad_alloc|out of memory|can't allocate|cannot allocate memory|failed to allocate|alloc_failed"
+"""What an allocator says that refuses, of any library, in large or small letters."""
 
 
 def is_refusal(text: str) -> bool:
     """Whether an error's message, or a line of a process's last words, is an allocator's refusal."""
-    return any(words in text.lower() for words in REFUSALS)
+    return re.search(REFUSAL, text, re.IGNORECASE) is not None
 
 
 def gib(count: float) -> str:

@@ -72,14 +72,13 @@ def cache() -> Path:
 def of(framework: str) -> Recipe | None:
     """How the framework's environment is built; None where it runs in the workflow's own."""
     path = PINS / f"{framework}.txt"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     python, modules, stages = "", list[str](), list[Stage]()
-    for line in lines:
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         word, _, rest = line.removeprefix("#:").strip().partition(" ")
         if not line.startswith("#:"):
-            requirement = line.partition("#")[0].strip()
+            requirement = " ".join(line.partition("#")[0].split())
             if requirement and stages:
-                stages[-1].requirements.append(" ".join(requirement.split()))
+                stages[-1].requirements.append(requirement)
         elif word == "python":
             python = rest
         elif word in ("step", "source"):

@@ -7,7 +7,7 @@ was refused.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,29 +31,24 @@ FINENESS = 64
 NO_LIMIT = "on a CPU nothing refuses before the whole machine is full: set options.memory_limit_mb"
 
 
-def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
+def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:
     """results/<benchmark>/max_batch_<precision>.json -> what to search with, a specification per framework.
 
     Its topology is the largest one on a single node, since exchanging gradients takes memory too (a single replica
     where all have several nodes); the search starts from the smallest batch that the benchmark asks for.
     """
     requested: dict[str, list[RunSpec]] = {}
-    every = [spec for spec in specs if spec.repeat == 1]
     for name, block in config.benchmarks.items():
         if "max_batch" not in block.extras:
             continue
         worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
         change = {"topology": f"1n{max(worlds, default=block.options.tensor)}g", "steps": STEPS, "scaling": "weak"}
         for precision, batches in block.batch.items():
-            first = [
-                spec
-                for spec in every
-                if (spec.benchmark, spec.precision, spec.batch_per_device, spec.topology)
-                == (name, precision, min(batches), block.topologies[0])
-            ]
-            hosts = None if block.hosts == "simulated" else first[0].hosts
+            wanted = (name, precision, min(batches), block.topologies[0], 1)
             requested[SEARCH.format(benchmark=name, precision=precision)] = [
-                spec.model_copy(update={**change, "hosts": hosts}) for spec in first
+                spec.model_copy(update={**change, "hosts": None if block.hosts == "simulated" else spec.hosts})
+                for spec in specs
+                if (spec.benchmark, spec.precision, spec.batch_per_device, spec.topology, spec.repeat) == wanted
             ]
     return requested
 
