@@ -37,10 +37,8 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
             continue
         largest = max(block.topologies, key=lambda name: (Topology.parse(name).world, Topology.parse(name)))
         if spec.topology == largest and spec.batch_per_device == min(block.batch[spec.precision]):
-            steps = Steps(warmup=0, timed=block.convergence.steps)
-            requested[CHECK.format(**vars(spec), batch=spec.batch_per_device) + ".json"] = spec.model_copy(
-                update={"steps": steps}
-            )
+            place = CHECK.format(**vars(spec), batch=spec.batch_per_device) + ".json"
+            requested[place] = spec.model_copy(update={"steps": Steps(warmup=0, timed=block.convergence.steps)})
     return requested
 
 
