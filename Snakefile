@@ -27,9 +27,8 @@ from throughline.report.analysis import cells
 from throughline.study import plan, runs
 from throughline.study.config import load
 from throughline.study.corpus_section import DATA_PROTOCOL
-from throughline.study.corpus_targets import CorpusTargets
 from throughline.study.section import canonical
-from throughline.study.targets import CELL, CHECK, RUN, Targets
+from throughline.study.targets import CELL, CHECK, RUN, CorpusTargets, Targets
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")

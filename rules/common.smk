@@ -1,5 +1,5 @@
-# Input functions of all rules. What the configuration asks for is looked up by src/throughline/study/targets.py and
-# corpus_targets.py; what a look-up does not find ends Snakemake with its message.
+# Input functions of all rules. What the configuration asks for is looked up by src/throughline/study/targets.py;
+# what a look-up does not find ends Snakemake with its message.
 
 
 def looked_up(look_up):

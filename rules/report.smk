@@ -7,8 +7,8 @@ rule report:
     input:
         summaries=list(TARGETS.summaries),
         manifests=[ancient(manifest) for manifest in TARGETS.manifests()],
-        tables=expand("results/{benchmark}/tables", benchmark=TARGETS.benchmarks),
-        plots=expand("results/{benchmark}/plots", benchmark=TARGETS.benchmarks),
+        tables=expand("results/{benchmark}/tables", benchmark=TARGETS.by_benchmark),
+        plots=expand("results/{benchmark}/plots", benchmark=TARGETS.by_benchmark),
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.proofs),
         largest=list(TARGETS.searches),
         convergence=list(TARGETS.checks),

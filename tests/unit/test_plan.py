@@ -41,7 +41,7 @@ def test_finished_repeats_tell_the_time(tmp_path: Path) -> None:
 
 def test_a_cap_bounds_the_time(tmp_path: Path) -> None:
     every = specs({"at_most_s": 10})
-    assert plan.estimates_s(every, every, {spec.record for spec in every}, tmp_path) == [plan.START_S + 10] * 6
+    assert plan.estimates_s(every, {spec.record for spec in every}, tmp_path) == [plan.START_S + 10] * 6
 
 
 def test_a_broken_record_is_no_reason_to_stop(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import Config, load
 from throughline.study.corpus_section import Corpus
-from throughline.study.data_section import DataIdentity
 from throughline.study.runs import RunSpec
+from throughline.study.section import DataIdentity
 from throughline.topology import Topology
 from throughline.workloads.bert import Parameters
 

@@ -10,8 +10,7 @@ import pytest
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import load
-from throughline.study.corpus_targets import CorpusTargets
-from throughline.study.targets import Targets
+from throughline.study.targets import CorpusTargets, Targets
 
 BLOCK: dict[str, Any] = {
     "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],

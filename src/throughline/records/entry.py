@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from throughline.study.runs import RunSpec
-from throughline.study.workload_keys import Value, fields
+from throughline.study.runs import RunSpec, parameter_fields
+from throughline.study.section import Value
 
 SCHEMA: Final = 2
 """Schema number of every file that is written; raised when a key changes its meaning or goes."""
@@ -36,7 +36,7 @@ class OfWorkload(Entry):
     def _gather(cls, value: Any) -> Any:
         if not isinstance(value, Mapping) or "parameters" in value or not isinstance(value.get("model"), str):
             return value
-        names = fields(value["model"])
+        names = parameter_fields(value["model"])
         rest = {key: one for key, one in value.items() if key not in names}
         return {**rest, "parameters": {key: value[key] for key in names if key in value}}
 

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, create_model, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, create_model, field_validator, model_validator
 
 from throughline import workloads
 from throughline.study.config_errors import allowed
-from throughline.study.section import (
-    CountingInt,
-    Extra,
-    FrameworkName,
-    HostName,
-    PositiveInt,
-    Precision,
-    Scaling,
-    Section,
-    Share,
-    Text,
-    TopologyName,
-)
-from throughline.study.workload_keys import Value, keys
+from throughline.study.section import TOPOLOGY, PositiveInt, Precision, Section, Share, Text, Value
 from throughline.topology import Layout
+
+FrameworkName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+TopologyName = Annotated[str, Field(pattern=rf"^{TOPOLOGY}$")]
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+Scaling = Literal["weak", "strong"]
 
 
 class Steps(Section):
-    warmup: CountingInt = Field(20, description="optimizer steps before the clock starts")
+    warmup: NonNegativeInt = Field(20, description="optimizer steps before the clock starts")
     timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
-    at_most_s: Annotated[float, Field(gt=0)] | None = Field(
+    at_most_s: PositiveFloat | None = Field(
         None,
         description="the longest that a run trains, in seconds. On slow devices warm-up and window get fewer steps, "
         "but at least 2 and 3, and the record says so",
@@ -50,7 +43,7 @@ class Runs(Section):
         description="where topologies of several nodes run. null: this machine, or the nodes of a Slurm job. A list of "
         "names: these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
     )
-    seed: CountingInt = Field(42, description="seed of weights, dropout and the order of the data")
+    seed: NonNegativeInt = Field(42, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
         description="true: a run does not start on a machine that is busy or has changed, and a summary with mixed "
@@ -60,12 +53,12 @@ class Runs(Section):
 
 class Optimizer(Section):
     name: Literal["adamw", "adam", "lamb"] = Field("adamw", description="the update rule")
-    learning_rate: Annotated[float, Field(gt=0)] = Field(1e-4, description="constant learning rate")
+    learning_rate: PositiveFloat = Field(1e-4, description="constant learning rate")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
     betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
         default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment"
     )
-    epsilon: Annotated[float, Field(gt=0)] = Field(1e-6, description="added to the root of the second moment")
+    epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment")
 
 
 class Options(Section):
@@ -117,10 +110,14 @@ class Convergence(Section):
 
 
 class Benchmark(Runs):
-    """A block of config.yaml. Beside these keys stand those of its model's workload, in the class that `of` gives."""
+    """A block of config.yaml. Beside these keys stand those of its model's workload, in the class that `of` gives.
+
+    That class has `own_keys` (the workload's), its `folder`, and its `models`.
+    """
 
     own_keys: ClassVar[tuple[str, ...]] = ()
     folder: ClassVar[str] = ""
+    models: ClassVar[tuple[str, ...]] = ()
 
     model: str = Field(workloads.DEFAULT, description="the model that is trained; it takes keys of its own, see below")
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
@@ -141,7 +138,7 @@ class Benchmark(Runs):
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
-    extras: list[Extra] = Field(
+    extras: list[Literal["aa", "synthetic", "noexchange", "max_batch"]] = Field(
         default_factory=list,
         description="more runs, derived from these: `aa` (the same again), `synthetic` (made-up batches), `noexchange` "
         "(ranks keep their gradients; together with `synthetic` it splits a step into compute, communication and "
@@ -165,17 +162,21 @@ class Benchmark(Runs):
     @cache
     def of(folder: str) -> type[Benchmark]:
         """The block's class for the models of a workload: its parameters are keys as well."""
-        own = keys(next(name for name, place in workloads.models().items() if place == folder))
+        models = tuple(model for model, place in workloads.models().items() if place == folder)
+        parameters = workloads.of(models[0]).Parameters
+        types, own = typing.get_type_hints(parameters), {}
+        for field in dataclasses.fields(parameters):
+            facts = field.metadata
+            if facts["asked"]:
+                default = ... if field.default is dataclasses.MISSING else field.default
+                limits = {"description": facts["description"], "ge": facts["least"], "le": facts["most"]}
+                kind = Literal[tuple(facts["choices"])] if facts["choices"] else types[field.name]
+                own[field.name] = kind, Field(default, **limits)
         if twice := sorted(own.keys() & RESERVED):
             raise TypeError(f"workloads/{folder}: Parameters has fields with names of core keys: {', '.join(twice)}")
         made: Any = create_model(f"{folder}_benchmark", __base__=Benchmark, **typing.cast(Any, own))
-        made.own_keys, made.folder = tuple(own), folder
+        made.own_keys, made.folder, made.models = tuple(own), folder, models
         return typing.cast("type[Benchmark]", made)
-
-    @classmethod
-    def models(cls) -> list[str]:
-        """The models of this class's workload."""
-        return [model for model, folder in workloads.models().items() if folder == cls.folder]
 
     @classmethod
     def unknown(cls, key: str) -> str | None:

@@ -17,13 +17,12 @@ from ruamel.yaml.error import YAMLError
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.study import cross_checks
 from throughline.study.benchmark import Benchmark, Runs
-from throughline.study.config_errors import explain, shown
+from throughline.study.config_errors import allowed, explain, shown
 from throughline.study.corpus_section import Corpus
-from throughline.study.data_section import DataSection
 from throughline.study.goals import Goals, Price
-from throughline.study.section import PATTERNS, Name, Section
+from throughline.study.section import DataSection, Name, Section
+from throughline.topology import StepSize, Topology
 
 
 class ConfigError(UserError):
@@ -68,10 +67,7 @@ def block_name(benchmark: str) -> str:
 
 
 def load(
-    paths: Sequence[str | Path],
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    frameworks: Iterable[str] = (),
+    paths: Sequence[str | Path], overrides: Mapping[str, Any] | None = None, *, frameworks: Iterable[str] = ()
 ) -> Config:
     """Read, merge and check configuration files.
 
@@ -83,13 +79,9 @@ def load(
         raw = _merge(raw, _read(Path(path)))
     raw = _merge(raw, _from_text(dict(overrides or {})))
     _validate(raw)
-    merged = dict(raw)
-    if isinstance(raw.get("benchmarks"), dict):
-        merged["benchmarks"] = {
-            name: _merge(raw.get("runs") or {}, block or {}) for name, block in raw["benchmarks"].items()
-        }
-    config = _validate(merged)
-    if mistakes := list(cross_checks.mistakes(config, list(frameworks))):
+    blocks = {name: _merge(raw.get("runs", {}), block) for name, block in raw.get("benchmarks", {}).items()}
+    config = _validate({**raw, "benchmarks": blocks})
+    if mistakes := list(_mistakes(config, list(frameworks))):
         raise _error(mistakes)
     return config
 
@@ -139,7 +131,39 @@ def _validate(raw: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        raise _error(explain(raw, error, Config, PATTERNS)) from None
+        raise _error(explain(raw, error, Config)) from None
+
+
+def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
+    """A line for each mistake that only two places of the configuration together show."""
+    for name, section in config.data_sections().items():
+        yield from (f"{name}.{mistake}" for mistake in section.mistakes())
+    for name, block in config.benchmarks.items():
+        where = f"benchmarks.{name}"
+        if "__" in name:
+            yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
+        yield from (f"{where}.{mistake}" for mistake in _of_block(config, block, frameworks))
+
+
+def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> Iterable[str]:
+    workload = workloads.of(block.model)
+    section = config.data_of(block)
+    if section is not None:
+        yield from section.mistakes_of(block.own, held_out=block.convergence is not None)
+    if block.convergence and (block.options.data != "real" or not block.options.exchange):
+        yield "convergence: it trains on real data and exchanges gradients, and options say otherwise"
+    if block.convergence and not workload.HELD_OUT:
+        yield f"convergence: {block.model} has no figures of held-out data"
+    for position, framework in enumerate(block.frameworks):
+        if frameworks and framework not in frameworks:
+            yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"
+    for topology in map(Topology.parse, block.topologies):
+        for precision, batches in block.batch.items():
+            for batch in batches:
+                try:
+                    StepSize.of(topology, block.options.layout, batch, block.scaling)
+                except UserError as error:
+                    yield f"batch.{precision}: {error.what}; {error.next_step}"
 
 
 def _error(mistakes: Sequence[str]) -> ConfigError:

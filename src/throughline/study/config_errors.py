@@ -11,22 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 
-from throughline.study.section import Section
+from throughline.study.section import PATTERNS, Section
 
 Model = type[Section]
 
 
-def explain(raw: Any, error: ValidationError, root: Model, patterns: dict[str, str]) -> list[str]:
-    """One line per mistake. `patterns` says in words what each regular expression of the models asks for."""
-    lines: dict[str, None] = {}
-    for problem in error.errors():
-        place = _resolve(problem["loc"], root, raw)
-        value = _at(raw, place.keys)
-        parent = _at(raw, place.keys[: place.union_depth])
-        if place.is_map is not None and place.is_map != isinstance(parent, dict):
-            continue  # the value is meant for the union's other branch, whose own mistakes are listed
-        lines[_line(problem, place, value, patterns)] = None
-    return list(lines)
+def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
+    """One line per mistake."""
+    places = [(problem, _resolve(problem["loc"], root, raw)) for problem in error.errors()]
+    return list(dict.fromkeys(_line(problem, place) for problem, place in places if place.is_meant))
 
 
 def allowed(value: Any, choices: Sequence[Any]) -> str:
@@ -48,56 +41,57 @@ def shown(value: Any) -> str:
 
 @dataclass
 class _Place:
+    """The user's keys, the value that they lead to, the innermost model, and what the value may be.
+
+    `is_meant` is off in the branch of a union that the value is not meant for: the mistakes of the other are listed.
+    """
+
     keys: list[int | str]
+    value: Any
     model: Model
     annotation: Any
-    is_key: bool = False
-    is_map: bool | None = None  # which branch of a union of a map and something else
-    union_depth: int = 0
+    is_meant: bool = True
 
 
 def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
-    """Follow pydantic's location through the models to the user's keys, the innermost model and its annotation."""
-    place = _Place([], root, root)
-    before: Any = root
-    for part in loc:
-        annotation = strip(place.annotation)
-        options = branches(annotation)
-        if part == "[key]":
-            place.is_key = True
-            place.annotation = typing.get_args(strip(before))[0]
-            break
-        before = place.annotation
+    """Follow pydantic's location through the models."""
+    place = _Place([], raw, root, root)
+    is_key = loc[-1] == "[key]"
+    for part in loc[:-2] if is_key else loc:
+        options = branches(strip(place.annotation))
+        section = next(filter(is_model, options), None)
         if len(options) > 1:  # pydantic names the branch of the union here, which is no key
-            section = next((option for option in options if is_model(option)), None)
             if section is not None:
-                place.is_map = part == section.__name__
-                place.union_depth = len(place.keys)
-                place.annotation = section if place.is_map else place.annotation
+                is_map = part == section.__name__
+                place.is_meant = is_map == isinstance(place.value, dict)
+                place.annotation = section if is_map else place.annotation
             continue
-        annotation = options[0]
-        if is_model(annotation):
-            values = _at(raw, place.keys)
-            place.model = annotation.variant(values if isinstance(values, Mapping) else {})
+        if section is not None:
+            place.model = section.variant(place.value if isinstance(place.value, Mapping) else {})
             field = place.model.model_fields.get(str(part))
-            place.annotation = field.rebuild_annotation() if field else None
+            place.annotation = field.annotation if field else None
         else:
-            place.annotation = typing.get_args(annotation)[-1]
+            place.annotation = typing.get_args(options[0])[-1]
         place.keys.append(part)
+        try:
+            place.value = place.value[part]
+        except (KeyError, IndexError, TypeError):
+            place.value = None
+    if is_key:
+        place.annotation, place.value = typing.get_args(strip(place.annotation))[0], loc[-2]
     return place
 
 
-def _line(problem: Any, place: _Place, value: Any, patterns: dict[str, str]) -> str:
-    if place.is_key:
-        *outer, key = place.keys
-        return f"{_dotted(outer)}: key {shown(key)}: {_wording(problem, place.annotation, key, patterns)}"
-    path = _dotted(place.keys)
+def _line(problem: Any, place: _Place) -> str:
+    path = ".".join(map(str, place.keys))
+    if problem["loc"][-1] == "[key]":
+        return f"{path}: key {shown(place.value)}: {_wording(problem, place)}"
     if problem["type"] == "extra_forbidden":
         key = str(place.keys[-1])
         return f"{path}: {place.model.unknown(key) or f'unknown key; {allowed(key, list(place.model.model_fields))}'}"
     if problem["type"] == "missing":
         return f"{path}: missing; it has to be given"
-    return f"{path} = {shown(value)}: {_wording(problem, place.annotation, value, patterns)}"
+    return f"{path} = {shown(place.value)}: {_wording(problem, place)}"
 
 
 _MESSAGES = {
@@ -115,19 +109,21 @@ _MESSAGES = {
 }
 
 
-def _wording(problem: Any, annotation: Any, value: Any, patterns: dict[str, str]) -> str:
-    mistake, plain = problem["type"], strip(annotation)
-    choices = _choices(plain)
-    if choices:
-        return allowed(value, choices)
+def _wording(problem: Any, place: _Place) -> str:
+    mistake, plain = problem["type"], strip(place.annotation)
+    if typing.get_origin(plain) is Literal:
+        return allowed(place.value, typing.get_args(plain))
+    if plain is bool:
+        return allowed(place.value, [True, False])
     if mistake == "value_error":
         return str(problem["ctx"]["error"])
-    if mistake == "string_pattern_mismatch" and problem["ctx"]["pattern"] in patterns:
-        return patterns[problem["ctx"]["pattern"]]
+    pattern = problem["ctx"]["pattern"] if mistake == "string_pattern_mismatch" else None
+    if pattern in PATTERNS:
+        return PATTERNS[pattern]
     if _is_union(plain):
         return f"allowed: {kind(plain)}"
-    if mistake == "string_pattern_mismatch":
-        return f"it has to look like {problem['ctx']['pattern']}"
+    if pattern:
+        return f"it has to look like {pattern}"
     return _MESSAGES.get(mistake) or problem["msg"].replace("Input should be", "it has to be")
 
 
@@ -135,7 +131,7 @@ def kind(annotation: Any) -> str:
     """What values an annotation takes, in words."""
     plain = strip(annotation)
     if _is_union(plain):
-        return " or ".join(kind(option) for option in typing.get_args(plain))
+        return " or ".join(map(kind, typing.get_args(plain)))
     if typing.get_origin(plain) is Literal:
         return " or ".join(map(str, typing.get_args(plain)))
     if typing.get_origin(plain) is list:
@@ -144,12 +140,6 @@ def kind(annotation: Any) -> str:
         return "{" + ", ".join(plain.model_fields) + "}"
     names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(plain, str(plain))
-
-
-def _choices(plain: Any) -> list[Any]:
-    if typing.get_origin(plain) is Literal:
-        return list(typing.get_args(plain))
-    return [True, False] if plain is bool else []
 
 
 def branches(annotation: Any) -> list[Any]:
@@ -173,16 +163,3 @@ def strip(annotation: Any) -> Any:
     while typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
     return annotation
-
-
-def _dotted(keys: Sequence[int | str]) -> str:
-    return ".".join(str(key) for key in keys)
-
-
-def _at(raw: Any, keys: Sequence[int | str]) -> Any:
-    for key in keys:
-        try:
-            raw = raw[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return raw

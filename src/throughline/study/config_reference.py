@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from throughline import workloads
 from throughline.files import write_text
-from throughline.study.benchmark import Benchmark
+from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.config import Config
 from throughline.study.config_errors import branches, is_model, kind, strip
 
@@ -58,27 +58,22 @@ def reference() -> str:
 
 def schema() -> str:
     """The JSON schema of config.yaml."""
-    value = Config.model_json_schema()
-    blocks = {folder: _block_schema(Benchmark.of(folder)) for folder in workloads.FOLDERS}
-    for block in blocks.values():
-        value["$defs"] |= block.pop("$defs", {})
-    value["$defs"]["Benchmark"] = {"anyOf": list(blocks.values())} if len(blocks) > 1 else next(iter(blocks.values()))
+    value, blocks = Config.model_json_schema(), []
+    for block in map(Benchmark.of, workloads.FOLDERS):
+        keys = block.model_json_schema()
+        value["$defs"] |= keys.pop("$defs", {})
+        keys["properties"]["model"]["enum"] = list(block.models)
+        if workloads.DEFAULT not in block.models:
+            keys["required"] = [*keys.get("required", []), "model"]
+        blocks.append(keys)
+    value["$defs"]["Benchmark"] = {"anyOf": blocks} if len(blocks) > 1 else blocks[0]
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
-
-
-def _block_schema(block: type[Benchmark]) -> dict[str, Any]:
-    """The keys of a block whose model is one of this class's workload."""
-    value = block.model_json_schema()
-    value["properties"]["model"]["enum"] = list(block.models())
-    if workloads.DEFAULT not in block.models():
-        value["required"] = [*value.get("required", []), "model"]
-    return value
 
 
 def _of_workload(block: type[Benchmark]) -> str:
     """What a workload's models take beside the keys of every block, and what they can be held against."""
-    held_out = workloads.of(block.models()[0]).HELD_OUT
-    facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models())}."
+    held_out = workloads.of(block.models[0]).HELD_OUT
+    facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models)}."
     if held_out:
         facts += f" Figures of held-out data, for `convergence`: {', '.join(f'`{name}`' for name in held_out)}."
     rows = [row for row in _rows(block, BLOCK) if row.split("`")[1].removeprefix(BLOCK) in block.own_keys]
@@ -86,18 +81,17 @@ def _of_workload(block: type[Benchmark]) -> str:
 
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    runs_keys = set(Config.model_fields["runs"].rebuild_annotation().model_fields)
     for name, field in model.model_fields.items():
-        if prefix.startswith("benchmarks") and prefix.count(".") == 2 and name in runs_keys:
+        if prefix == BLOCK and name in Runs.model_fields:
             continue
-        path = f"{prefix}{name}"
-        plain = strip(field.rebuild_annotation())
-        inner = next((branch for branch in branches(plain) if is_model(branch)), None)
-        nested = strip(typing.get_args(plain)[1]) if typing.get_origin(plain) is dict else None
-        section = inner or (nested if nested is not None and is_model(nested) else None)
-        yield f"| `{path}` | {field.description} | {_cell(_allowed(plain))} | {_cell(_default(field, section))} |"
+        path, plain = f"{prefix}{name}", strip(field.annotation)
+        is_dict = typing.get_origin(plain) is dict
+        options = [strip(typing.get_args(plain)[1])] if is_dict else branches(plain)
+        section = next(filter(is_model, options), None)
+        allowed, default = (text.replace("|", r"\|") for text in (_allowed(plain), _default(field, section)))
+        yield f"| `{path}` | {field.description} | {allowed} | {default} |"
         if section is not None:
-            yield from _rows(section, f"{path}.<name>." if nested is not None else f"{path}.")
+            yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}.")
 
 
 def _allowed(plain: Any) -> str:
@@ -119,10 +113,6 @@ def _default(field: FieldInfo, section: Any) -> str:
         return ""
     text = "null" if value is None else json.dumps(value) if isinstance(value, (bool, list, dict)) else str(value)
     return "" if section is not None and value == {} else f"`{text}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from throughline.files import UserError
-from throughline.study.data_section import DataSection
-from throughline.study.section import Contact, CountingInt, HttpAddress, Name, PositiveInt, Section, Share, Text
+from throughline.study.section import Contact, DataSection, HttpAddress, Name, PositiveInt, Section, Share, Text
 
 DATA_PROTOCOL = 1
 """Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
@@ -23,7 +22,7 @@ SequenceLength = Annotated[int, Field(ge=8, le=65536)]
 
 class Shards(Section):
     training: PositiveInt = Field(8, description="HDF5 files that training reads")
-    test: CountingInt = Field(2, description="HDF5 files held back from training")
+    test: NonNegativeInt = Field(2, description="HDF5 files held back from training")
 
 
 class Masking(Section):
@@ -32,7 +31,7 @@ class Masking(Section):
     )
     short_sequences: Share = Field(0.1, description="share of sequences that are built for a random shorter length")
     copies: PositiveInt = Field(5, description="how often the text is used, each time with new pairs and masks")
-    seed: CountingInt = Field(12345, description="seed of every random choice in the data")
+    seed: NonNegativeInt = Field(12345, description="seed of every random choice in the data")
     dynamic: bool = Field(
         False,
         description="true: shards hold the text once and without masks (set copies: 1); training draws new masks in "
@@ -56,7 +55,7 @@ class ShardFolder(Section):
 class VocabularyFile(Section):
     path: str | None = Field(None, description="a WordPiece vocabulary, one entry a line")
     url: HttpAddress | None = Field(None, description="where it is published; instead of path")
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
         description="the file's SHA-256, checked before it is used"
     )
 
@@ -198,13 +197,8 @@ def _names_and_sizes(folder: str) -> tuple[tuple[str, int], ...]:
 
 
 def _without_folders(value: Any) -> Any:
-    if isinstance(value, str):
-        return Path(value).name if "/" in value and "://" not in value else value
     if isinstance(value, list):
         return [_without_folders(entry) for entry in value]
     if isinstance(value, dict):
-        return {
-            key: Path(entry).name if key in ("shards", "path") and isinstance(entry, str) else entry
-            for key, entry in value.items()
-        }
-    return value
+        return {key: _without_folders(entry) for key, entry in value.items()}
+    return Path(value).name if isinstance(value, str) and "/" in value and "://" not in value else value

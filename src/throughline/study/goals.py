@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from throughline.study.section import PositiveInt, Section
 
@@ -26,14 +26,12 @@ class Goals(Section):
 
 
 class Price(Section):
-    per_hour: Annotated[float, Field(gt=0)] | None = Field(None, description="price of one device for an hour")
-    per_month: Annotated[float, Field(gt=0)] | None = Field(
+    per_hour: PositiveFloat | None = Field(None, description="price of one device for an hour")
+    per_month: PositiveFloat | None = Field(
         None, description="price of a node for a month of 720 hours; instead of per_hour"
     )
     devices: PositiveInt | None = Field(None, description="devices of that node; with per_month")
-    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = Field(
-        description="three capital letters, such as EUR"
-    )
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = Field(description="three capital letters, such as EUR")
 
     @model_validator(mode="after")
     def _one_way(self) -> Price:

@@ -29,44 +29,41 @@ def describe(specs: Sequence[RunSpec], pending: Collection[str], root: Path = Pa
     lines = ["The plan:"]
     total: list[float | None] = []
     for summary, siblings in by_summary.items():
-        missing = [spec for spec in siblings if spec.record in pending]
-        if not missing:
+        durations = estimates_s(siblings, pending, root)
+        if not durations:
             continue
-        durations = estimates_s(missing, siblings, pending, root)
         total += durations
         frameworks = ", ".join(dict.fromkeys(spec.framework for spec in siblings))
         topologies = ", ".join(dict.fromkeys(spec.topology for spec in siblings))
         lines.append(
-            f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_count(missing)} to make, "
-            f"{len(siblings) - len(missing)} there already, {_time(durations)}"
+            f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {len(durations)} "
+            f"run{'s' if len(durations) > 1 else ''} to make, {len(siblings) - len(durations)} there already, "
+            f"{_time(durations)}"
         )
     if not total:
         return "The plan: no training run is to be made."
     return "\n".join([*lines, f"  training in all, one run at a time: {_time(total)}"])
 
 
-def estimates_s(
-    missing: Sequence[RunSpec], siblings: Sequence[RunSpec], pending: Collection[str], root: Path = Path()
-) -> list[float | None]:
-    """Seconds of each missing run: like its finished repeats, else at most its time cap; None where unknown."""
+def estimates_s(specs: Sequence[RunSpec], pending: Collection[str], root: Path = Path()) -> list[float | None]:
+    """Seconds of each pending run: like its finished repeats, else at most its time cap; None where unknown."""
     finished: dict[tuple[str, str], list[float]] = {}
-    for spec in siblings:
+    for spec in specs:
         if spec.record not in pending and (seconds := _duration_s(root / spec.record)) is not None:
             finished.setdefault((spec.framework, spec.topology), []).append(seconds)
-    return [
-        median(known) if (known := finished.get((spec.framework, spec.topology))) else _cap_s(spec) for spec in missing
-    ]
-
-
-def _cap_s(spec: RunSpec) -> float | None:
-    return None if spec.steps.at_most_s is None else START_S + spec.steps.at_most_s
+    estimates: list[float | None] = []
+    for spec in specs:
+        if spec.record in pending:
+            cap = spec.steps.at_most_s
+            repeats = finished.get((spec.framework, spec.topology))
+            estimates.append(median(repeats) if repeats else None if cap is None else START_S + cap)
+    return estimates
 
 
 def outcome(report: str) -> str:
     """What a finished workflow says last."""
-    if Path(report).exists():
-        return f"Finished. The report: {report} (open it in a browser; it needs no network)"
-    return "Finished."
+    where = f" The report: {report} (open it in a browser; it needs no network)" if Path(report).exists() else ""
+    return f"Finished.{where}"
 
 
 def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
@@ -74,23 +71,23 @@ def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
 
     logs: what was to be made -> its log.
     """
-    failed = [f"  failed: {made}; why: {log}" for made, log in logs.items() if _failed(root / made, root / log)]
-    named = [
-        "Not everything could be made; what is there is kept.",
-        *failed[:FAILURES_AT_MOST],
-        *([f"  and {len(failed) - FAILURES_AT_MOST} more"] if len(failed) > FAILURES_AT_MOST else []),
+    failed = [
+        f"  failed: {made}; why: {log}"
+        for made, log in logs.items()
+        if not (root / made).exists() and (root / log).exists()
     ]
+    named = ["Not everything could be made; what is there is kept.", *failed[:FAILURES_AT_MOST]]
+    if len(failed) > FAILURES_AT_MOST:
+        named.append(f"  and {len(failed) - FAILURES_AT_MOST} more")
     mend = "mend what the log says" if len(failed) == 1 else "mend what the logs say" if failed else "mend the cause"
     return "\n".join([*named, f"  next: {mend}, and run the same command again: only the rest is made"])
 
 
-def _failed(made: Path, log: Path) -> bool:
-    return not made.exists() and log.exists()
-
-
 def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
     """UserError where a folder that something is about to be written to cannot be written: before hours of training."""
-    for folder in sorted({_there(root / folder) for folder in {os.path.dirname(output) for output in outputs}}):
+    wanted = {root / os.path.dirname(output) for output in outputs}
+    there = {next(place for place in (folder, *folder.parents) if place.is_dir()) for folder in wanted}
+    for folder in sorted(there):
         if not os.access(folder, os.W_OK | os.X_OK):
             raise UserError(
                 f"{folder}{os.sep} cannot be written, and results belong there",
@@ -99,35 +96,22 @@ def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
             )
 
 
-def _there(folder: Path) -> Path:
-    """`folder`, or the innermost folder above it that exists."""
-    return next(place for place in (folder, *folder.parents) if place.is_dir())
-
-
 def _duration_s(path: Path) -> float | None:
     """Seconds between a record's start and end; None where there is no readable record, or the clock was set back."""
     try:
         record = json.loads(path.read_bytes())
-        taken = datetime.fromisoformat(record["ended"]) - datetime.fromisoformat(record["started"])
+        started, ended = (datetime.fromisoformat(record[key]) for key in ("started", "ended"))
+        seconds = (ended - started).total_seconds()
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return taken.total_seconds() if taken.total_seconds() >= 0 else None
+    return seconds if seconds >= 0 else None
 
 
 def _time(durations: Sequence[float | None]) -> str:
     known = [duration for duration in durations if duration is not None]
     if not known:
         return "time not known before the first repeat"
-    rest = len(durations) - len(known)
-    return f"about {_span(sum(known))}" + (f" and {rest} runs whose time is not known yet" if rest else "")
-
-
-def _span(seconds: float) -> str:
+    seconds, rest = sum(known), len(durations) - len(known)
     minutes = seconds / 60
-    if minutes < 2:
-        return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
-
-
-def _count(runs: Sequence[RunSpec]) -> str:
-    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    span = f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    return f"about {span}" + (f" and {rest} runs whose time is not known yet" if rest else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import zlib
 from collections.abc import Iterable
@@ -10,24 +11,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SerializationInfo, model_serializer, model_validator
+from pydantic import Field, SerializationInfo, TypeAdapter, model_serializer, model_validator
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.study.benchmark import Benchmark, Optimizer, Options, Runs, Steps
+from throughline.study.benchmark import Benchmark, FrameworkName, Optimizer, Options, Runs, Scaling, Steps, TopologyName
 from throughline.study.config import Config, block_name
-from throughline.study.data_section import DataIdentity
-from throughline.study.section import (
-    FrameworkName,
-    Name,
-    PositiveInt,
-    Precision,
-    Scaling,
-    Section,
-    TopologyName,
-    canonical,
-)
-from throughline.study.workload_keys import Value, complete, flat, gathered
+from throughline.study.section import DataIdentity, Name, PositiveInt, Precision, Section, Value, canonical
 from throughline.topology import Layout, StepSize, Topology
 
 PROTOCOL = 2
@@ -42,9 +32,6 @@ CHANGED: dict[str, dict[str, Any]] = {
     "noexchange": {"exchange": False},
 }
 """The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
-
-OF_BLOCK = ("model", "steps", "seed", "device", "threads", "optimizer", "options", "scaling")
-"""What a block says of all of its runs."""
 
 
 class RunSpec(Section):
@@ -75,12 +62,26 @@ class RunSpec(Section):
     @model_validator(mode="before")
     @classmethod
     def _gather_parameters(cls, values: Any) -> Any:
-        is_flat = isinstance(values, dict) and values.get("model") in workloads.models()
-        return gathered(values) if is_flat and "parameters" not in values else values
+        if not isinstance(values, dict) or values.get("model") not in workloads.models() or "parameters" in values:
+            return values
+        own = parameter_fields(values["model"])
+        if missing := [name for name, field in own.items() if name not in values and _is_needed(field)]:
+            raise ValueError(f"missing: {', '.join(missing)}")
+        parameters = {name: values.get(name, field.default) for name, field in own.items()}
+        return {key: value for key, value in values.items() if key not in parameters} | {"parameters": parameters}
 
     @model_serializer(mode="wrap")
     def _flatten_parameters(self, handler: Any, info: SerializationInfo) -> dict[str, Any]:
-        return flat(handler(self), info.exclude_defaults)
+        own = parameter_fields(self.model)
+        parameters = {
+            name: value
+            for name, value in self.parameters.items()
+            if not info.exclude_defaults or _is_needed(own[name]) or value != own[name].default
+        }
+        values: dict[str, Any] = {}
+        for key, value in handler(self).items():
+            values |= parameters if key == "parameters" else {key: value}
+        return values
 
     @property
     def workload(self) -> workloads.Workload:
@@ -90,7 +91,7 @@ class RunSpec(Section):
     @property
     def typed_parameters(self) -> Any:
         """The parameters as the workload's Parameters."""
-        return workloads.parameters({"model": self.model, **self.parameters})
+        return self.workload.Parameters(**self.parameters)
 
     @property
     def manifest(self) -> str | None:
@@ -132,9 +133,19 @@ class RunSpec(Section):
         return str(Path(self.record).with_suffix(".log"))
 
 
+def parameter_fields(model: str) -> dict[str, dataclasses.Field[Any]]:
+    """The fields of a model's Parameters by their names."""
+    return {field.name: field for field in dataclasses.fields(workloads.of(model).Parameters)}
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    """Whether a specification names this parameter even where it has its default."""
+    return field.default is dataclasses.MISSING or field.metadata["stated"]
+
+
 def read_specs(text: str) -> list[RunSpec]:
     """The specifications in a JSON list; UserError where it is empty."""
-    specs = [RunSpec.model_validate_json(json.dumps(spec)) for spec in json.loads(text)]
+    specs = TypeAdapter(list[RunSpec]).validate_json(text)
     if not specs:
         raise UserError("the list of run specifications is empty", next_step="give one for every framework")
     return specs
@@ -165,21 +176,19 @@ def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
 
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
-    section = config.data_of(block)
-    parameters = complete(block.model, block.own, section)
-    corpus = None
+    workload, section = workloads.of(block.model), config.data_of(block)
+    parameters = workload.Parameters(**block.own, **workload.complete(block.own, section))
+    corpus = section.identity(parameters) if section and block.options.data == "real" else None
     if section is None:
         block = _changed(block, {"data": "synthetic"})
-    elif block.options.data == "real":
-        corpus = section.identity(workloads.parameters({"model": block.model, **parameters}))
-    same = {name: getattr(block, name) for name in OF_BLOCK}
+    of_block = {key: value for key, value in block if key in RunSpec.model_fields and key != "hosts"}
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
     repeats = range(1, block.repeats + 1)
     for (precision, batch), framework, topology, repeat in product(sizes, block.frameworks, block.topologies, repeats):
         yield RunSpec(
             benchmark=name,
             framework=framework,
-            parameters=parameters,
+            parameters=dataclasses.asdict(parameters),
             batch_per_device=batch,
             precision=precision,
             topology=topology,
@@ -187,7 +196,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             hosts=kind_of_hosts(block, topology),
             corpus=corpus,
             protocol=PROTOCOL,
-            **same,
+            **of_block,
         )
 
 

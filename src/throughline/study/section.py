@@ -1,30 +1,25 @@
-"""A map of the configuration, and the kinds of values that its keys take."""
+"""A map of the configuration, one that describes data, and the kinds of values that their keys take."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 NAME = r"[a-z][a-z0-9_]*"
-FRAMEWORK = r"[a-z][a-z0-9-]*"
 TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 
-Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
-FrameworkName = Annotated[str, StringConstraints(pattern=rf"^{FRAMEWORK}$")]
-TopologyName = Annotated[str, StringConstraints(pattern=rf"^{TOPOLOGY}$")]
-HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
-Text = Annotated[str, StringConstraints(min_length=1)]
+Name = Annotated[str, Field(pattern=rf"^{NAME}$")]
+Text = Annotated[str, Field(min_length=1)]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Scaling = Literal["weak", "strong"]
-Extra = Literal["aa", "synthetic", "noexchange", "max_batch"]
+Value = int | float | str | bool
 PositiveInt = Annotated[int, Field(ge=1)]
-CountingInt = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-HttpAddress = Annotated[str, StringConstraints(pattern=r"^https?://[^\s?#]+$")]
-Contact = Annotated[str, StringConstraints(pattern=r"^[!-~]+(@|://)[!-~]+$")]
+HttpAddress = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
+Contact = Annotated[str, Field(pattern=r"^[!-~]+(@|://)[!-~]+$")]
 
 PATTERNS = {
     rf"^{TOPOLOGY}$": "a topology is <nodes>n<devices per node>g, both from 1 on, such as 1n2g or 4n8g",
@@ -55,3 +50,42 @@ class Section(BaseModel):
 def canonical(value: Any) -> str:
     """JSON with one spelling for one value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+class DataIdentity(Section):
+    """The data that a run reads, by what decides them: known before any of it is made."""
+
+    name: Name
+    digest: str
+
+
+class DataSection(Section):
+    """A section that describes data: `corpus` is one. A workload names its section (DATA).
+
+    A new kind of data is a subclass, in a file of its own, and a field of `Config`. `parameters` are those of a run's
+    workload: a section may describe several sets of files.
+    """
+
+    name: Name
+
+    def decided_by(self, parameters: Any) -> dict[str, Any]:
+        """All that decides the files that these parameters read; their manifest keeps it."""
+        raise NotImplementedError
+
+    def mistakes(self) -> Iterable[str]:
+        """What is wrong with the section as a whole, each with its key."""
+        return ()
+
+    def mistakes_of(self, own: Mapping[str, Any], held_out: bool) -> Iterable[str]:
+        """What of a block does not fit these data, each with its key: its workload's keys, and its convergence check,
+        which reads held-out data."""
+        return ()
+
+    def without_places(self) -> dict[str, Any]:
+        """The section as a record keeps it: without folders, addresses and people."""
+        return self.model_dump(mode="json")
+
+    def identity(self, parameters: Any) -> DataIdentity:
+        """The data by their name and the beginning of their manifest's `parameters_digest`."""
+        digest = hashlib.sha256(canonical(self.decided_by(parameters)).encode()).hexdigest()
+        return DataIdentity(name=self.name, digest=digest[:12])

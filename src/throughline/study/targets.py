@@ -1,4 +1,4 @@
-"""From a target's wildcards to what the configuration asks for: a run, a summary, a proof, a search, a check.
+"""From a target's wildcards to what the configuration asks for: a run, a summary, a proof, a search, a check, a shard.
 
 A target that the configuration does not ask for is a UserError that says what it does ask for.
 """
@@ -6,11 +6,12 @@ A target that the configuration does not ask for is a UserError that says what i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 from throughline.files import UserError
 from throughline.study.config import Config
+from throughline.study.corpus_section import Corpus, ShardFolder, is_dump_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import canonical
 
@@ -18,6 +19,8 @@ RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repe
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
 SEARCH = "results/{benchmark}/max_batch_{precision}.json"
 CHECK = "results/{benchmark}/convergence_bz{batch}_{precision}_{framework}_{topology}"
+LISTED_AT_MOST = 8
+"""How many corpora, lengths, parts or shards are named; of more, the first and the last."""
 T = TypeVar("T")
 
 
@@ -55,6 +58,10 @@ class Targets:
         self.summaries: dict[str, list[str]] = {}
         for spec in specs:
             self.summaries.setdefault(spec.summary, []).append(spec.record)
+        self.by_benchmark: dict[str, list[str]] = {}
+        for summary in self.summaries:
+            self.by_benchmark.setdefault(summary.split("/")[1], []).append(summary)
+        self._priorities = dict(zip(self.specs, range(len(self.specs), 0, -1), strict=True))
 
     def run(self, **wildcards: str) -> RunSpec:
         """The specification behind a record."""
@@ -67,16 +74,7 @@ class Targets:
 
     def priority(self, **wildcards: str) -> int:
         """A run's priority: those of one repeat stand together, so that a slow hour hits all configurations alike."""
-        return len(self.specs) - self._places[self.run(**wildcards).record]
-
-    @property
-    def benchmarks(self) -> list[str]:
-        """The names of the benchmarks, derived ones too."""
-        return list(self._by_benchmark)
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {record: place for place, record in enumerate(self.specs)}
+        return self._priorities[self.run(**wildcards).record]
 
     def records(self, **wildcards: str) -> list[str]:
         """The records that a summary is made of."""
@@ -84,19 +82,12 @@ class Targets:
 
     def summaries_of(self, benchmark: str) -> list[str]:
         """The summaries of a benchmark."""
-        return pick(self._by_benchmark, benchmark, "benchmark {}")
+        return pick(self.by_benchmark, benchmark, "benchmark {}")
 
     def extras(self, benchmark: str) -> list[str]:
         """The summaries of a benchmark's derived runs: where its time goes, and what is noise."""
         names = [f"{benchmark}__{extra}" for extra in ("noexchange", "synthetic", "aa")]
-        return [summary for name in names for summary in self._by_benchmark.get(name, ())]
-
-    @cached_property
-    def _by_benchmark(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for summary in self.summaries:
-            found.setdefault(summary.split("/")[1], []).append(summary)
-        return found
+        return [summary for name in names for summary in self.by_benchmark.get(name, ())]
 
     def proof(self, benchmark: str) -> Sequence[RunSpec]:
         """What a benchmark's equivalence is proven on."""
@@ -128,3 +119,81 @@ class Targets:
         remarks = [f"--remarks={block.remarks}"] if block.remarks else []
         strict = ["--strict"] if block.strict else []
         return ["--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]
+
+
+class CorpusTargets:
+    """The files of the corpus, and the arguments of the commands that make them.
+
+    `finished` are another maker's shards, {length: {our name: file}}; None where shards are made here.
+    """
+
+    def __init__(self, corpus: Corpus, finished: Mapping[int, Mapping[str, Path]] | None) -> None:
+        self.corpus, self.finished = corpus, finished
+        self.parts = [f"{part:04d}" for part in range(corpus.parts)]
+
+    def shards(self, sequence: str | int) -> list[str]:
+        """Our names of a length's shards; none where the length is not configured."""
+        if self.finished is not None:
+            return list(self.finished.get(int(sequence), {}))
+        counts = {"training": self.corpus.shards.training, "test": self.corpus.shards.test}
+        return [f"{split}_{number:04d}" for split, count in counts.items() for number in range(count)]
+
+    def check(self, **wildcards: str) -> None:
+        """UserError where the corpus has no such length, part or shard."""
+        if "split" in wildcards:
+            wildcards["shard"] = f"{wildcards['split']}_{wildcards['number']}"
+        have = {
+            "corpus": [self.corpus.name],
+            "sequence": [str(length) for length in self.corpus.sequences],
+            "part": self.parts,
+            "shard": self.shards(wildcards.get("sequence", min(self.corpus.sequences))),
+        }
+        for name, there in have.items():
+            if name in wildcards and wildcards[name] not in there:
+                named = there if len(there) <= LISTED_AT_MOST else [there[0], "...", there[-1]]
+                raise absent(f"{name} {wildcards[name]}", named)
+
+    def dump(self) -> list[str]:
+        """The dump's files: the user's own, the sample that is copied, or the listing of a download."""
+        dump, folder = self.corpus.dump, f"data/{self.corpus.name}/dump"
+        if isinstance(dump, list):
+            return dump
+        if isinstance(dump, ShardFolder):
+            raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
+        if dump == "sample":
+            return [f"{folder}/sample.xml.bz2"]
+        return [f"{folder}/{dump}.json" if is_dump_name(dump) else dump]
+
+    def vocabulary(self) -> list[str]:
+        """The vocabulary as arguments of its command."""
+        vocabulary = self.corpus.vocabulary
+        if isinstance(vocabulary, str):
+            return ["--name", vocabulary]
+        place = ["--path", vocabulary.path] if vocabulary.path else ["--url", str(vocabulary.url)]
+        return [*place, "--sha256", vocabulary.sha256]
+
+    def extractor(self) -> list[str]:
+        """The extractor as arguments of its command; none for the default, whose parts of before this option stay."""
+        return [] if self.corpus.extractor == "wikiextractor" else ["--extractor", self.corpus.extractor]
+
+    def finished_shard(self, **wildcards: str) -> str:
+        """The file of another maker that stands behind our name of a shard."""
+        self.check(**wildcards)
+        assert self.finished is not None
+        return str(self.finished[int(wildcards["sequence"])][f"{wildcards['split']}_{wildcards['number']}"])
+
+    def verified(self, **wildcards: str) -> list[str]:
+        """The verifications of all shards of a length."""
+        self.check(**wildcards)
+        folder = f"data/{self.corpus.name}/seq{wildcards['sequence']}/verified"
+        return [f"{folder}/{shard}.json" for shard in self.shards(wildcards["sequence"])]
+
+    def parameters(self, sequence: str) -> str:
+        """What decides a shard beside text and vocabulary, as canonical JSON."""
+        return canonical(self.corpus.shard_parameters(int(sequence)))
+
+    def verified_against(self, sequence: str, tokens: str) -> list[str]:
+        """What a shard is verified against: all that we know of it."""
+        if self.finished is not None:
+            return ["--size", sequence, str(self.corpus.sequences[int(sequence)])]
+        return ["--tokens", tokens, "--parameters", self.parameters(sequence)]

@@ -8,7 +8,8 @@ from typing import Any
 
 from throughline import statistics
 from throughline.records import Cell, LeftOut, Mathematics, RunRecord
-from throughline.report.analysis import clocks, windows
+from throughline.report.analysis import windows
+from throughline.report.numbers import percent
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
@@ -37,7 +38,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
             "probably slowed down by something else; run it again on an idle machine"
         )
     notes += _fewer_steps(ok)
-    notes += [*windows.warnings(ok), *clocks.warnings(ok)]
+    notes += windows.warnings(ok)
     notes += _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
     return notes
 
@@ -54,12 +55,9 @@ def _once_each(texts: Sequence[str]) -> list[str]:
 
 
 def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
-    def named(repeats: Sequence[int]) -> str:
-        return f"{'repeats' if len(repeats) > 1 else 'repeat'} {', '.join(map(str, repeats))}"
-
     what = "; ".join(part.differs) or "the digests of their environments differ"
     return (
-        f"{named(part.repeats)} ran in another environment than {named(kept)} and "
+        f"{windows.named(part.repeats)} ran in another environment than {windows.named(kept)} and "
         f"{'are' if len(part.repeats) > 1 else 'is'} left out of the median: {what}; run the older ones again"
     )
 
@@ -69,13 +67,13 @@ def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
     rest = statistics.spread(speeds[1:])
     if lag is not None and lag > FIRST and (rest is None or rest <= SPREAD):
         return [
-            f"the first repeat is {_percent(lag)} slower than the median of the others, which agree: caches were "
+            f"the first repeat is {percent(lag, 1)} slower than the median of the others, which agree: caches were "
             "cold; raise runs.steps.warmup"
         ]
     width = statistics.spread(speeds)
     if width is not None and width > SPREAD:
         return [
-            f"the repeats lie {_percent(width)} of the median apart: something else used the machine, or the window "
+            f"the repeats lie {percent(width, 1)} of the median apart: something else used the machine, or the window "
             "is short; run on an idle machine or raise runs.steps.timed"
         ]
     return []
@@ -86,8 +84,7 @@ def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
     counts = [run.steps_timed for run in ok if run.steps_timed < run.steps_asked]
     if not counts:
         return []
-    fewest, most = min(counts), max(counts)
-    span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    span = " to ".join(map(str, sorted({min(counts), max(counts)})))
     return [
         f"{span} of {ok[0].steps_asked} steps were timed, as many as runs.steps.at_most_s allows: raise it for a "
         "steadier figure"
@@ -97,12 +94,9 @@ def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
 def mixture(runs: Sequence[RunRecord]) -> list[str]:
     """Which parts of device, environment and data differ between these records, with the values."""
     every = [surroundings(run) for run in runs]
-    found = []
-    for key in dict.fromkeys(key for one in every for key in one):
-        values = [one.get(key) for one in every]
-        if len(set(map(str, values))) > 1 and not _close(key, values):
-            found.append(f"{key} is {' and '.join(dict.fromkeys(map(str, values)))}")
-    return found
+    values = {key: [one.get(key) for one in every] for key in dict.fromkeys(key for one in every for key in one)}
+    texts = {key: list(dict.fromkeys(map(str, of_runs))) for key, of_runs in values.items() if not _close(key, of_runs)}
+    return [f"{key} is {' and '.join(different)}" for key, different in texts.items() if len(different) > 1]
 
 
 def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
@@ -138,10 +132,10 @@ def about_frameworks(
             for key in dict.fromkeys([*reference, *stated])
             if stated.get(key) != reference.get(key)
         ]
-    for name, found in mathematics.items():
-        if found.verdict in UNEQUAL:
+    for name, proof in mathematics.items():
+        if proof.verdict in UNEQUAL:
             notes.setdefault(name, []).append(
-                f"it does not compute what the others do ({found.reason}): see equivalence.json; do not compare it"
+                f"it does not compute what the others do ({proof.reason}): see equivalence.json; do not compare it"
             )
     return notes
 
@@ -169,10 +163,7 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, inner in value.items():
         name = f"{prefix}{key}"
-        if isinstance(inner, Mapping):
-            result |= flat(inner, f"{name}.")
-        else:
-            result[name] = inner
+        result |= flat(inner, f"{name}.") if isinstance(inner, Mapping) else {name: inner}
     return result
 
 
@@ -188,7 +179,3 @@ def _close(key: str, values: Sequence[Any]) -> bool:
     if not key.endswith("memory_bytes") or not all(isinstance(value, int | float) for value in values):
         return False
     return bool(max(values) - min(values) <= MEMORY * max(values))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

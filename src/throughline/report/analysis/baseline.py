@@ -1,13 +1,51 @@
-"""Over what speedups are taken: one device, or the smallest topology on which the model's layout is possible."""
+"""What figures rest on: which repeats enter a median, and over which topology speedups are taken."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from throughline.records import RunRecord
+from throughline.records import LeftOut, RunRecord
+from throughline.report.analysis import advice
+from throughline.study.section import canonical
 from throughline.topology import Layout, Topology
 
 ONE_DEVICE = "1n1g"
+
+
+def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
+    """The runs of the largest group that shares an environment, and the ok repeats of all others.
+
+    Groups are counted by their repeats that are ok; of equal ones the one that ended last is taken. A run without a
+    figure belongs to no group and stays where it is.
+    """
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        if run.status == "ok":
+            groups.setdefault(_environment(run), []).append(run)
+    if len(groups) < 2:
+        return list(runs), []
+    kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)))
+    others = [group for group in groups.values() if group is not kept]
+    left_out = [
+        LeftOut(
+            repeats=[run.spec.repeat for run in group],
+            values=[run.samples_per_s for run in group if run.samples_per_s is not None],
+            environment=group[0].environment.get("digest"),
+            differs=advice.mixture([group[0], kept[0]]),
+        )
+        for group in others
+    ]
+    return [run for run in runs if run.status != "ok" or run in kept], left_out
+
+
+def _environment(run: RunRecord) -> str:
+    """One text for one environment: its digest, of an older record all that it says; device and data beside it."""
+    surroundings = advice.surroundings(run)
+    digest = run.environment.get("digest")
+    if digest is None:  # machines of one kind report slightly different sizes of memory
+        return canonical({key: value for key, value in surroundings.items() if key != "environment.memory_bytes"})
+    own = {key: value for key, value in surroundings.items() if not key.startswith("environment.")}
+    return canonical({"digest": digest, **own})
 
 
 def of(by_topology: Mapping[str, Sequence[RunRecord]]) -> str:
@@ -26,8 +64,3 @@ def size(topology: str) -> tuple[int, Topology]:
     """What topologies are ordered by: devices, then nodes."""
     parsed = Topology.parse(topology)
     return parsed.world, parsed
-
-
-def share(topology: str, baseline: str) -> float:
-    """How many times the baseline's devices a topology has: the ideal speedup."""
-    return Topology.parse(topology).world / Topology.parse(baseline).world

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice, baseline
@@ -22,13 +20,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 NO_UNIT = "throughput"
 """What stands in the place of a unit that neither a record nor the configuration tells."""
 
-STATUS_LABELS = {
-    "ok": "ok",
-    "oom": "OOM",
-    "unsupported": "n/a",
-    "invalid": "invalid",
-    "failed": "failed",
-}
+STATUS_LABELS = {"ok": "ok", "oom": "OOM", "unsupported": "n/a", "invalid": "invalid", "failed": "failed"}
 """How a status is printed. `failed` is no record at all: the run broke off, or did not happen yet."""
 
 STATUS_MEANINGS = {
@@ -66,25 +58,22 @@ def read_asked(text: str) -> list[Asked]:
 
 def asked_for(specs: Iterable[RunSpec]) -> str:
     """What `read_asked` reads: the cells of `specs`, as JSON."""
-    found: dict[str, dict[str, Any]] = {}
+    by_cell: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        cell = found.setdefault(
-            spec.cell,
-            {
-                "benchmark": spec.benchmark,
-                "batch": spec.batch_per_device,
-                "precision": spec.precision,
-                "frameworks": [],
-                "topologies": [],
-                "repeats": 0,
-                "unit": f"{workloads.of(spec.model).UNIT}/s",
-            },
+        by_cell.setdefault(spec.cell, []).append(spec)
+    asked = [
+        Asked(
+            benchmark=runs[0].benchmark,
+            batch=runs[0].batch_per_device,
+            precision=runs[0].precision,
+            frameworks=list(dict.fromkeys(run.framework for run in runs)),
+            topologies=list(dict.fromkeys(run.topology for run in runs)),
+            repeats=max(run.repeat for run in runs),
+            unit=f"{runs[0].workload.UNIT}/s",
         )
-        for key, value in (("frameworks", spec.framework), ("topologies", spec.topology)):
-            if value not in cell[key]:
-                cell[key].append(value)
-        cell["repeats"] = max(cell["repeats"], spec.repeat)
-    return canonical(list(found.values()))
+        for runs in by_cell.values()
+    ]
+    return canonical([cell.model_dump() for cell in asked])
 
 
 @dataclass(frozen=True)
@@ -111,8 +100,7 @@ class Row:
             return "failed"
         if self.cell.n_ok:
             return "ok"
-        counts = self.cell.statuses
-        return max(counts, key=lambda status: counts[status])
+        return max(self.cell.statuses, key=self.cell.statuses.__getitem__)
 
     @property
     def label(self) -> str:
@@ -160,6 +148,11 @@ class Group:
         """Measured rows of one framework, smallest topology first."""
         return [row for row in self.rows if row.framework == framework and row.cell and row.cell.n_ok]
 
+    @property
+    def measured(self) -> list[Row]:
+        """Measured rows of all frameworks, one framework after the other."""
+        return [row for framework in self.frameworks for row in self.series(framework)]
+
     def row(self, framework: str, topology: Topology) -> Row | None:
         return next((row for row in self.rows if (row.framework, row.topology) == (framework, topology)), None)
 
@@ -197,23 +190,18 @@ def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
 def switches(summary: Summary) -> str:
     """What is on and off, in DLPerf's words: `W/O compile & W/O clip & W/O checkpointing`."""
     options = summary.options
-    clip = {"none": "W/O clip", "value": "W/ clip by value", "norm": "W/ clip by norm"}.get(
-        options.clip, "W/ clip by global norm"
-    )
-    parts = [
+    always = [
         "W/ compile" if options.compile else "W/O compile",
-        clip,
+        "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
         "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
     ]
-    if options.unpadded:
-        parts.append("W/O padding")
-    if options.accumulate > 1:
-        parts.append(f"W/ accumulation of {options.accumulate}")
-    if not options.exchange:
-        parts.append("W/O exchange of gradients")
-    if options.data != "real":
-        parts.append(f"W/ {options.data} data")
-    return " & ".join(parts)
+    unusual = {
+        "W/O padding": options.unpadded,
+        f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
+        "W/O exchange of gradients": not options.exchange,
+        f"W/ {options.data} data": options.data != "real",
+    }
+    return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
 
 
 def title(group: Group) -> str:

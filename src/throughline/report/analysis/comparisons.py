@@ -77,10 +77,6 @@ class Pair:
         return "faster" if self.ratio > 1 else "slower"
 
     @property
-    def gains(self) -> bool:
-        return self.verdict == "faster"
-
-    @property
     def why(self) -> str:
         """What the verdict rests on."""
         if self.verdict == "no difference" and self.floor:
@@ -120,28 +116,27 @@ def pairs(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -
 def _frameworks(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
     """Every framework against the first one, on each topology that both have."""
     for group in groups:
-        measured = [name for name in group.frameworks if group.series(name)]
-        for name in measured[1:]:
-            for row in group.series(name):
-                first = group.row(measured[0], row.topology)
-                yield from _pair(f"{row.shown} over {measured[0]}", _place(group, row), first, row, group, known)
+        for row in group.measured:
+            name = group.measured[0].framework
+            if row.framework != name:
+                first = group.row(name, row.topology)
+                yield from _pair(f"{row.shown} over {name}", _place(group, row), first, row, group, known)
 
 
 def _precisions(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
     """Lower precisions against fp32 (else tf32), each at its fastest batch, on every topology."""
     best: dict[tuple[str, str], dict[str, tuple[Group, Row]]] = {}
     for group in groups:
-        for name in group.frameworks:
-            for row in group.series(name):
-                here = best.setdefault((name, str(row.topology)), {})
-                kept = here.get(group.precision)
-                if kept is None or _speed(row) > _speed(kept[1]):
-                    here[group.precision] = (group, row)
-    for (name, topology), found in best.items():
-        full = found.get("fp32") or found.get("tf32")
+        for row in group.measured:
+            fastest = best.setdefault((row.framework, str(row.topology)), {})
+            kept = fastest.get(group.precision)
+            if kept is None or _speed(row) > _speed(kept[1]):
+                fastest[group.precision] = (group, row)
+    for (name, topology), fastest in best.items():
+        full = fastest.get("fp32") or fastest.get("tf32")
         for precision in LOWER:
-            if full and precision in found:
-                (group, row), (base, first) = found[precision], full
+            if full and precision in fastest:
+                (group, row), (base, first) = fastest[precision], full
                 where = f"{name} {topology}, batch {group.batch} against {base.batch}"
                 yield from _pair(f"{precision} over {base.precision}", where, first, row, group, known)
 
@@ -164,15 +159,10 @@ def switches(groups: Sequence[Group], everything: Sequence[Group], known: Floors
             if changed is None:
                 continue
             key, before, after = changed
-            for name in group.frameworks:
-                for row in group.series(name):
-                    first = other.row(name, row.topology)
-                    where = f"{_place(group, row)}, {group.benchmark} against {other.benchmark}"
-                    yield from _pair(_switched(key, before, after), where, first, row, group, known)
-
-
-def _switched(key: str, before: object, after: object) -> str:
-    return f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
+            what = f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
+            for row in group.measured:
+                where = f"{_place(group, row)}, {group.benchmark} against {other.benchmark}"
+                yield from _pair(what, where, other.row(row.framework, row.topology), row, group, known)
 
 
 def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:
@@ -184,16 +174,11 @@ def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:
         b.model, b.parameters, b.optimizer, b.steps, device(after)
     ):  # fmt: skip
         return None
-    different = [
-        key for key in Options.model_fields
-        if getattr(a.options, key) != getattr(b.options, key)
-    ]  # fmt: skip
-    if len(different) != 1 or different[0] in DERIVED or AA in before.benchmark + after.benchmark:
+    changed = [(key, value, to) for (key, value), (_, to) in zip(a.options, b.options, strict=True) if value != to]
+    if len(changed) != 1 or changed[0][0] in DERIVED or AA in before.benchmark + after.benchmark:
         return None
-    key = different[0]
-    default = Options.model_fields[key].get_default(call_default_factory=True)
-    values = getattr(a.options, key), getattr(b.options, key)
-    return (key, *values) if values[0] == default else None
+    key, value, _ = changed[0]
+    return changed[0] if value == Options.model_fields[key].default else None
 
 
 def _pair(what: str, where: str, one: Row | None, other: Row, group: Group, known: Floors) -> Iterable[Pair]:

@@ -12,7 +12,6 @@ from throughline.study.goals import Price
 
 HOURS_A_MONTH = 720
 """30 days: what a node month is counted as."""
-MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -32,18 +31,15 @@ def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
     fitting = [key for key in prices if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", name, re.IGNORECASE)]
     if fitting:
         key = max(fitting, key=len)
-        return _configured(prices[key], f"prices.{key} of the configuration")
+        price, source = prices[key], f"prices.{key} of the configuration"
+        if price.per_hour is not None:
+            return Rate(price.per_hour, price.currency, source)
+        per_hour = (price.per_month or 0.0) / (price.devices or 1) / HOURS_A_MONTH
+        return Rate(per_hour, price.currency, f"{source}, a month of {HOURS_A_MONTH} hours")
     gpu = gpus.find(name) if device.kind == "cuda" else None
     if gpu and gpu.price_per_hour and gpu.currency:
         return Rate(gpu.price_per_hour, gpu.currency, f"resources/gpus.csv: {gpu.price_source}")
     return f"no price is known for {name}: set prices in the configuration"
-
-
-def _configured(price: Price, source: str) -> Rate:
-    if price.per_hour is not None:
-        return Rate(price.per_hour, price.currency, source)
-    per_hour = (price.per_month or 0.0) / (price.devices or 1) / HOURS_A_MONTH
-    return Rate(per_hour, price.currency, f"{source}, a month of {HOURS_A_MONTH} hours")
 
 
 def of(samples_per_s: float | None, world: int, rated: Rate | str, task_samples: int | None) -> Cost:
@@ -52,19 +48,16 @@ def of(samples_per_s: float | None, world: int, rated: Rate | str, task_samples:
     hours = task_samples / samples_per_s / 3600 if task_samples and samples_per_s else None
     per_sample = known.per_hour * world / 3600 / samples_per_s if known and samples_per_s else None
     figures = {
-        "per_million_samples": per_sample * MILLION if per_sample else None,
+        "per_million_samples": per_sample * 1_000_000 if per_sample else None,
         "samples_per_currency_unit": 1 / per_sample if per_sample else None,
         "task_hours": hours,
         "task_price": per_sample * task_samples if per_sample and task_samples else None,
     }
-    reasons = {}
-    for name, value in figures.items():
-        if value is None:
-            reasons[name] = (
-                "no repeat has a throughput" if samples_per_s is None
-                else "task_samples is not set for this benchmark" if name.startswith("task") and not task_samples
-                else str(rated)
-            )  # fmt: skip
+    reasons = {name: str(rated) for name, value in figures.items() if value is None}
+    if samples_per_s is None:
+        reasons = dict.fromkeys(reasons, "no repeat has a throughput")
+    elif not task_samples:
+        reasons |= dict.fromkeys(("task_hours", "task_price"), "task_samples is not set for this benchmark")
     return Cost(
         price_per_device_hour=known.per_hour if known else None,
         currency=known.currency if known else None,

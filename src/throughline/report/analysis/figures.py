@@ -9,6 +9,7 @@ from typing import Any
 from throughline import statistics, workloads
 from throughline.records import Figure, RunRecord, Summary
 from throughline.study.runs import RunSpec
+from throughline.study.section import Value
 
 
 def medians(runs: Sequence[RunRecord]) -> list[Figure]:
@@ -16,10 +17,8 @@ def medians(runs: Sequence[RunRecord]) -> list[Figure]:
     same: dict[tuple[str, str], list[Figure]] = {}
     for figure in (figure for run in runs if run.status == "ok" for figure in run.figures):
         same.setdefault((figure.name, str(figure.at)), []).append(figure)
-    return [
-        found[0].model_copy(update={"value": statistics.median([one.value for one in found if one.value is not None])})
-        for found in same.values()
-    ]
+    values = {key: [one.value for one in repeats if one.value is not None] for key, repeats in same.items()}
+    return [same[key][0].model_copy(update={"value": statistics.median(values[key])}) for key in same]
 
 
 def other_units(spec: RunSpec, samples_per_s: float | None) -> dict[str, float]:
@@ -29,7 +28,7 @@ def other_units(spec: RunSpec, samples_per_s: float | None) -> dict[str, float]:
     return {f"{unit}/s": count * samples_per_s for unit, count in per_sample(spec.model, spec.parameters).items()}
 
 
-def per_sample(model: str, parameters: dict[str, int | float | str | bool]) -> dict[str, float]:
+def per_sample(model: str, parameters: dict[str, Value]) -> dict[str, float]:
     """How many of every other unit a sample has."""
     workload = workloads.of(model)
     return {unit: count(workload.Parameters(**parameters)) for unit, count in workload.UNITS.items()}
@@ -47,12 +46,7 @@ def parameters(summary: Summary) -> dict[str, Any]:
 
 def setup(summary: Summary) -> str:
     """The workload's parameters in words: what a sample has of the other units, else the keys of the block."""
-    units = per_sample(summary.model, summary.parameters)
-    if units:
-        return ", ".join(f"{count:g} {unit} per {_sample(summary)}" for unit, count in units.items())
+    sample = workloads.of(summary.model).UNIT.removesuffix("s")
+    if units := per_sample(summary.model, summary.parameters):
+        return ", ".join(f"{count:g} {unit} per {sample}" for unit, count in units.items())
     return ", ".join(f"{name} {value}" for name, value in parameters(summary).items())
-
-
-def _sample(summary: Summary) -> str:
-    """What one sample is called."""
-    return workloads.of(summary.model).UNIT.removesuffix("s")

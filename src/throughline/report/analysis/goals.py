@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from throughline.records import Cell, Goal
 from throughline.report.numbers import percent
@@ -10,7 +11,6 @@ from throughline.study.goals import Goals
 from throughline.topology import Topology
 
 Cells = Mapping[str, Mapping[str, Cell]]
-ORDER = ("fail", "not measured", "pass")
 
 
 def judge(frameworks: Cells, goals: Goals, kind: str | None) -> list[Goal]:
@@ -18,71 +18,58 @@ def judge(frameworks: Cells, goals: Goals, kind: str | None) -> list[Goal]:
     return [_efficiency(frameworks, goals), _utilization(frameworks, goals, kind)]
 
 
-def overall(found: Iterable[Goal]) -> str:
+def overall(goals: Iterable[Goal]) -> str:
     """The verdict of several: fail where one fails, pass where one passes and none fails."""
-    verdicts = {goal.verdict for goal in found}
+    verdicts = {goal.verdict for goal in goals}
     return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else "not measured"
 
 
 def _efficiency(frameworks: Cells, goals: Goals) -> Goal:
-    goal = goals.efficiency
-    asked = [(where, cell) for where, cell in _cells(frameworks) if _nodes(where) >= goal.from_nodes]
-    judged = [(cell.efficiency, where, cell) for where, cell in asked if cell.efficiency is not None]
+    limit, nodes = goals.efficiency.at_least, goals.efficiency.from_nodes
+    asked = {
+        f"{name} {topology}": cell
+        for name, series in frameworks.items()
+        for topology, cell in series.items()
+        if Topology.parse(topology).nodes >= nodes
+    }
+    judged = {where: cell.efficiency for where, cell in asked.items() if cell.efficiency is not None}
+    doubt = ""
     if judged:
-        value, where, cell = min(judged, key=lambda one: one[0])
-        return _verdict("efficiency", value, where, goal.at_least, goal.from_nodes, _doubt(cell, goal.at_least))
+        ends = asked[_lowest(judged)].efficiency_range
+        if ends and ends[0] < limit < ends[1]:
+            doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
     why = (
-        f"no valid repeat on {goal.from_nodes} nodes and more, or none on 1n1g to compare with"
+        f"no valid repeat on {nodes} nodes and more, or none on 1n1g to compare with"
         if asked
-        else f"no topology has {goal.from_nodes} nodes and more"
+        else f"no topology has {nodes} nodes and more"
     )
-    return Goal(
-        name="efficiency", verdict="not measured", at_least=goal.at_least, from_nodes=goal.from_nodes, worst=None,
-        where=None, why=why,
-    )  # fmt: skip
-
-
-def _doubt(cell: Cell, limit: float) -> str:
-    """Whether the range of the repeats lies on both sides of the limit."""
-    ends = cell.efficiency_range
-    if not ends or not ends[0] < limit < ends[1]:
-        return ""
-    return f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
+    return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, why)
 
 
 def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
-    goal, judged, asked = goals.utilization, [], 0
-    for where, cell in _cells(frameworks):
-        asked += cell.n_ok > 0
-        use = cell.utilization
-        share = (use.gpu if kind == "cuda" else use.cpu) if use else None
-        if share is not None:
-            judged.append((share, where))
-    if judged:
-        value, where = min(judged)
-        silent = f"; {asked - len(judged)} of {asked} cells did not tell" if len(judged) < asked else ""
-        return _verdict("utilization", value, where, goal.at_least, None, silent)
+    judged, asked = {}, 0
+    for name, series in sorted(frameworks.items()):
+        for topology, cell in sorted(series.items()):
+            asked += cell.n_ok > 0
+            use = cell.utilization
+            share = (use.gpu if kind == "cuda" else use.cpu) if use else None
+            if share is not None:
+                judged[f"{name} {topology}"] = share
+    silent = f"; {asked - len(judged)} of {asked} cells did not tell" if len(judged) < asked else ""
     why = "no device told how busy it was (driver or permission)" if asked else "no valid repeat"
-    return Goal(
-        name="utilization", verdict="not measured", at_least=goal.at_least, from_nodes=None, worst=None, where=None,
-        why=why,
-    )  # fmt: skip
+    goal = {"name": "utilization", "at_least": goals.utilization.at_least, "from_nodes": None}
+    return _goal(goal, judged, silent, why)
 
 
-def _verdict(
-    name: str, value: float, where: tuple[str, str], at_least: float, from_nodes: int | None, more: str
-) -> Goal:
-    place = " ".join(where)
-    return Goal.model_validate({
-        "name": name, "verdict": "pass" if value >= at_least else "fail", "at_least": at_least,
-        "from_nodes": from_nodes, "worst": value, "where": place,
-        "why": f"{percent(value, 1)} on {place}, the lowest{more}",
-    })  # fmt: skip
+def _goal(goal: dict[str, Any], judged: Mapping[str, float], doubt: str, why_not: str) -> Goal:
+    """The lowest of `judged` against the goal, with a `doubt` about it; `why_not` is said where nothing is judged."""
+    if not judged:
+        return Goal(**goal, verdict="not measured", worst=None, where=None, why=why_not)
+    where = _lowest(judged)
+    worst = judged[where]
+    why = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
+    return Goal(**goal, verdict="pass" if worst >= goal["at_least"] else "fail", worst=worst, where=where, why=why)
 
 
-def _cells(frameworks: Cells) -> Iterable[tuple[tuple[str, str], Cell]]:
-    return [((name, topology), cell) for name, series in frameworks.items() for topology, cell in series.items()]
-
-
-def _nodes(where: tuple[str, str]) -> int:
-    return Topology.parse(where[1]).nodes
+def _lowest(judged: Mapping[str, float]) -> str:
+    return min(judged, key=lambda where: judged[where])

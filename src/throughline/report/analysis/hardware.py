@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from throughline import statistics
@@ -15,19 +16,20 @@ DEVICE_FIGURES = tuple(
     name for name, field in DeviceTelemetry.model_fields.items() if "Series" in str(field.annotation)
 )
 """The names of a device's series."""
-WORK_FIGURES = tuple(name for name in Work.model_fields if name not in ("convention", "reasons"))
 
 
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """The fields of `Cell` that tell of memory, use, energy and work, over the runs that are ok."""
     ok = [run for run in runs if run.status == "ok"]
+    memory, work = [run.memory for run in ok if run.memory], [run.work for run in ok if run.work]
+    use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}
     return {
         "peak_memory_bytes": max(_known(run.peak_memory_bytes for run in ok), default=None),
         "loader_stall_share": statistics.median(_known(run.loader_stall_share for run in ok)),
-        "utilization": _utilization(ok),
-        "memory": _memory([run.memory for run in ok if run.memory]),
+        "utilization": Utilization(**{key: statistics.median(_known(use[key])) for key in use}) if ok else None,
+        "memory": Memory(**_combined(memory, partial(max, default=None))) if memory else None,
         "use": _use([node for run in ok for node in run.telemetry or ()]),
-        "work": _work([run.work for run in ok if run.work]),
+        "work": Work(**_combined(work, statistics.median), convention=work[0].convention) if work else None,
         "energy_j_per_sample": statistics.median(_known(energy_per_sample(run) for run in ok)),
     }
 
@@ -41,31 +43,12 @@ def energy_per_sample(run: RunRecord) -> float | None:
     return sum(energies) / (run.samples_per_s * run.window_s) or None
 
 
-def _utilization(ok: Sequence[RunRecord]) -> Utilization | None:
-    """The median of the repeats."""
-    if not ok:
-        return None
-    return Utilization(
-        cpu=statistics.median(_known(run.utilization.cpu for run in ok)),
-        gpu=statistics.median(_known(run.utilization.gpu for run in ok)),
-    )
-
-
-def _memory(found: Sequence[Memory]) -> Memory | None:
-    """The highest of the repeats."""
-    if not found:
-        return None
-    figures = [name for name in Memory.model_fields if name != "reasons"]
-    values = {name: max(_known(getattr(one, name) for one in found), default=None) for name in figures}
-    return Memory(**values, reasons=_reasons([one.reasons for one in found], values))
-
-
-def _work(found: Sequence[Work]) -> Work | None:
-    """The median of the repeats; the conventions of the first."""
-    if not found:
-        return None
-    values = {name: statistics.median(_known(getattr(one, name) for one in found)) for name in WORK_FIGURES}
-    return Work(**values, convention=found[0].convention, reasons=_reasons([one.reasons for one in found], values))
+def _combined(parts: Sequence[Memory] | Sequence[Work], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    """Each figure over the parts that have it, and why the figures are missing that none has."""
+    names = [name for name in type(parts[0]).model_fields if name not in ("convention", "reasons")]
+    values = {name: combine(_known(getattr(part, name) for part in parts)) for name in names}
+    reasons = {key: why for part in reversed(parts) for key, why in part.reasons.items()}
+    return {**values, "reasons": {key: why for key, why in reasons.items() if values.get(key) is None}}
 
 
 def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
@@ -74,7 +57,7 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
         return None
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
-    own = {name: joined(getattr(device, name) for device in devices) for name in DEVICE_FIGURES}
+    own = {name: _joined(getattr(device, name) for device in devices) for name in DEVICE_FIGURES}
     return Use(
         machine=_joined_maps([node.machine for node in nodes]),
         processes=_joined_maps([node.processes for node in nodes]),
@@ -86,7 +69,7 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
     )
 
 
-def joined(series: Iterable[Series | None]) -> Series | None:
+def _joined(series: Iterable[Series | None]) -> Series | None:
     """The mean of the means, the least and the most; None where none of them is known."""
     known = _known(series)
     if not known:
@@ -100,15 +83,7 @@ def joined(series: Iterable[Series | None]) -> Series | None:
 
 def _joined_maps(maps: Sequence[Mapping[str, Series | None]]) -> dict[str, Series | None]:
     names = dict.fromkeys(name for one in maps for name in one)
-    return {name: joined(one.get(name) for one in maps) for name in names}
-
-
-def _reasons(found: Iterable[Mapping[str, str]], values: Mapping[str, Any]) -> dict[str, str]:
-    """Why the figures that no record has are missing."""
-    every: dict[str, str] = {}
-    for reasons in found:
-        every = {**reasons, **every}
-    return {key: why for key, why in every.items() if values.get(key) is None}
+    return {name: _joined(one.get(name) for one in maps) for name in names}
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

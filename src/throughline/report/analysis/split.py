@@ -39,10 +39,6 @@ class Part:
         """No part of a step takes less than no time."""
         return 0.0 if self.control else max(0.0, self.median_s)
 
-    @property
-    def within_noise(self) -> bool:
-        return self.low_s <= 0.0 <= self.high_s
-
 
 @dataclass(frozen=True)
 class Split:
@@ -54,15 +50,19 @@ class Split:
     input: Part | None
 
     @property
+    def parts(self) -> dict[str, Part]:
+        """The parts that derived runs tell, by their names."""
+        return {name: part for name in EXTRAS if (part := getattr(self, name))}
+
+    @property
     def rest_s(self) -> float:
         """What is neither communication nor input, as far as these are known."""
-        return max(0.0, self.step_s - sum(part.shown_s for part in (self.communication, self.input) if part))
+        return max(0.0, self.step_s - sum(part.shown_s for part in self.parts.values()))
 
     @property
     def rest(self) -> str:
         """What the rest is made of."""
-        unknown = [name for name, part in (("communication", self.communication), ("input", self.input)) if not part]
-        return " and ".join(["compute", *unknown])
+        return " and ".join(["compute", *(name for name in EXTRAS if name not in self.parts)])
 
     @property
     def name(self) -> str:
@@ -71,11 +71,10 @@ class Split:
     @property
     def notes(self) -> list[str]:
         """How sure the parts are."""
-        parts = {"communication": self.communication, "input": self.input}
-        notes = [_doubt(name, part) for name, part in parts.items() if part]
-        if sum(part.shown_s for part in parts.values() if part) > self.step_s:
+        notes = [doubt for name, part in self.parts.items() if (doubt := _doubt(name, part))]
+        if sum(part.shown_s for part in self.parts.values()) > self.step_s:
             notes.append("communication and input come to more than the step: they overlap, and compute is not known")
-        return [note for note in notes if note]
+        return notes
 
 
 def _doubt(name: str, part: Part) -> str | None:
@@ -87,7 +86,7 @@ def _doubt(name: str, part: Part) -> str | None:
         return f"a single rank exchanges nothing, so that {name} is 0 and the difference noise ({size})"
     if part.n == 1:
         return f"{name} {milliseconds(part.median_s)} ms from one pair of repeats{zero}: its noise is not known"
-    if part.within_noise:
+    if part.low_s <= 0.0 <= part.high_s:
         return f"{name} is within the noise ({size}){zero}"
     if part.median_s < 0:
         return f"{name} is negative beyond the noise ({size}), shown as 0: the runs without it have costs of their own"
@@ -105,16 +104,13 @@ def split(group: Group, derived: Iterable[Group]) -> list[Split]:
     others = {
         name: next((other for other in derived if _is(other, group, extra)), None) for name, extra in EXTRAS.items()
     }
-    if not any(others.values()):
-        return []
-    found = []
-    for framework in group.frameworks:
-        for row in group.series(framework):
-            parts = {name: _part(row, other) for name, other in others.items()}
-            middle = statistics.median(list(_steps(row.cell).values())) if row.cell else None
-            if middle and any(parts.values()):
-                found.append(Split(row, middle, **parts))
-    return found
+    splits = []
+    for row in group.measured:
+        parts = {name: _part(row, other) for name, other in others.items()}
+        middle = statistics.median(list(_steps(row.cell).values())) if row.cell else None
+        if middle and any(parts.values()):
+            splits.append(Split(row, middle, **parts))
+    return splits
 
 
 def _is(other: Group, group: Group, extra: str) -> bool:
@@ -126,15 +122,13 @@ def _is(other: Group, group: Group, extra: str) -> bool:
 def _part(row: Row, other: Group | None) -> Part | None:
     """The step of `row` minus that of the same row in `other`, repeat by repeat."""
     there = other.row(row.framework, row.topology) if other else None
-    if row.cell is None or there is None or there.cell is None:
+    if not (other and there and there.cell and row.cell):
         return None
     with_it, without = _steps(row.cell), _steps(there.cell)
     pairs = [with_it[repeat] - without[repeat] for repeat in sorted(with_it.keys() & without.keys())]
     middle = statistics.median(pairs)
-    if middle is None or other is None:
-        return None
     control = row.topology.world == 1 and not other.exchanges
-    return Part(middle, min(pairs), max(pairs), len(pairs), control)
+    return None if middle is None else Part(middle, min(pairs), max(pairs), len(pairs), control)
 
 
 def _steps(cell: Cell) -> dict[int, float]:

@@ -15,8 +15,8 @@ from pydantic import Field, ValidationError
 
 from throughline import statistics
 from throughline.files import UserError, write_json
-from throughline.records import Cell, Device, Equivalence, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware, pooling
+from throughline.records import Cell, Device, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
+from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware
 from throughline.study.goals import Goals, Price
 from throughline.study.runs import RunSpec
 from throughline.study.section import Section
@@ -27,6 +27,7 @@ FREE = {"framework", "topology", "repeat", "hosts"}
 hosts as well)."""
 
 
+Runs = Sequence[RunRecord]
 ByTopology = dict[str, list[RunRecord]]
 Grouped = dict[str, ByTopology]
 Cells = dict[str, dict[str, Cell]]
@@ -63,7 +64,10 @@ def summarize(
     runs, terms = _read(paths), terms or Terms()
     by_framework = _grouped(runs)
     mathematics = {name: proof for name in by_framework if (proof := equivalence.of(name))} if equivalence else None
-    settings = {name: _settings(series) for name, series in by_framework.items()}
+    settings = {
+        name: next((run.settings for repeats_of in series.values() for run in repeats_of if run.settings), None)
+        for name, series in by_framework.items()
+    }
     device = next((run.device for run in runs if run.device), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     cells = {name: _series(series, baselines[name], repeats) for name, series in by_framework.items()}
@@ -98,10 +102,35 @@ def _read(paths: Sequence[Path]) -> list[RunRecord]:
     """The records at `paths`, all of one configuration, each of another run."""
     if not paths:
         raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
-    runs = [read_run(path) for path in paths]
-    _same_configuration(runs, paths)
-    _each_once(runs, paths)
-    return runs
+    records = [(path, read_run(path)) for path in paths]
+    _same([(path, advice.flat(run.spec.model_dump(exclude=FREE))) for path, run in records])
+    for topology in {run.spec.topology for _, run in records}:
+        _same([(path, {"hosts": run.spec.hosts}) for path, run in records if run.spec.topology == topology])
+    seen = set()
+    for path, run in records:
+        spec = run.spec
+        key = spec.framework, spec.topology, spec.repeat
+        if key in seen:
+            raise UserError(
+                f"two records of {spec.framework} {spec.topology} repeat {spec.repeat}, the second is {path}",
+                why="a repeat counts once",
+                next_step="name every record once",
+            )
+        seen.add(key)
+    return [run for _, run in records]
+
+
+def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
+    """UserError where a record has another value than the first."""
+    first, wanted = values[0]
+    for path, other in values[1:]:
+        for key in wanted | other:
+            if wanted.get(key) != other.get(key):
+                raise UserError(
+                    f"{path} was run with {key} = {other.get(key)}, {first} with {wanted.get(key)}",
+                    why="runs of one summary differ in framework, topology and repeat only",
+                    next_step="remove the record of the older configuration and run snakemake again",
+                )
 
 
 def _grouped(runs: Sequence[RunRecord]) -> Grouped:
@@ -110,11 +139,6 @@ def _grouped(runs: Sequence[RunRecord]) -> Grouped:
     for run in sorted(runs, key=lambda run: (baseline.size(run.spec.topology), run.spec.repeat)):
         groups.setdefault(run.spec.framework, {}).setdefault(run.spec.topology, []).append(run)
     return {name: groups[name] for name in dict.fromkeys(run.spec.framework for run in runs)}
-
-
-def _settings(by_topology: ByTopology) -> dict[str, Any] | None:
-    """What a framework says that it built, in any of its runs."""
-    return next((run.settings for runs in by_topology.values() for run in runs if run.settings), None)
 
 
 def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
@@ -160,53 +184,28 @@ def write(
             why="a summary's place is named by its benchmark, batch and precision",
             next_step="give the records of the configuration that the output's name says",
         )
-    if strict:
-        _refuse_warnings(summary, output)
+    warnings = [
+        f"{framework} {topology}: {warning}"
+        for framework, series in summary.frameworks.items()
+        for topology, cell in series.items()
+        for warning in cell.warnings
+    ]
+    if strict and warnings:
+        raise UserError(
+            f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(warnings),
+            why="a strict configuration accepts no doubtful figure",
+            next_step="mend the cause and run the cells again (snakemake --force <record>), or set runs.strict: false",
+        )
     write_json(output, summary.model_dump(by_alias=True))
-
-
-def _same_configuration(records: Sequence[RunRecord], paths: Sequence[Path]) -> None:
-    fixed = [advice.flat(record.spec.model_dump(exclude=FREE)) for record in records]
-    _same(list(zip(paths, fixed, strict=True)))
-    for topology in {record.spec.topology for record in records}:
-        alike = [(p, r) for p, r in zip(paths, records, strict=True) if r.spec.topology == topology]
-        _same([(path, {"hosts": record.spec.hosts}) for path, record in alike])
-
-
-def _same(found: Sequence[tuple[Path, dict[str, Any]]]) -> None:
-    first, wanted = found[0]
-    for path, other in found[1:]:
-        for key in wanted | other:
-            if wanted.get(key) != other.get(key):
-                raise UserError(
-                    f"{path} was run with {key} = {other.get(key)}, {first} with {wanted.get(key)}",
-                    why="runs of one summary differ in framework, topology and repeat only",
-                    next_step="remove the record of the older configuration and run snakemake again",
-                )
-
-
-def _each_once(runs: Sequence[RunRecord], paths: Sequence[Path]) -> None:
-    seen = set()
-    for run, path in zip(runs, paths, strict=True):
-        spec = run.spec
-        key = spec.framework, spec.topology, spec.repeat
-        if key in seen:
-            raise UserError(
-                f"two records of {spec.framework} {spec.topology} repeat {spec.repeat}, the second is {path}",
-                why="a repeat counts once",
-                next_step="name every record once",
-            )
-        seen.add(key)
 
 
 def _series(by_topology: ByTopology, base: str, repeats: int) -> dict[str, Cell]:
     """All topologies of one framework, smallest first."""
-    pooled = {topology: pooling.pool(runs) for topology, runs in by_topology.items()}
+    pooled = {topology: baseline.pool(runs) for topology, runs in by_topology.items()}
     base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
     for topology, (kept, left_out) in pooled.items():
-        cell = _cell(by_topology[topology], kept, repeats, base, base_runs)
-        cell = cell.model_copy(update={"left_out": left_out})
+        cell = _cell(by_topology[topology], kept, left_out, repeats, base, base_runs)
         notes = advice.about_cell(kept, cell, base)
         if topology != base:
             notes += advice.unlike_baseline(kept, base_runs, base)
@@ -214,15 +213,14 @@ def _series(by_topology: ByTopology, base: str, repeats: int) -> dict[str, Cell]
     return cells
 
 
-def _cell(
-    every: Sequence[RunRecord], runs: Sequence[RunRecord], repeats: int, base: str, base_runs: Sequence[RunRecord]
-) -> Cell:
+def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: str, base_runs: Runs) -> Cell:
     """What `runs` come to; `every` are the records of the cell, also those that are left out."""
     spec = every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
     n = max(repeats, *(run.spec.repeat for run in every))
-    middle, ideal = statistics.median(speeds), baseline.share(spec.topology, base)
+    world = Topology.parse(spec.topology).world
+    middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
     interval = None if spec.topology == base else statistics.speedup_range(speeds, base_speeds)
     return Cell(
@@ -244,7 +242,7 @@ def _cell(
         batch_size_per_device=spec.size.batch_per_replica if spec.layout.tensor == 1 else None,
         replicas=spec.size.replicas,
         global_batch=spec.size.samples_per_step,
-        world_size=Topology.parse(spec.topology).world,
+        world_size=world,
         statuses=dict(Counter(run.status for run in every)),
         reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),
         warnings=[],
@@ -252,6 +250,7 @@ def _cell(
         logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],
         other_units=figures.other_units(spec, middle),
         figures=figures.medians(runs),
+        left_out=left_out,
         **hardware.of(runs),
     )
 
@@ -259,18 +258,3 @@ def _cell(
 def _speeds(runs: Iterable[RunRecord]) -> list[float]:
     """Throughputs of the runs that are ok: a record with any other status carries none."""
     return [run.samples_per_s for run in runs if run.samples_per_s is not None]
-
-
-def _refuse_warnings(summary: Summary, output: Path) -> None:
-    found = [
-        f"{framework} {topology}: {warning}"
-        for framework, series in summary.frameworks.items()
-        for topology, cell in series.items()
-        for warning in cell.warnings
-    ]
-    if found:
-        raise UserError(
-            f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(found),
-            why="a strict configuration accepts no doubtful figure",
-            next_step="mend the cause and run the cells again (snakemake --force <record>), or set runs.strict: false",
-        )

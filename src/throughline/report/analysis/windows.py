@@ -1,8 +1,11 @@
-"""What the times of single steps tell about a window: it drifts, or its steps have two modes."""
+"""What the windows of a cell's runs leave in doubt: steps that drift or have two modes, and clocks that differ.
+
+NVML has no question for a lock of the clocks (`nvidia-smi -lgc`, `-lmc`): its effect shows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from throughline import statistics
 from throughline.records import RunRecord
@@ -11,48 +14,75 @@ SURE = 0.01  # p below which a drift or a second mode is not taken for chance
 DRIFT = 0.03  # change of a step's time over the window, as a share, that is worth a word
 APART = 0.05  # distance of two modes, as a share of the lower one
 LEAST_SHARE = 0.05  # of the steps in the smaller mode; fewer are outliers
+SLOWER = 0.05  # of the faster clock; a card's own boost stays below it from one repeat to the next
+CLOCKS = {"sm_clock_mhz": "SM clock", "memory_clock_mhz": "memory clock"}
 
 
 def warnings(runs: Sequence[RunRecord]) -> list[str]:
     """What is doubtful within the windows of these runs, in a sentence each with advice."""
     notes = []
-    drifting = [(run.spec.repeat, share) for run in runs if (share := _drift(run)) is not None]
-    if drifting:
-        largest = max((share for _, share in drifting), key=abs)
-        slower = "slower" if largest > 0 else "faster"
-        notes.append(
-            f"steps get {slower} within the window, by up to {100 * abs(largest):.0f} % from its first to its last "
-            f"third ({_named([repeat for repeat, _ in drifting])}): "
-            + (
+    drifts = {run.spec.repeat: share for run in runs if (share := _drift(run)) is not None}
+    if drifts:
+        largest = max(drifts.values(), key=abs)
+        change, advice = (
+            (
+                "slower",
                 "the device heats up or something else begins to use the machine; look at clocks and temperature, "
-                "raise runs.steps.timed"
-                if largest > 0
-                else "the warm-up was too short, or something else ended; raise runs.steps.warmup"
+                "raise runs.steps.timed",
             )
+            if largest > 0
+            else ("faster", "the warm-up was too short, or something else ended; raise runs.steps.warmup")
         )
-    double = [(run.spec.repeat, found) for run in runs if (found := _modes(run)) is not None]
+        notes.append(
+            f"steps get {change} within the window, by up to {100 * abs(largest):.0f} % from its first to its last "
+            f"third ({named(drifts)}): {advice}"
+        )
+    double = {run.spec.repeat: modes for run in runs if (modes := _modes(run)) is not None}
     if double:
-        (low, high), share = double[0][1]
+        (low, high), share = next(iter(double.values()))
         notes.append(
             f"the steps' times have two modes, {1000 * low:.3g} and {1000 * high:.3g} ms, with {100 * share:.0f} % of "
-            f"the steps in the slower one ({_named([repeat for repeat, _ in double])}): a clock that switches, a "
-            "loader that falls behind or another process; the median of such steps stands for neither"
+            f"the steps in the slower one ({named(double)}): a clock that switches, a loader that falls behind or "
+            "another process; the median of such steps stands for neither"
         )
-    return notes
+    return notes + [text for clock in CLOCKS if (text := _differing(runs, clock))]
+
+
+def named(repeats: Iterable[int]) -> str:
+    """`repeat 1`, `repeats 1, 2`."""
+    numbers = list(map(str, repeats))
+    return f"repeat{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
 def _drift(run: RunRecord) -> float | None:
-    found = statistics.drift(run.step_seconds)
-    return found[0] if found and abs(found[0]) > DRIFT and found[1] < SURE else None
+    drift = statistics.drift(run.step_seconds)
+    return drift[0] if drift and abs(drift[0]) > DRIFT and drift[1] < SURE else None
 
 
 def _modes(run: RunRecord) -> tuple[statistics.Range, float] | None:
-    found = statistics.dip_test(run.step_seconds)
-    if found is None or found[1] >= SURE:
+    dip = statistics.dip_test(run.step_seconds)
+    if dip is None or dip[1] >= SURE:
         return None
     (low, high), share = statistics.two_levels(run.step_seconds)
     return ((low, high), share) if high / low - 1 > APART and LEAST_SHARE < share < 1 - LEAST_SHARE else None
 
 
-def _named(repeats: Sequence[int]) -> str:
-    return f"repeat{'s' if len(repeats) > 1 else ''} {', '.join(map(str, repeats))}"
+def _differing(runs: Sequence[RunRecord], clock: str) -> str | None:
+    """Of a clock that was another in one repeat than in another, on the same device of the same node."""
+    means: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    for run in runs:
+        for node in run.telemetry or ():
+            for device in node.devices:
+                if series := getattr(device, clock):
+                    means.setdefault((node.node, device.index), []).append((series.mean, run.spec.repeat))
+    pairs = [(*min(ran), *max(ran), *where) for where, ran in means.items() if max(ran)[0] > 0]
+    if not pairs:
+        return None
+    low, slow, high, fast, at, gpu = min(pairs, key=lambda pair: pair[0] / pair[2])
+    if low >= (1 - SLOWER) * high:
+        return None
+    return (
+        f"the {CLOCKS[clock]} of GPU {gpu} of node {at} ran at {high:.0f} MHz in repeat {fast} and at {low:.0f} MHz in "
+        f"repeat {slow}: a lock (nvidia-smi -lgc, -lmc), a power cap or heat; look at throttle_reasons, set the clocks "
+        "alike and run both again"
+    )
