@@ -95,9 +95,7 @@ def _line(problem: Any, place: _Place) -> str:
 
 
 _MESSAGES = {
-    "int_type": "a whole number is needed",
-    "int_parsing": "a whole number is needed",
-    "int_from_float": "a whole number is needed",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number is needed"),
     "float_type": "a number is needed",
     "string_type": "a text is needed",
     "list_type": "a list is needed, such as [a, b]",

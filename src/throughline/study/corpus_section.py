@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -166,11 +165,6 @@ class Corpus(DataSection):
         for name in ("dump", "vocabulary"):
             value[name] = _without_folders(value[name])
         return value | {"contact": None, "mirrors": f"{len(self.mirrors)} hosts" if self.mirrors else []}
-
-
-def is_dump_name(dump: str) -> bool:
-    """Whether `dump` is a published dump's name and date, such as enwiki-20261101, and not a path."""
-    return re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
 
 
 @cache

@@ -8,7 +8,6 @@ import json
 import zlib
 from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SerializationInfo, TypeAdapter, model_serializer, model_validator
@@ -26,11 +25,7 @@ PROTOCOL = 2
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"
 """Variable in which the merged configuration travels to a run: as a parameter of a rule it would re-run everything."""
 
-CHANGED: dict[str, dict[str, Any]] = {
-    "aa": {},
-    "synthetic": {"data": "synthetic"},
-    "noexchange": {"exchange": False},
-}
+CHANGED: dict[str, dict[str, Any]] = {"aa": {}, "synthetic": {"data": "synthetic"}, "noexchange": {"exchange": False}}
 """The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
 
 
@@ -130,7 +125,7 @@ class RunSpec(Section):
 
     @property
     def log(self) -> str:
-        return str(Path(self.record).with_suffix(".log"))
+        return self.record.removesuffix(".json") + ".log"
 
 
 def parameter_fields(model: str) -> dict[str, dataclasses.Field[Any]]:

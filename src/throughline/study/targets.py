@@ -5,13 +5,14 @@ A target that the configuration does not ask for is a UserError that says what i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from throughline.files import UserError
 from throughline.study.config import Config
-from throughline.study.corpus_section import Corpus, ShardFolder, is_dump_name
+from throughline.study.corpus_section import Corpus, ShardFolder
 from throughline.study.runs import RunSpec
 from throughline.study.section import canonical
 
@@ -162,7 +163,8 @@ class CorpusTargets:
             raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
         if dump == "sample":
             return [f"{folder}/sample.xml.bz2"]
-        return [f"{folder}/{dump}.json" if is_dump_name(dump) else dump]
+        is_published = re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump)  # a name and date, such as enwiki-20261101
+        return [f"{folder}/{dump}.json" if is_published else dump]
 
     def vocabulary(self) -> list[str]:
         """The vocabulary as arguments of its command."""

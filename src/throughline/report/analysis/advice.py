@@ -37,10 +37,8 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
             "probably slowed down by something else; run it again on an idle machine"
         )
-    notes += _fewer_steps(ok)
-    notes += windows.warnings(ok)
-    notes += _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
-    return notes
+    others = _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
+    return [*notes, *_fewer_steps(ok), *windows.warnings(ok), *others]
 
 
 def _once_each(texts: Sequence[str]) -> list[str]:
@@ -49,8 +47,8 @@ def _once_each(texts: Sequence[str]) -> list[str]:
     for text in texts:
         alike.setdefault(re.sub(r"\d+(\.\d+)?", "#", text), []).append(text)
     return [
-        first if len(set(same)) == 1 else f"{first} (and {len(same) - 1} times more, with other figures)"
-        for first, same in ((same[0], same) for same in alike.values())
+        same[0] if len(set(same)) == 1 else f"{same[0]} (and {len(same) - 1} times more, with other figures)"
+        for same in alike.values()
     ]
 
 
@@ -94,9 +92,13 @@ def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
 def mixture(runs: Sequence[RunRecord]) -> list[str]:
     """Which parts of device, environment and data differ between these records, with the values."""
     every = [surroundings(run) for run in runs]
-    values = {key: [one.get(key) for one in every] for key in dict.fromkeys(key for one in every for key in one)}
-    texts = {key: list(dict.fromkeys(map(str, of_runs))) for key, of_runs in values.items() if not _close(key, of_runs)}
-    return [f"{key} is {' and '.join(different)}" for key, different in texts.items() if len(different) > 1]
+    differences = []
+    for key in dict.fromkeys(key for one in every for key in one):
+        values = [one.get(key) for one in every]
+        texts = dict.fromkeys(map(str, values))
+        if len(texts) > 1 and not _close(key, values):
+            differences.append(f"{key} is {' and '.join(texts)}")
+    return differences
 
 
 def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
@@ -121,17 +123,18 @@ def about_frameworks(
     settings: Mapping[str, Mapping[str, Any] | None], mathematics: Mapping[str, Mathematics]
 ) -> dict[str, list[str]]:
     """Warnings about frameworks that do not do the same work as the first one, or do not compute the same."""
-    notes: dict[str, list[str]] = {name: [] for name in settings}
-    first = next((name for name, stated in settings.items() if stated), None)
-    for name, stated in settings.items():
-        if first is None or name == first or not stated:
-            continue
-        reference = settings[first] or {}
-        notes[name] += [
+    first = next((name for name, stated in settings.items() if stated), "")
+    reference = settings.get(first) or {}
+    notes = {
+        name: [
             f"{key} is {stated.get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
             for key in dict.fromkeys([*reference, *stated])
             if stated.get(key) != reference.get(key)
         ]
+        if stated
+        else []
+        for name, stated in settings.items()
+    }
     for name, proof in mathematics.items():
         if proof.verdict in UNEQUAL:
             notes.setdefault(name, []).append(
@@ -176,6 +179,5 @@ def surroundings(run: RunRecord) -> dict[str, Any]:
 
 
 def _close(key: str, values: Sequence[Any]) -> bool:
-    if not key.endswith("memory_bytes") or not all(isinstance(value, int | float) for value in values):
-        return False
-    return bool(max(values) - min(values) <= MEMORY * max(values))
+    are_sizes = key.endswith("memory_bytes") and all(isinstance(value, int | float) for value in values)
+    return are_sizes and bool(max(values) - min(values) <= MEMORY * max(values))

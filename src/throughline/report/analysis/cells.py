@@ -233,15 +233,9 @@ def notes(group: Group) -> list[Note]:
 
 def _moved_baselines(group: Group) -> list[Note]:
     """Frameworks whose speedups are not over one device."""
-    return [
-        Note(
-            name,
-            f"the baseline of its speedups is {base}, the smallest topology that the model's layout is possible on",
-            "reason",
-        )
-        for name, base in (group.summary.baselines if group.summary else {}).items()
-        if base != baseline.ONE_DEVICE
-    ]
+    baselines = group.summary.baselines if group.summary else {}
+    text = "the baseline of its speedups is {}, the smallest topology that the model's layout is possible on"
+    return [Note(name, text.format(base), "reason") for name, base in baselines.items() if base != baseline.ONE_DEVICE]
 
 
 def _where(rows: Sequence[Row]) -> str:

@@ -12,11 +12,6 @@ from throughline.topology import Topology
 
 T = TypeVar("T")
 
-DEVICE_FIGURES = tuple(
-    name for name, field in DeviceTelemetry.model_fields.items() if "Series" in str(field.annotation)
-)
-"""The names of a device's series."""
-
 
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """The fields of `Cell` that tell of memory, use, energy and work, over the runs that are ok."""
@@ -43,7 +38,7 @@ def energy_per_sample(run: RunRecord) -> float | None:
     return sum(energies) / (run.samples_per_s * run.window_s) or None
 
 
-def _combined(parts: Sequence[Memory] | Sequence[Work], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
+def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
     """Each figure over the parts that have it, and why the figures are missing that none has."""
     names = [name for name in type(parts[0]).model_fields if name not in ("convention", "reasons")]
     values = {name: combine(_known(getattr(part, name) for part in parts)) for name in names}
@@ -57,7 +52,11 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
         return None
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
-    own = {name: _joined(getattr(device, name) for device in devices) for name in DEVICE_FIGURES}
+    own = {
+        name: _joined(getattr(device, name) for device in devices)
+        for name, field in DeviceTelemetry.model_fields.items()
+        if "Series" in str(field.annotation)
+    }
     return Use(
         machine=_joined_maps([node.machine for node in nodes]),
         processes=_joined_maps([node.processes for node in nodes]),
@@ -74,11 +73,8 @@ def _joined(series: Iterable[Series | None]) -> Series | None:
     known = _known(series)
     if not known:
         return None
-    return Series(
-        mean=sum(one.mean for one in known) / len(known),
-        min=min(one.min for one in known),
-        max=max(one.max for one in known),
-    )
+    mean = sum(one.mean for one in known) / len(known)
+    return Series(mean=mean, min=min(one.min for one in known), max=max(one.max for one in known))
 
 
 def _joined_maps(maps: Sequence[Mapping[str, Series | None]]) -> dict[str, Series | None]:

@@ -7,7 +7,8 @@ record that lies under another configuration's name is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from throughline import statistics
 from throughline.files import UserError, write_json
-from throughline.records import Cell, Device, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
+from throughline.records import Cell, Cost, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware
 from throughline.study.goals import Goals, Price
 from throughline.study.runs import RunSpec
@@ -26,11 +27,8 @@ FREE = {"framework", "topology", "repeat", "hosts"}
 """What two runs of one summary may differ in; everything else in their specifications is the same (of one topology, the
 hosts as well)."""
 
-
 Runs = Sequence[RunRecord]
 ByTopology = dict[str, list[RunRecord]]
-Grouped = dict[str, ByTopology]
-Cells = dict[str, dict[str, Cell]]
 
 
 class Terms(Section):
@@ -70,8 +68,11 @@ def summarize(
     }
     device = next((run.device for run in runs if run.device), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
-    cells = {name: _series(series, baselines[name], repeats) for name, series in by_framework.items()}
-    cells = _completed(cells, advice.about_frameworks(settings, mathematics or {}), device, terms)
+    doubts = advice.about_frameworks(settings, mathematics or {})
+    price = partial(cost.of, rated=cost.rate(device, terms.prices), task_samples=terms.task_samples)
+    cells = {
+        name: _series(series, baselines[name], repeats, doubts[name], price) for name, series in by_framework.items()
+    }
     spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
     return Summary(
         schema_=2,
@@ -133,9 +134,9 @@ def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
                 )
 
 
-def _grouped(runs: Sequence[RunRecord]) -> Grouped:
+def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
     """Framework -> topology, smallest first -> its runs by repeat."""
-    groups: Grouped = {}
+    groups: dict[str, ByTopology] = {}
     for run in sorted(runs, key=lambda run: (baseline.size(run.spec.topology), run.spec.repeat)):
         groups.setdefault(run.spec.framework, {}).setdefault(run.spec.topology, []).append(run)
     return {name: groups[name] for name in dict.fromkeys(run.spec.framework for run in runs)}
@@ -150,19 +151,6 @@ def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     else:
         return spec.batch_per_device, {}
     return None, {"batch_size_per_device": why}
-
-
-def _completed(cells: Cells, notes: Mapping[str, list[str]], device: Device | None, terms: Terms) -> Cells:
-    """The cells with what only all of them together tell: doubts about their frameworks, and what they cost."""
-    rated = cost.rate(device, terms.prices)
-
-    def completed(name: str, cell: Cell) -> Cell:
-        price = cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)
-        return cell.model_copy(update={"warnings": [*cell.warnings, *notes.get(name, ())], "cost": price})
-
-    return {
-        name: {topology: completed(name, cell) for topology, cell in series.items()} for name, series in cells.items()
-    }
 
 
 def write(
@@ -199,8 +187,10 @@ def write(
     write_json(output, summary.model_dump(by_alias=True))
 
 
-def _series(by_topology: ByTopology, base: str, repeats: int) -> dict[str, Cell]:
-    """All topologies of one framework, smallest first."""
+def _series(
+    by_topology: ByTopology, base: str, repeats: int, doubts: Sequence[str], price: Callable[[float | None, int], Cost]
+) -> dict[str, Cell]:
+    """All topologies of one framework, smallest first, with the `doubts` about it."""
     pooled = {topology: baseline.pool(runs) for topology, runs in by_topology.items()}
     base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
@@ -209,7 +199,8 @@ def _series(by_topology: ByTopology, base: str, repeats: int) -> dict[str, Cell]
         notes = advice.about_cell(kept, cell, base)
         if topology != base:
             notes += advice.unlike_baseline(kept, base_runs, base)
-        cells[topology] = cell.model_copy(update={"warnings": notes})
+        priced = price(cell.median_speed, cell.world_size)
+        cells[topology] = cell.model_copy(update={"warnings": [*notes, *doubts], "cost": priced})
     return cells
 
 

@@ -24,15 +24,10 @@ def warnings(runs: Sequence[RunRecord]) -> list[str]:
     drifts = {run.spec.repeat: share for run in runs if (share := _drift(run)) is not None}
     if drifts:
         largest = max(drifts.values(), key=abs)
-        change, advice = (
-            (
-                "slower",
-                "the device heats up or something else begins to use the machine; look at clocks and temperature, "
-                "raise runs.steps.timed",
-            )
-            if largest > 0
-            else ("faster", "the warm-up was too short, or something else ended; raise runs.steps.warmup")
-        )
+        change, advice = "faster", "the warm-up was too short, or something else ended; raise runs.steps.warmup"
+        if largest > 0:
+            change, cause = "slower", "the device heats up or something else begins to use the machine"
+            advice = f"{cause}; look at clocks and temperature, raise runs.steps.timed"
         notes.append(
             f"steps get {change} within the window, by up to {100 * abs(largest):.0f} % from its first to its last "
             f"third ({named(drifts)}): {advice}"
