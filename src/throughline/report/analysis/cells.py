@@ -159,13 +159,13 @@ class Group:
 
 def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
     """Groups by benchmark, then precision, then batch. `asked` adds the cells that have no record."""
-    found = {(s.benchmark, s.precision, s.batch): s for s in summaries}
+    made = {(s.benchmark, s.precision, s.batch): s for s in summaries}
     wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
-    benchmarks = list(dict.fromkeys([*(key[0] for key in wanted), *(key[0] for key in found)]))
-    keys = sorted({*found, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
+    benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *made)))
+    keys = sorted({*made, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
     return [
-        Group(name, batch, precision, tuple(_rows(found.get(key), wanted.get(key))), found.get(key),
+        Group(name, batch, precision, tuple(_rows(made.get(key), wanted.get(key))), made.get(key),
               units.get(name, NO_UNIT))
         for key in keys for name, precision, batch in [key]
     ]  # fmt: skip
@@ -221,14 +221,14 @@ class Note:
 
 def notes(group: Group) -> list[Note]:
     """Reasons and warnings of all cells; what several cells share is said once."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    rows_with: dict[tuple[str, str], list[Row]] = {}
     for row in group.rows:
         if row.cell:
             for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
                 for text in texts:
-                    found.setdefault((kind, text), []).append(row)
-    said = [Note(_where(rows), text, kind) for (kind, text), rows in found.items()]
-    return [*_moved_baselines(group), *said]
+                    rows_with.setdefault((kind, text), []).append(row)
+    of_cells = [Note(_where(rows), text, kind) for (kind, text), rows in rows_with.items()]
+    return [*_moved_baselines(group), *of_cells]
 
 
 def _moved_baselines(group: Group) -> list[Note]:

@@ -88,16 +88,16 @@ class Pair:
 
 def floors(groups: Sequence[Group]) -> Floors:
     """From all benchmarks that have an A/A run, by device."""
-    there = {(g.benchmark, g.name, row.framework, str(row.topology)): row.cell for g in groups for row in g.rows}
-    found: dict[str, list[float]] = {}
+    cells = {(g.benchmark, g.name, row.framework, str(row.topology)): row.cell for g in groups for row in g.rows}
+    differences: dict[str, list[float]] = {}
     for group in groups:
         if not group.benchmark.endswith(AA):
             continue
         for row in group.rows:
-            origin = there.get((group.benchmark.removesuffix(AA), group.name, row.framework, str(row.topology)))
+            origin = cells.get((group.benchmark.removesuffix(AA), group.name, row.framework, str(row.topology)))
             if origin and row.cell and origin.median_speed and row.cell.median_speed:
-                found.setdefault(device(group), []).append(abs(row.cell.median_speed / origin.median_speed - 1))
-    return {name: Floor(max(differences), len(differences)) for name, differences in found.items()}
+                differences.setdefault(device(group), []).append(abs(row.cell.median_speed / origin.median_speed - 1))
+    return {name: Floor(max(shares), len(shares)) for name, shares in differences.items()}
 
 
 def device(group: Group) -> str:

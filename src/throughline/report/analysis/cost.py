@@ -45,12 +45,11 @@ def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
 def of(samples_per_s: float | None, world: int, rated: Rate | str, task_samples: int | None) -> Cost:
     """What `world` devices cost at this throughput; `task_samples` are those of the whole training."""
     known = rated if isinstance(rated, Rate) else None
-    hours = task_samples / samples_per_s / 3600 if task_samples and samples_per_s else None
     per_sample = known.per_hour * world / 3600 / samples_per_s if known and samples_per_s else None
     figures = {
         "per_million_samples": per_sample * 1_000_000 if per_sample else None,
         "samples_per_currency_unit": 1 / per_sample if per_sample else None,
-        "task_hours": hours,
+        "task_hours": task_samples / samples_per_s / 3600 if task_samples and samples_per_s else None,
         "task_price": per_sample * task_samples if per_sample and task_samples else None,
     }
     reasons = {name: str(rated) for name, value in figures.items() if value is None}
