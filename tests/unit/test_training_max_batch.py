@@ -58,7 +58,7 @@ def test_what_is_asked_for() -> None:
 
 
 def test_a_cpu_without_a_limit_is_unsupported(tmp_path: Path) -> None:
-    result = max_batch.find([training_fixtures.spec()], None, {}, tmp_path, say=lambda _: None)
+    result = max_batch.find([training_fixtures.spec()], None, {}, tmp_path)
     entry = result["frameworks"]["torch"]
     assert (entry["status"], entry["tries"]) == ("unsupported", [])
     assert "options.memory_limit_mb" in entry["reason"]

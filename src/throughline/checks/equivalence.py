@@ -68,8 +68,7 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
 def settings(spec: RunSpec, steps: int = STEPS) -> RunSpec:
     """The same framework, model, batch, topology and layout, without all that is random or a matter of taste."""
-    options = spec.options
-    kept = {name: getattr(options, name) for name in ("data", "controller", "sharding", "tensor")}
+    kept = spec.options.model_dump(include={"data", "controller", "sharding", "tensor"})
     return spec.model_copy(
         update={
             "precision": "fp32",

@@ -69,21 +69,14 @@ def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> t
 
 
 def find(
-    specs: Sequence[RunSpec],
-    manifest: Path | None,
-    pythons: Mapping[str, str],
-    folder: Path,
-    hosts: Sequence[str] = (),
-    say: Callable[[str], None] = print,
+    specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path, hosts: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The content of max_batch_<precision>.json: a search per framework of `specs`; records and logs go to `folder`.
 
     UserError where a try fails for another reason than memory: then nothing is known of larger batches.
     """
     started, first = now(), specs[0]
-    searches = [
-        _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, say) for spec in specs
-    ]
+    searches = [_Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts) for spec in specs]
     return {
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
@@ -113,7 +106,6 @@ class _Search:
     python: str
     folder: Path
     hosts: Sequence[str]
-    say: Callable[[str], None]
     tries: list[dict[str, Any]] = field(default_factory=list)
     device: dict[str, Any] | None = None
 
@@ -128,7 +120,7 @@ class _Search:
             reason = None if largest else f"not even one sample fits: {self.tries[-1]['reason']}"
         except _UnsupportedError as error:
             reason = str(error)
-        self.say(f"{self.spec.framework}: {f'batch {largest}' if largest else f'{status}: {reason}'}")
+        print(f"{self.spec.framework}: {f'batch {largest}' if largest else f'{status}: {reason}'}")
         peaks = {one["batch_per_device"]: one["peak_memory_bytes"] for one in self.tries}
         return {
             "status": status,
@@ -149,10 +141,8 @@ class _Search:
         framework = self.spec.framework
         spec = self.spec.model_copy(update={"batch_per_device": batch})
         place = self.folder / framework / f"batch_{batch}.json"
-        job = Job(
-            spec, place, place.with_suffix(".log"), self.manifest, self.python, hosts=self.hosts, telemetry=False,
-            part_of=f"{self.folder}.json",
-        )  # fmt: skip
+        log, part_of = place.with_suffix(".log"), f"{self.folder}.json"
+        job = Job(spec, place, log, self.manifest, self.python, hosts=self.hosts, telemetry=False, part_of=part_of)
         try:
             record = launch.run(job)
         except UserError as error:
@@ -169,5 +159,5 @@ class _Search:
         reason = record["reason"] if status == "oom" else None
         peak = record["peak_memory_bytes"]
         self.tries.append({"batch_per_device": batch, "status": status, "reason": reason, "peak_memory_bytes": peak})
-        self.say(f"{framework}, batch {batch}: {status}")
+        print(f"{framework}, batch {batch}: {status}")
         return status == "fits"
