@@ -5,13 +5,13 @@
 def looked_up(look_up):
     """The input function of a look-up that takes wildcards by their names."""
 
-    def found(wildcards):
+    def input_of(wildcards):
         try:
             return look_up(**dict(wildcards.items()))
         except UserError as error:
             raise WorkflowError(str(error))
 
-    return found
+    return input_of
 
 
 spec_of = looked_up(TARGETS.run)

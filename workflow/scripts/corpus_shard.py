@@ -21,9 +21,9 @@ def main() -> None:
     from throughline.corpus.shards.parameters import Parameters
 
     parameters = Parameters.from_json(arguments.parameters)
-    made = arguments.split, arguments.shard, arguments.output
+    shard = arguments.split, arguments.shard, arguments.output
     how = {"unpacked": arguments.unpacked, "memory_bytes": arguments.memory_mb << 20}
-    making.make(arguments.tokens, arguments.vocabulary, parameters, *made, **how)
+    making.make(arguments.tokens, arguments.vocabulary, parameters, *shard, **how)
 
 
 if __name__ == "__main__":

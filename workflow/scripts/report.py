@@ -21,8 +21,8 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="the page")
     arguments = parser.parse_args()
-    asked = cells.read_asked(arguments.expected)
-    page.write(arguments.results, arguments.summaries, arguments.manifests, asked, arguments.output)
+    expected = cells.read_asked(arguments.expected)
+    page.write(arguments.results, arguments.summaries, arguments.manifests, expected, arguments.output)
 
 
 if __name__ == "__main__":

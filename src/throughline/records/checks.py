@@ -21,7 +21,7 @@ class Look(Entry):
     @classmethod
     def flat(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         """A look as a rank tells it, its figures beside step and samples -> as this entry has it."""
-        figures = {name: one for name, one in value.items() if name not in ("step", "samples")}
+        figures = {name: figure for name, figure in value.items() if name not in ("step", "samples")}
         return {"step": value["step"], "samples": value["samples"], "figures": figures}
 
 
@@ -108,7 +108,7 @@ class Equivalence(OfWorkload):
         if not compared:
             return None
         topology, worst = min(
-            compared.items(), key=lambda one: (order.index(one[1].verdict), -(one[1].largest_difference or 0))
+            compared.items(), key=lambda item: (order.index(item[1].verdict), -(item[1].largest_difference or 0))
         )
         return Mathematics(
             verdict=worst.verdict,

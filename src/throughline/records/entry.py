@@ -37,8 +37,8 @@ class OfWorkload(Entry):
         if not isinstance(value, Mapping) or "parameters" in value or not isinstance(value.get("model"), str):
             return value
         names = parameter_fields(value["model"])
-        rest = {key: one for key, one in value.items() if key not in names}
-        return {**rest, "parameters": {key: value[key] for key in names if key in value}}
+        others = {key: entry for key, entry in value.items() if key not in names}
+        return {**others, "parameters": {key: value[key] for key in names if key in value}}
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
