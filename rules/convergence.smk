@@ -17,13 +17,7 @@ rule convergence:
         "../envs/{framework}.yaml"
     threads: workflow.cores
     resources:
-        bench_slot=1,
-        cpus_per_task=lambda wildcards: shape_of_spec(checked_of(wildcards)).devices * checked_of(wildcards).threads,
-        nodes=lambda wildcards: shape_of_spec(checked_of(wildcards)).nodes,
-        tasks=lambda wildcards: shape_of_spec(checked_of(wildcards)).nodes,
-        mpi=lambda wildcards: "srun" if shape_of_spec(checked_of(wildcards)).nodes > 1 else None,
-        slurm_extra=lambda wildcards: slurm_options_of_spec(checked_of(wildcards)),
-        mem_mb=lambda wildcards: shape_of_spec(checked_of(wildcards)).devices * MEMORY_MB[checked_of(wildcards).device],
+        **resources_of_run(checked_of),
         runtime=1200,
     params:
         spec=lambda wildcards: checked_of(wildcards).canonical,

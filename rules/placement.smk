@@ -15,11 +15,6 @@ def shape_of_spec(spec):
     return topology.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
-def shape_of(wildcards):
-    """The same, of a run."""
-    return shape_of_spec(spec_of(wildcards))
-
-
 def slurm_options_of_spec(spec):
     """What a job asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
     if workflow.non_local_exec and spec.device == "auto":
@@ -31,9 +26,21 @@ def slurm_options_of_spec(spec):
     return f"--ntasks-per-node=1 --exclusive{gpus}"
 
 
-def slurm_options(wildcards):
-    """The same, of a run."""
-    return slurm_options_of_spec(spec_of(wildcards))
+def resources_of_run(spec_of):
+    """What the job of a run asks of the machine or of Slurm; `spec_of` gives the specification of a job's wildcards."""
+
+    def shape_of(wildcards):
+        return shape_of_spec(spec_of(wildcards))
+
+    return {
+        "bench_slot": 1,
+        "cpus_per_task": lambda wildcards: shape_of(wildcards).devices * spec_of(wildcards).threads,
+        "nodes": lambda wildcards: shape_of(wildcards).nodes,
+        "tasks": lambda wildcards: shape_of(wildcards).nodes,
+        "mpi": lambda wildcards: "srun" if shape_of(wildcards).nodes > 1 else None,
+        "slurm_extra": lambda wildcards: slurm_options_of_spec(spec_of(wildcards)),
+        "mem_mb": lambda wildcards: shape_of(wildcards).devices * MEMORY_MB[spec_of(wildcards).device],
+    }
 
 
 def equivalence_slurm_options(wildcards):

@@ -18,13 +18,7 @@ rule run:
         "../envs/{framework}.yaml"
     threads: workflow.cores
     resources:
-        bench_slot=1,
-        cpus_per_task=lambda wildcards: shape_of(wildcards).devices * spec_of(wildcards).threads,
-        nodes=lambda wildcards: shape_of(wildcards).nodes,
-        tasks=lambda wildcards: shape_of(wildcards).nodes,
-        mpi=lambda wildcards: "srun" if shape_of(wildcards).nodes > 1 else None,
-        slurm_extra=slurm_options,
-        mem_mb=lambda wildcards: shape_of(wildcards).devices * MEMORY_MB[spec_of(wildcards).device],
+        **resources_of_run(spec_of),
         runtime=60,
     params:
         spec=lambda wildcards: spec_of(wildcards).canonical,
