@@ -37,7 +37,8 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
 
-from throughline.corpus.shards import instances, layout, pairs, promises  # noqa: E402
+from throughline.corpus import reading  # noqa: E402
+from throughline.corpus.shards import instances, pairs, promises  # noqa: E402
 from throughline.corpus.source import dumps  # noqa: E402
 from throughline.corpus.text import sentences, tokens, vocabulary  # noqa: E402
 
@@ -194,8 +195,8 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
     for length, predictions in LENGTHS.items():
         found = {}
         for who, path in (("theirs", theirs / f"{length}.hdf5"), ("ours", ours / f"{length}" / "training_0000.hdf5")):
-            arrays = layout.read(path)
-            found[who] = {"rows": float(len(arrays["input_ids"])), **promises.measure(arrays, read)}
+            arrays = reading.read_shard(path)
+            found[who] = {"rows": float(len(arrays["input_ids"])), **promises.shares(promises.counted(arrays, read))}
             print(f"| {length}, {who} | " + " | ".join(f"{found[who][name]:.6g}" for name in names) + " |")
         drawn = []
         for seed in range(SEEDS):
@@ -270,7 +271,7 @@ def same_ids(text: Path, words: Path, nvidia: Path) -> None:
 
     theirs = BertTokenizer(str(words))
     lines = [line for line in text.read_text().split("\n") if line]
-    ids, lengths = WordPiece(vocabulary.read(words)).encode(lines)
+    ids, lengths = WordPiece(vocabulary.read(words)).encode(sentences.Sentences.of([lines]))
     other = []
     for line, ours in zip(lines, np.split(ids, np.cumsum(lengths)[:-1]), strict=True):
         if theirs.convert_tokens_to_ids(theirs.tokenize(line)) != ours.tolist():

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import bz2
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
 
+from throughline.corpus import reading
+from throughline.corpus.shards import layout
 from throughline.corpus.shards.parameters import Parameters
-from throughline.corpus.text import vocabulary
+from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text.pile import Pile
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import SPECIALS, Vocabulary
 
@@ -73,9 +77,9 @@ def any_parameters(**chosen: st.SearchStrategy[int]) -> st.SearchStrategy[Parame
 def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Sequence[int] | None = None) -> Documents:
     """Documents of sentences of the given lengths. Their tokens count upwards, so that neighbours can be told."""
     sentences = [length for document in lengths for length in document]
-    tokens = words.words[np.arange(sum(sentences)) % len(words.words)]
+    ids_of_tokens = words.words[np.arange(sum(sentences)) % len(words.words)]
     return Documents(
-        tokens.astype(np.uint16),
+        ids_of_tokens.astype(np.uint16),
         np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
         np.concatenate([[0], np.cumsum([len(document) for document in lengths])]).astype(np.int64),
         np.array(range(len(lengths)) if ids is None else ids, dtype=np.int64),
@@ -84,13 +88,37 @@ def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Seque
 
 def taken(found: Documents, order: Sequence[int] | np.ndarray) -> Documents:
     """The documents numbered `order`, in that order."""
-    sentences, tokens, counts = [np.zeros(0, np.int64)], [found.tokens[:0]], [0]
+    sentences, ids_of_tokens, counts = [np.zeros(0, np.int64)], [found.tokens[:0]], [0]
     for number in order:
         first, last = found.documents[number : number + 2]
         sentences.append(np.diff(found.sentences[first : last + 1]))
-        tokens.append(found.tokens[found.sentences[first] : found.sentences[last]])
+        ids_of_tokens.append(found.tokens[found.sentences[first] : found.sentences[last]])
         counts.append(last - first)
     ends = np.concatenate([[0], np.cumsum(np.concatenate(sentences))]).astype(np.int64)
     return Documents(
-        np.concatenate(tokens), ends, np.cumsum(counts).astype(np.int64), found.ids[np.asarray(order, int)]
+        np.concatenate(ids_of_tokens), ends, np.cumsum(counts).astype(np.int64), found.ids[np.asarray(order, int)]
     )
+
+
+def write_tokens(path: Path, found: Documents, words: Vocabulary, *, sha256: str | None = None) -> None:
+    """A tokens file of these documents."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Pile(path.parent, tokens.MEMORY_BYTES) as pile:
+        pile.add(found)
+        tokens._write(path, pile, np.arange(len(found)), sha256 or words.sha256, len(words))
+
+
+def read_shard(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a shard, whole, in the layout's order and types."""
+    with layout.open_shard(path) as stream:
+        kinds = layout.types(stream)
+        return {name: np.asarray(reading.rows(stream[name]), dtype=kind) for name, kind in kinds.items()}
+
+
+def content_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, shapes and values of a shard's arrays, one after the other."""
+    digest = hashlib.sha256()
+    for name, kind in layout.types(arrays).items():
+        digest.update(f"{name} {kind} {arrays[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[name], dtype="<" + kind).tobytes())
+    return digest.hexdigest()

@@ -17,10 +17,9 @@ import h5py
 import numpy as np
 import pytest
 
-from corpus_helpers import documents, same, tiny_vocabulary
+from corpus_helpers import content_digest, documents, read_shard, same, tiny_vocabulary, write_tokens
 from dump_server import Server, slow
 from throughline import files
-from throughline.corpus.shards import layout
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens
 
@@ -66,7 +65,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = tiny_vocabulary(folder, words=3000)
     chance = np.random.default_rng(4)
     found = documents([chance.integers(3, 25, size=50).tolist() for _ in range(2000)], words)
-    tokens.write(folder / "tokens.hdf5", found, words.sha256, len(words))
+    write_tokens(folder / "tokens.hdf5", found, words)
     return folder
 
 
@@ -99,7 +98,7 @@ def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def values(path: Path) -> str:
-    return layout.content_digest(layout.read(path))
+    return content_digest(read_shard(path))
 
 
 def killed_while_writing(source: Path, folder: Path) -> Path:
@@ -153,7 +152,7 @@ def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, 
     path = tmp_path / "data/training_0000.hdf5"
     path.parent.mkdir()
     path.write_bytes(whole)
-    content = layout.content_digest(layout.read(path))
+    content = content_digest(read_shard(path))
     with h5py.File(path) as stream:
         chunk = stream["masked_lm_ids"].id.get_chunk_info(3)
     places = [chunk.byte_offset + chunk.size // 2, *np.random.default_rng(5).integers(len(whole), size=20).tolist()]
@@ -161,7 +160,7 @@ def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, 
     for place in places:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
         try:
-            assert layout.content_digest(layout.read(path)) == content, place
+            assert content_digest(read_shard(path)) == content, place
         except files.UserError as error:
             caught += 1
             assert "snakemake --force" in str(error)

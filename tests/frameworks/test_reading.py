@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus_helpers import documents, tiny_vocabulary
+from corpus_helpers import documents, tiny_vocabulary, write_tokens
 from framework_lab import python
 from throughline import files, frameworks
 from throughline.corpus.shards import making, manifest, verification
 from throughline.corpus.shards.parameters import Parameters
-from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
 CODE = """
@@ -48,7 +47,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     verified = []
     for shard in range(2):
         lengths = np.random.RandomState(shard).randint(1, 20, (40, 30)).tolist()
-        tokens.write(folder / "tokens.hdf5", documents(lengths, words), words.sha256, len(words))
+        write_tokens(folder / "tokens.hdf5", documents(lengths, words), words)
         path = folder / f"training_{shard:04d}.hdf5"
         making.make(folder / "tokens.hdf5", folder / "tiny.txt", PARAMETERS, "training", shard, path)
         files.write_json(path.with_suffix(".json"), verification.verify(path, words, PARAMETERS))

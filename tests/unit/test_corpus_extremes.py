@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from throughline.corpus.shards import layout, making, promises, verification
+from corpus_helpers import read_shard
+from throughline.corpus.shards import making, promises, verification
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
@@ -55,7 +56,7 @@ def shard_of(folder: Path, words: Vocabulary, texts: list[str]) -> tuple[dict[st
     path = folder / "training_0000.hdf5"
     making.make(folder / "tokens.hdf5", folder / "vocabulary.txt", PARAMETERS, "training", 0, path)
     verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
-    return layout.read(path), tokens.read(folder / "tokens.hdf5")[0]
+    return read_shard(path), tokens.read(folder / "tokens.hdf5")[0]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

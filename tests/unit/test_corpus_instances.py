@@ -168,7 +168,7 @@ def test_shares_over_many_rows(words: Vocabulary) -> None:
     chance = np.random.default_rng(0)
     found = documents([chance.integers(1, 20, size=200).tolist() for _ in range(50)], words)
     arrays = all_rows(found, Parameters(64, 9, short_sequences=0.1), words)
-    measured = promises.measure(arrays, words)
+    measured = promises.shares(promises.counted(arrays, words))
     assert abs(measured["replaced_by_mask_share"] - 0.8) < 0.01
     assert abs(measured["unchanged_share"] - 0.1) < 0.01
     assert abs(measured["random_next_share"] - 0.5) < 0.03

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from throughline.corpus import kernel, packing
 from throughline.corpus.shards import instances, layout, lookup, pairs, promises
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import sentences, tokens, vocabulary
+from throughline.corpus.text.sentences import Sentences
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.corpus.text.wordpiece import WordPiece
 from throughline.files import UserError
@@ -55,7 +57,7 @@ def test_the_kernel_is_used_here() -> None:
 def ids_of(splitter: Any, wordpiece: WordPiece, texts: Sequence[str]) -> list[list[list[int]]]:
     """The ids of each text's sentences, blank sentences left out."""
     split = splitter(texts)
-    ids, lengths = wordpiece.encode_sentences(split)
+    ids, lengths = wordpiece.encode(split)
     parts = iter(np.split(ids, np.cumsum(lengths)[:-1])) if len(lengths) else iter(())
     return [[p.tolist() for p in (next(parts) for _ in range(count)) if len(p)] for count in split.counts.tolist()]
 
@@ -78,16 +80,16 @@ def test_sentences_and_tokens(both: tuple[WordPiece, WordPiece], texts: list[str
 def test_every_word_of_the_vocabulary(both: tuple[WordPiece, WordPiece], words: Vocabulary) -> None:
     texts = [entry.removeprefix("##") for entry in words.entries]
     texts += ["".join(pair) for pair in itertools.pairwise(texts)]
-    for found, expected in zip(*(piece.encode(texts) for piece in both), strict=True):
+    for found, expected in zip(*(piece.encode(Sentences.of([texts])) for piece in both), strict=True):
         assert np.array_equal(found, expected)
 
 
 def test_many_chunks_and_a_small_memory(words: Vocabulary) -> None:
     texts = [" ".join(f"{a}{b}" for b in range(700)) for a in range(200)]
     whole, small = WordPiece(words), WordPiece(words, remember_bytes=1)
-    ids, lengths = whole.encode(texts)
+    ids, lengths = whole.encode(Sentences.of([texts]))
     for text, expected in zip(texts[::20], np.split(ids, np.cumsum(lengths)[:-1])[::20], strict=True):
-        assert small.encode([text])[0].tolist() == expected.tolist()
+        assert small.encode(Sentences.of([[text]]))[0].tolist() == expected.tolist()
 
 
 @settings(max_examples=80, deadline=None)
@@ -95,7 +97,7 @@ def test_many_chunks_and_a_small_memory(words: Vocabulary) -> None:
 def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Parameters, wide: bool) -> None:
     found = documents(lengths, words)
     if wide:
-        found = tokens.concatenate([found], np.uint32)
+        found = replace(found, tokens=found.tokens.astype(np.uint32))
 
     def made() -> list[dict[str, np.ndarray]]:
         order = pairs.examples(found, parameters, "training", 0)
@@ -162,7 +164,7 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
         found.tokens[place] = 2000 + data.draw(st.integers(0, variety))
     if data.draw(st.booleans()):
         block["next_sentence_labels"][data.draw(st.integers(0, len(order) - 1))] ^= 1
-    text = lookup.Text(tokens.concatenate([found], np.uint32) if wide else found)
+    text = lookup.Text(replace(found, tokens=found.tokens.astype(np.uint32)) if wide else found)
 
     def judged() -> int | str:
         try:

@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_corpus_instances import LENGTHS, all_rows
 
-from corpus_helpers import any_parameters, documents, tiny_vocabulary
+from corpus_helpers import any_parameters, content_digest, documents, read_shard, tiny_vocabulary, write_tokens
 from throughline import files
 from throughline.corpus import kernel, reading
-from throughline.corpus.shards import layout, making, manifest, masks, promises, verification, writing
+from throughline.corpus.shards import layout, making, manifest, masks, promises, verification
 from throughline.corpus.shards.parameters import Parameters
-from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 from throughline.rank import data
@@ -45,7 +44,7 @@ def corpus(folder: Path, words: Vocabulary) -> Manifest:
     verified = []
     for number, (split, shard) in enumerate([("training", 0), ("training", 1), ("training", 2), ("test", 0)]):
         lengths = np.random.default_rng(number).integers(1, 20, (40, 30)).tolist()
-        tokens.write(folder / f"tokens_{number}.hdf5", documents(lengths, words), words.sha256, len(words))
+        write_tokens(folder / f"tokens_{number}.hdf5", documents(lengths, words), words)
         path = folder / f"{split}_{shard:04d}.hdf5"
         making.make(folder / f"tokens_{number}.hdf5", folder / "tiny.txt", DYNAMIC, split, shard, path)
         result = verification.verify(path, words, DYNAMIC, folder / f"tokens_{number}.hdf5")
@@ -250,7 +249,7 @@ def test_unpacked_and_packed_shards_read_the_same(corpus: Manifest, folder: Path
         Manifest(tmp_path / "manifest.json", "corpus").read(corpus.shards[0], 3),
     )
     assert told_apart(one) == told_apart(other)
-    assert layout.content_digest(layout.read(tmp_path / "training_0000.hdf5")) == corpus.shards[0]["content_digest"]
+    assert content_digest(read_shard(tmp_path / "training_0000.hdf5")) == corpus.shards[0]["content_digest"]
 
 
 def test_the_text_is_stored_once(corpus: Manifest, folder: Path, tmp_path: Path) -> None:
@@ -289,11 +288,11 @@ def change(name: str, row: int, column: int | None, value: int) -> Any:
 def test_every_fault_is_found(
     corpus: Manifest, folder: Path, words: Vocabulary, tmp_path: Path, fault: Any, message: str
 ) -> None:
-    arrays = layout.read(corpus.file(corpus.shards[0]))
+    arrays = read_shard(corpus.file(corpus.shards[0]))
     fault(arrays)
     path, rows = tmp_path / "training_0000.hdf5", len(arrays["input_ids"])
     described = json.dumps(DYNAMIC.recorded(words.sha256))
-    writing.write(path, [arrays], rows, 32, 5, described, kinds=layout.unmasked_types(len(words)))
+    making.write(path, [arrays], rows, 32, 5, described, kinds=layout.unmasked_types(len(words)))
     with pytest.raises(UserError, match=message):
         verification.verify(path, words, DYNAMIC, folder / "tokens_0.hdf5")
 

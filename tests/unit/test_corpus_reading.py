@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,10 @@ import numpy as np
 import pytest
 from test_corpus_shards import arrays_of, blocks_of
 
-from corpus_helpers import documents, tiny_vocabulary
+from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary, write_tokens
 from throughline.corpus import reading
-from throughline.corpus.shards import layout, making, writing
+from throughline.corpus.shards import layout, making, verification
 from throughline.corpus.shards.parameters import Parameters
-from throughline.corpus.text import tokens
 
 PACKINGS: dict[str, dict[str, Any]] = {
     "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},
@@ -51,10 +51,11 @@ def test_some_rows(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) ->
     arrays = arrays_of(500, 48, 7)
     with h5py.File(packed(tmp_path / "shard.hdf5", arrays, PACKINGS[how])) as stream:
         for first, last in ((0, 500), (0, 64), (63, 65), (100, 333), (499, 600)):
-            found = layout.read_rows(stream, first, last)
-            assert all(np.array_equal(found[name], array[first:last]) for name, array in arrays.items())
+            for name, array in arrays.items():
+                assert np.array_equal(reading.rows(stream[name], first, last), array[first:last])
         monkeypatch.setattr(layout, "ROWS_READ", 70)
-        assert layout.content_digest(stream) == layout.content_digest(arrays)
+        counts, digest = verification._read(stream, lambda block, _: Counter(rows=len(block["input_ids"])))
+        assert digest == content_digest(arrays) and counts == {"rows": 500}
 
 
 @pytest.mark.parametrize("kind", [">i4", "i2", "<i8", "u1"])
@@ -98,12 +99,12 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
 def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
     words = tiny_vocabulary(tmp_path)
     found = documents([[5, 6, 9] * 40, [7, 30, 2] * 50], words)
-    tokens.write(tmp_path / "tokens.hdf5", found, words.sha256, len(words))
+    write_tokens(tmp_path / "tokens.hdf5", found, words)
     made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, copies=9), "training", 0
     making.make(*made, tmp_path / "packed.hdf5")
     making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
-    writing.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
-    expected = layout.read(tmp_path / "packed.hdf5")
+    making.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
+    expected = read_shard(tmp_path / "packed.hdf5")
     assert len(expected["input_ids"]) > 1000
     for name in ("unpacked", "copied"):
         path = tmp_path / f"{name}.hdf5"
@@ -117,13 +118,13 @@ def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
 
 def test_a_copy_of_another_makers_shard_is_not_ours(tmp_path: Path) -> None:
     arrays = arrays_of(100)
-    writing.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
+    making.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
     with layout.open_shard(tmp_path / "copy.hdf5") as stream:
         assert not layout.is_ours(stream)
-    assert layout.content_digest(layout.read(tmp_path / "copy.hdf5")) == layout.content_digest(arrays)
+    assert content_digest(read_shard(tmp_path / "copy.hdf5")) == content_digest(arrays)
 
 
 def test_an_interrupted_writing_of_an_unpacked_shard_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2048 rows were given"):
-        writing.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
+        making.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
     assert list(tmp_path.iterdir()) == []

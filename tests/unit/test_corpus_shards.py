@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from corpus_helpers import documents, same, tiny_vocabulary
-from throughline.corpus.shards import instances, layout, pairs, writing
+from corpus_helpers import content_digest, documents, read_shard, same, tiny_vocabulary
+from throughline.corpus.shards import instances, layout, making, pairs
 from throughline.corpus.shards.parameters import Parameters
 from throughline.files import UserError
 
@@ -33,7 +33,7 @@ def arrays_of(rows: int, sequence: int = 16, predictions: int = 3) -> dict[str, 
 
 def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
     rows, sequence = arrays["input_ids"].shape
-    writing.write(path, blocks_of(arrays), rows, sequence, arrays["masked_lm_ids"].shape[1], "{}")
+    making.write(path, blocks_of(arrays), rows, sequence, arrays["masked_lm_ids"].shape[1], "{}")
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2047, 2048, 2049, 5000])
@@ -41,7 +41,7 @@ def test_what_is_written_is_read(tmp_path: Path, rows: int) -> None:
     arrays = arrays_of(rows)
     path = tmp_path / "training_0000.hdf5"
     write(path, arrays)
-    found = layout.read(path)
+    found = read_shard(path)
     assert list(found) == list(layout.TYPES)
     for name, kind in layout.TYPES.items():
         assert found[name].dtype == kind
@@ -68,10 +68,10 @@ def test_the_content_digest_is_of_the_content(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "theirs.hdf5", "w") as stream:
         for name, array in arrays.items():
             stream.create_dataset(name, data=array.astype("i8"))
-    digests = {layout.content_digest(layout.read(tmp_path / name)) for name in ("ours.hdf5", "theirs.hdf5")}
-    assert digests == {layout.content_digest(arrays)}
+    digests = {content_digest(read_shard(tmp_path / name)) for name in ("ours.hdf5", "theirs.hdf5")}
+    assert digests == {content_digest(arrays)}
     arrays["input_ids"][5, 5] += 1
-    assert layout.content_digest(arrays) not in digests
+    assert content_digest(arrays) not in digests
 
 
 def test_an_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
@@ -80,29 +80,29 @@ def test_an_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
         raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError):
-        writing.write(tmp_path / "shard.hdf5", failing(), 4096, 16, 3, "{}")  # type: ignore[arg-type]
+        making.write(tmp_path / "shard.hdf5", failing(), 4096, 16, 3, "{}")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="2048 rows were given"):
-        writing.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}")
+        making.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_shards_that_are_not_whole(tmp_path: Path) -> None:
     path = tmp_path / "shard.hdf5"
     with pytest.raises(UserError, match="does not exist"):
-        layout.read(path)
+        read_shard(path)
     write(path, arrays_of(100))
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match="no whole shard"):
-        layout.read(path)
+        read_shard(path)
     path.write_bytes(data)
     with h5py.File(path, "a") as stream:
         del stream.attrs["complete"]
     with pytest.raises(UserError, match="writing was interrupted"):
-        layout.read(path)
+        read_shard(path)
     path.write_bytes(b"not hdf5")
     with pytest.raises(UserError, match="no whole shard"):
-        layout.read(path)
+        read_shard(path)
 
 
 def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
     data[place.byte_offset + place.size // 2] ^= 4
     path.write_bytes(data)
     with pytest.raises(UserError, match="no whole shard"):
-        layout.read(path)
+        read_shard(path)
 
 
 def test_other_shapes_are_refused(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_other_shapes_are_refused(tmp_path: Path) -> None:
         for name in list(arrays)[1:]:
             stream.create_dataset(name, data=arrays[name])
     with pytest.raises(UserError, match="lacks input_ids"):
-        layout.read(path)
+        read_shard(path)
     with h5py.File(path, "a") as stream:
         stream.create_dataset("input_ids", data=arrays["input_ids"][:9])
     with pytest.raises(UserError, match="has the shape"):
-        layout.read(path)
+        read_shard(path)
 
 
 def test_the_reader_needs_numpy_and_h5py_only() -> None:
@@ -148,5 +148,5 @@ def test_a_shard_from_documents(tmp_path: Path) -> None:
     found, parameters = documents([[5, 6], [7, 30, 2]], words), Parameters(16, 2)
     order = pairs.examples(found, parameters, "training", 0)
     blocks = instances.blocks(found, order, parameters, words, "training", 0, layout.ROWS_PER_CHUNK)
-    writing.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
-    assert len(layout.read(tmp_path / "shard.hdf5")["input_ids"]) == len(order) > 0
+    making.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
+    assert len(read_shard(tmp_path / "shard.hdf5")["input_ids"]) == len(order) > 0

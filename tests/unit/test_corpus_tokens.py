@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_helpers import documents, same, taken, tiny_vocabulary
+from corpus_helpers import documents, same, taken, tiny_vocabulary, write_tokens
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -93,8 +93,8 @@ def test_shards_do_not_depend_on_parts(
     for part in range(parts):
         paths.append(folder / f"part_{part}.hdf5")
         mine = taken(whole, np.flatnonzero(of_part == part))
-        tokens.write(paths[-1], in_hash_order(mine), words.sha256, len(words))
-    tokens.write(folder / "one.hdf5", in_hash_order(whole), words.sha256, len(words))
+        write_tokens(paths[-1], in_hash_order(mine), words)
+    write_tokens(folder / "one.hdf5", in_hash_order(whole), words)
     seen: dict[int, list[list[int]]] = {}
     for shard in range(shards):
         tokens.gather(paths, shard, shards, folder / "a.hdf5")
@@ -121,7 +121,7 @@ def test_pages_spread_evenly_and_stay_where_they_are() -> None:
 def test_a_page_in_two_parts_is_taken_once_from_the_first(tmp_path: Path, words: Vocabulary) -> None:
     first, second = documents([[2]], words, ids=[5]), documents([[3], [1]], words, ids=[5, 6])
     for name, found in (("a", first), ("b", in_hash_order(second))):
-        tokens.write(tmp_path / f"{name}.hdf5", found, words.sha256, len(words))
+        write_tokens(tmp_path / f"{name}.hdf5", found, words)
     tokens.gather([tmp_path / "a.hdf5", tmp_path / "b.hdf5"], 0, 1, tmp_path / "c.hdf5")
     found, _ = tokens.read(tmp_path / "c.hdf5")
     assert found.ids.tolist() == [5, 6]
@@ -130,7 +130,7 @@ def test_a_page_in_two_parts_is_taken_once_from_the_first(tmp_path: Path, words:
 
 def test_files_that_are_not_whole(tmp_path: Path, words: Vocabulary) -> None:
     path = tmp_path / "t.hdf5"
-    tokens.write(path, documents([[2, 3]], words), words.sha256, len(words))
+    write_tokens(path, documents([[2, 3]], words), words)
     data = path.read_bytes()
     path.write_bytes(data[:-100])
     with pytest.raises(UserError, match="cannot be read"):
@@ -144,7 +144,7 @@ def test_files_that_are_not_whole(tmp_path: Path, words: Vocabulary) -> None:
 
 def test_a_flipped_byte_is_noticed(tmp_path: Path, words: Vocabulary) -> None:
     path = tmp_path / "t.hdf5"
-    tokens.write(path, documents([[200, 300]], words), words.sha256, len(words))
+    write_tokens(path, documents([[200, 300]], words), words)
     data = bytearray(path.read_bytes())
     with h5py.File(path) as stream:
         data[stream["tokens"].id.get_chunk_info(0).byte_offset + 77] ^= 1
@@ -155,7 +155,7 @@ def test_a_flipped_byte_is_noticed(tmp_path: Path, words: Vocabulary) -> None:
 
 def test_parts_of_different_vocabularies(tmp_path: Path, words: Vocabulary) -> None:
     for name, sha256 in (("a", "0" * 64), ("b", "1" * 64)):
-        tokens.write(tmp_path / f"{name}.hdf5", documents([[2]], words), sha256, len(words))
+        write_tokens(tmp_path / f"{name}.hdf5", documents([[2]], words), words, sha256=sha256)
     with pytest.raises(UserError, match="different vocabularies"):
         tokens.gather([tmp_path / "a.hdf5", tmp_path / "b.hdf5"], 0, 1, tmp_path / "c.hdf5")
 

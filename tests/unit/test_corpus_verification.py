@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus_helpers import documents, tiny_vocabulary
+from corpus_helpers import documents, read_shard, tiny_vocabulary, write_tokens
 from throughline import files
 from throughline.corpus.shards import (
     instances,
@@ -21,10 +21,8 @@ from throughline.corpus.shards import (
     pairs,
     promises,
     verification,
-    writing,
 )
 from throughline.corpus.shards.parameters import Parameters
-from throughline.corpus.text import tokens
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -47,7 +45,7 @@ def words(folder: Path) -> Vocabulary:
 def good(folder: Path, words: Vocabulary) -> Path:
     chance = np.random.default_rng(1)
     found = documents([chance.integers(1, 20, size=30).tolist() for _ in range(10)], words)
-    tokens.write(folder / "tokens.hdf5", found, words.sha256, len(words))
+    write_tokens(folder / "tokens.hdf5", found, words)
     making.make(folder / "tokens.hdf5", folder / "tiny.txt", PARAMETERS, "training", 0, folder / "training_0000.hdf5")
     return folder / "training_0000.hdf5"
 
@@ -197,25 +195,25 @@ def wrong_pairs(label: int) -> Callable[[Arrays], None]:
 def test_every_fault_is_found(
     good: Path, words: Vocabulary, folder: Path, tmp_path: Path, change: Callable[[Arrays], None], message: str
 ) -> None:
-    arrays = layout.read(good)
+    arrays = read_shard(good)
     change(arrays)
     path = tmp_path / "training_0000.hdf5"
     described = json.dumps(PARAMETERS.recorded(words.sha256))
     blocks = [{k: v[i : i + 2048] for k, v in arrays.items()} for i in range(0, len(arrays["input_ids"]), 2048)]
-    writing.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
+    making.write(path, blocks, len(arrays["input_ids"]), 32, 5, described)
     with pytest.raises(UserError, match=message):
         verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
 
 
 def test_a_shard_without_rows_is_legal(folder: Path, words: Vocabulary, tmp_path: Path) -> None:
-    tokens.write(tmp_path / "none.hdf5", documents([], words), words.sha256, len(words))
+    write_tokens(tmp_path / "none.hdf5", documents([], words), words)
     making.make(tmp_path / "none.hdf5", folder / "tiny.txt", PARAMETERS, "test", 0, tmp_path / "test_0000.hdf5")
     result = verification.verify(tmp_path / "test_0000.hdf5", words, PARAMETERS, tmp_path / "none.hdf5")
     assert result["rows"] == 0 and result["statistics"] == {}
 
 
 def test_tokens_of_another_vocabulary_make_no_shard(folder: Path, words: Vocabulary, tmp_path: Path) -> None:
-    tokens.write(tmp_path / "t.hdf5", documents([[2, 2]], words), "0" * 64, len(words))
+    write_tokens(tmp_path / "t.hdf5", documents([[2, 2]], words), words, sha256="0" * 64)
     with pytest.raises(UserError, match="another vocabulary"):
         making.make(tmp_path / "t.hdf5", folder / "tiny.txt", PARAMETERS, "test", 0, tmp_path / "s.hdf5")
     assert not (tmp_path / "s.hdf5").exists()

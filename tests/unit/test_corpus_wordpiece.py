@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tokenizers.implementations import BertWordPieceTokenizer
 
 from throughline.corpus.text import sentences, vocabulary
+from throughline.corpus.text.sentences import Sentences
 from throughline.corpus.text.vocabulary import SPECIALS
 from throughline.corpus.text.wordpiece import WordPiece
 
@@ -49,7 +50,7 @@ def theirs(path: Path) -> BertWordPieceTokenizer:
 
 
 def ids_of(wordpiece: WordPiece, texts: list[str]) -> list[list[int]]:
-    ids, lengths = wordpiece.encode(texts)
+    ids, lengths = wordpiece.encode(Sentences.of([texts]))
     return [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] if texts else []
 
 
@@ -88,7 +89,7 @@ def test_a_short_memory_changes_nothing(path: Path, ours: WordPiece) -> None:
 
 
 def test_no_text(ours: WordPiece) -> None:
-    ids, lengths = ours.encode([])
+    ids, lengths = ours.encode(Sentences.of([[]]))
     assert len(ids) == len(lengths) == 0
 
 

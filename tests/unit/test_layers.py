@@ -30,7 +30,7 @@ LIBRARIES = {
 """What a file may import whose name holds a library's."""
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
-    *("corpus/reading.py", "corpus/unpacking.py", "corpus/randomness.py"),
+    *("corpus/reading.py", "corpus/randomness.py"),
     *("corpus/shards/layout.py", "corpus/shards/masks.py"),
 ]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from corpus_helpers import CLOSING, HEADER, documents, page, streams
+from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_tokens
 from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import making
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.source import dumps, parts
-from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text import vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
 from throughline.workloads import bert
@@ -115,7 +115,7 @@ def shards(published: Path, tmp_path: Path) -> Path:
         folder = tmp_path / "someone's data" / f"seq_len_{length}"
         for number, name in enumerate(("training_9", "training_10", "test_9")):
             found = documents([[7, 9, 20, 3] * 9, [12, 30, 5] * 9, [number + 1] * 9], words)
-            tokens.write(tmp_path / "tokens.hdf5", found, words.sha256, len(words))
+            write_tokens(tmp_path / "tokens.hdf5", found, words)
             parameters = Parameters(length, predictions, copies=2)
             path = folder / f"wikicorpus_en_{name}.hdf5"
             making.make(tmp_path / "tokens.hdf5", published, parameters, "training", number, path)

@@ -8,10 +8,9 @@ import h5py
 import numpy as np
 import pytest
 
-from corpus_helpers import documents, tiny_vocabulary
+from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary, write_tokens
 from throughline.corpus.shards import layout, making, verification
 from throughline.corpus.shards.parameters import Parameters
-from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 
 NAMES = ["input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "next_sentence_labels"]
@@ -26,7 +25,7 @@ def words(tmp_path: Path) -> Vocabulary:
 def ours(tmp_path: Path, words: Vocabulary) -> Path:
     chance = np.random.default_rng(3)
     found = documents([chance.integers(1, 25, size=20).tolist() for _ in range(6)], words)
-    tokens.write(tmp_path / "tokens.hdf5", found, words.sha256, len(words))
+    write_tokens(tmp_path / "tokens.hdf5", found, words)
     path = tmp_path / "training_0000.hdf5"
     making.make(tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(32, 5), "training", 0, path)
     return path
@@ -82,19 +81,19 @@ def as_nvidia_writes(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 def test_we_read_what_nvidias_script_writes(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
     path = tmp_path / "part_training_7.hdf5"
-    arrays = layout.read(ours)
+    arrays = read_shard(ours)
     as_nvidia_writes(path, arrays)
-    found = layout.read(path)
+    found = read_shard(path)
     assert all(np.array_equal(found[name], arrays[name]) and found[name].dtype == arrays[name].dtype for name in NAMES)
     result = verification.verify(path, words)
-    assert result["content_digest"] == layout.content_digest(arrays)
+    assert result["content_digest"] == content_digest(arrays)
     assert result["parameters"] is None
 
 
 def test_its_own_habits_are_no_faults(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
     """Its random words may be specials, and a literal [SEP] in the text is one: both stay readable."""
     path = tmp_path / "training.hdf5"
-    arrays = layout.read(ours)
+    arrays = read_shard(ours)
     arrays["input_ids"][0, arrays["masked_lm_positions"][0, 0]] = words.sep
     free = next(c for c in range(1, 4) if c not in arrays["masked_lm_positions"][1])
     arrays["input_ids"][1, free] = words.sep

@@ -12,9 +12,9 @@ def main() -> None:
     parser.add_argument("--unpacked", action="store_true", help="copy it, uncompressed, instead of linking it")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.shards import adopted, writing
+    from throughline.corpus.shards import adopted, making
 
-    (writing.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
+    (making.unpack if arguments.unpacked else adopted.link)(arguments.shard, arguments.output)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ The system reads such an array when it is looked at, and writes it out when memo
 from __future__ import annotations
 
 import mmap
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 class Allocator:
     """Gives arrays `memory_bytes` of memory, then files in `folder`, which go with the process."""
 
-    def __init__(self, folder: Path, memory_bytes: int) -> None:
+    def __init__(self, folder: Path = Path(), memory_bytes: int = sys.maxsize) -> None:
         self._folder, self._left = folder, memory_bytes
         self._mapped: list[mmap.mmap] = []
 

@@ -51,11 +51,11 @@ def heads(words: Words, tosses: NDArray[np.int64]) -> NDArray[np.int64]:
         count[rows] += np.bitwise_count(word[rows] >> (np.uint64(64) - used))
         left[rows] -= 64
         rows = rows[left[rows] > 0]
-        word[rows] = _mixed(word[rows])
+        word[rows] = splitmix64(word[rows])
     return count
 
 
-def _mixed(words: Words) -> Words:
+def splitmix64(words: Words) -> Words:
     """The next state of a splitmix64 generator, mixed."""
     z = words + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

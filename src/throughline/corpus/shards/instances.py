@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus import kernel, randomness
+from throughline.corpus.shards import layout
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.shards.pairs import Pairs, Shuffled
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 
-Arrays = dict[str, NDArray[np.int32] | NDArray[np.int8]]
+Arrays = dict[str, NDArray[Any]]
 
 
 def blocks(
@@ -35,37 +36,21 @@ def blocks(
     rows: int,
 ) -> Iterator[Arrays]:
     """The examples as arrays in NVIDIA's layout or unmasked (layout.py), `rows` at a time (fewer in the last block)."""
-    if parameters.dynamic:
-        for begin in range(0, len(order), rows):
-            yield unmasked(documents.tokens, order.cut(begin, begin + rows), parameters, vocabulary)
-        return
     stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
-    words = vocabulary.words
+    predictions = 0 if parameters.dynamic else parameters.predictions  # with none, nothing is masked
     compiled = kernel.load()
     for begin in range(0, len(order), rows):
         block = order.cut(begin, begin + rows)
-        drawn = stream.words(len(block), parameters.predictions, 2)
-        if compiled is None:
-            arrays = assembled(documents.tokens, block, parameters, vocabulary)
-            yield masked(arrays, block, parameters, vocabulary.mask, words, drawn)
+        drawn = stream.words(len(block), predictions, 2)
+        if compiled is not None:
+            arrays = _filled(compiled, documents.tokens, block, parameters, vocabulary, drawn)
         else:
-            yield _filled(compiled, documents.tokens, block, parameters, vocabulary, words, drawn)
-
-
-def unmasked(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary) -> Arrays:
-    """The examples as an unmasked shard holds them: tokens, the two segments' lengths, labels."""
-    compiled = kernel.load()
-    if compiled is None:
-        arrays = assembled(tokens, block, parameters, vocabulary)
-    else:  # with no predictions, nothing is masked
-        drawn = np.empty((len(block), 0, 2), np.uint64)
-        arrays = _filled(compiled, tokens, block, parameters, vocabulary, vocabulary.words, drawn)
-    return {
-        "input_ids": arrays["input_ids"],
-        "a_lengths": block.a_length.astype(np.int32),
-        "b_lengths": block.b_length.astype(np.int32),
-        "next_sentence_labels": arrays["next_sentence_labels"],
-    }
+            arrays = assembled(documents.tokens, block, parameters, vocabulary)
+            arrays = arrays if parameters.dynamic else masked(arrays, block, parameters, vocabulary, drawn)
+        if parameters.dynamic:
+            lengths = {"a_lengths": block.a_length.astype(np.int32), "b_lengths": block.b_length.astype(np.int32)}
+            arrays = {name: lengths[name] if name in lengths else arrays[name] for name in layout.UNMASKED}
+        yield arrays
 
 
 def _filled(
@@ -74,24 +59,17 @@ def _filled(
     block: Pairs,
     parameters: Parameters,
     vocabulary: Vocabulary,
-    words: NDArray[np.int32],
     drawn: randomness.Words,
 ) -> Arrays:
     """What `assembled` and `masked` give, by kernel.c."""
     rows, sequence, predictions = len(block), parameters.sequence, drawn.shape[1]
     counts = masked_of(np.arange(sequence - 2), predictions, parameters.probability)
-    arrays: Arrays = {
-        "input_ids": np.empty((rows, sequence), np.int32),
-        "input_mask": np.empty((rows, sequence), np.int8),
-        "segment_ids": np.empty((rows, sequence), np.int8),
-        "masked_lm_positions": np.empty((rows, predictions), np.int32),
-        "masked_lm_ids": np.empty((rows, predictions), np.int32),
-        "next_sentence_labels": np.empty(rows, np.int8),
-    }
+    shapes = layout.shapes(rows, sequence, predictions)
+    arrays = {name: np.empty(shape, layout.TYPES[name]) for name, shape in shapes.items()}
     compiled.filled(
         *(rows, sequence, predictions, tokens.ctypes.data, tokens.itemsize),
         *(block.a, block.a_length, block.b, block.b_length, block.random_next.view(np.uint8)),
-        *(counts.astype(np.int32), drawn, words, len(words)),
+        *(counts.astype(np.int32), drawn, vocabulary.words, len(vocabulary.words)),
         *(vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence, np.uint16)),
         *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays.values()),
     )
@@ -119,14 +97,14 @@ def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters,
 
 
 def masked(
-    arrays: Arrays, block: Pairs, parameters: Parameters, mask: int, words: NDArray[np.int32], drawn: randomness.Words
+    arrays: Arrays, block: Pairs, parameters: Parameters, vocabulary: Vocabulary, drawn: randomness.Words
 ) -> Arrays:
     """The arrays with masked tokens: changes input_ids, adds masked_lm_positions and masked_lm_ids, i4[N,P].
 
     Positions are drawn by the first P steps of a Fisher-Yates shuffle of the positions that hold A and B.
     `drawn`: u8[N,P,2], a word for the place and one for what happens there.
     """
-    ids, most = arrays["input_ids"], parameters.predictions
+    ids, most, words = arrays["input_ids"], parameters.predictions, vocabulary.words
     candidates = block.a_length + block.b_length
     count = masked_of(candidates, most, parameters.probability)
     row = np.arange(len(block))
@@ -140,7 +118,7 @@ def masked(
     labels = np.where(unused, 0, np.take_along_axis(ids, positions, axis=1))
     chance = randomness.uniform(drawn[:, :, 1])
     other = words[randomness.below(randomness.lower_half(drawn[:, :, 1]), np.full(drawn.shape[:2], len(words)))]
-    instead = np.where(chance < 0.8, mask, np.where(chance < 0.9, labels, other))
+    instead = np.where(chance < 0.8, vocabulary.mask, np.where(chance < 0.9, labels, other))
     used_row, used_column = np.nonzero(~unused)
     ids = ids.copy()
     ids[used_row, positions[used_row, used_column]] = instead[used_row, used_column]

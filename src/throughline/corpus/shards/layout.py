@@ -1,23 +1,5 @@
 """Shards of pre-training examples: HDF5 files in the layout of NVIDIA's create_pretraining_data.
 
-| dataset | type and shape | |
-|---|---|---|
-| input_ids | i4[N,S] | token ids, 0 is padding |
-| input_mask | i1[N,S] | 1 where a token stands |
-| segment_ids | i1[N,S] | 1 for the second segment and its [SEP] |
-| masked_lm_positions | i4[N,P] | ascending; 0 ends them |
-| masked_lm_ids | i4[N,P] | the tokens that stood there; 0 ends them |
-| next_sentence_labels | i1[N] | 1: the second segment comes from another document |
-
-Where masks are drawn while reading (masks.py), the tokens stand as they are in the text, and instead of the four
-datasets in the middle there are
-
-| dataset | type and shape | |
-|---|---|---|
-| a_lengths, b_lengths | i4[N] | tokens of the first and the second segment, which are [CLS] A [SEP] B [SEP] |
-
-input_ids are u2 where the vocabulary allows it.
-
 Data are gzip with shuffle, which any h5py reads; they are written by igzip, chunk by chunk. On demand they are not
 compressed, so that a reader can map them into its memory. The file's attributes are
 `schema`, `parameters` (JSON) and, written last, `complete`.
@@ -25,7 +7,6 @@ compressed, so that a reader can map them into its memory. The file's attributes
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -34,9 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import h5py
-import numpy as np
 
-from throughline.corpus import unpacking
 from throughline.files import UserError
 
 SCHEMA = 1
@@ -44,16 +23,16 @@ ROWS_PER_CHUNK = 2048
 ROWS_READ = 8192
 """Rows in memory at a time, where a shard is not needed whole."""
 TYPES = {
-    "input_ids": "i4",
-    "input_mask": "i1",
-    "segment_ids": "i1",
-    "masked_lm_positions": "i4",
-    "masked_lm_ids": "i4",
-    "next_sentence_labels": "i1",
+    "input_ids": "i4",  # [N,S] token ids, 0 is padding
+    "input_mask": "i1",  # [N,S] 1 where a token stands
+    "segment_ids": "i1",  # [N,S] 1 for the second segment and its [SEP]
+    "masked_lm_positions": "i4",  # [N,P] ascending; 0 ends them
+    "masked_lm_ids": "i4",  # [N,P] the tokens that stood there; 0 ends them
+    "next_sentence_labels": "i1",  # [N] 1: the second segment comes from another document
 }
 UNMASKED = {"input_ids": "i4", "a_lengths": "i4", "b_lengths": "i4", "next_sentence_labels": "i1"}
-
-_KINDS = {**TYPES, **UNMASKED}
+"""Where masks are drawn while reading (masks.py): the text's tokens as they are, and how many A and B have in
+[CLS] A [SEP] B [SEP], [N] each. In a file input_ids are u2 where the vocabulary allows it."""
 
 
 def is_unmasked(arrays: Mapping[str, Any]) -> bool:
@@ -73,64 +52,9 @@ def types(arrays: Mapping[str, Any]) -> dict[str, str]:
 
 def shapes(rows: int, sequence: int, predictions: int, kinds: Iterable[str] = TYPES) -> dict[str, tuple[int, ...]]:
     """The shape of each dataset."""
-    every: dict[str, tuple[int, ...]] = {
-        "input_ids": (rows, sequence),
-        "input_mask": (rows, sequence),
-        "segment_ids": (rows, sequence),
-        "a_lengths": (rows,),
-        "b_lengths": (rows,),
-        "masked_lm_positions": (rows, predictions),
-        "masked_lm_ids": (rows, predictions),
-        "next_sentence_labels": (rows,),
-    }
-    return {name: every[name] for name in kinds}
-
-
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """All arrays of a shard, whole, in the layout's order and types. UserError where it is no whole shard."""
-    with open_shard(path) as stream:
-        return {name: np.asarray(unpacking.rows(stream[name]), dtype=kind) for name, kind in types(stream).items()}
-
-
-def read_rows(shard: Mapping[str, Any], first: int, last: int, compiled: Any = None) -> dict[str, Any]:
-    """The arrays' rows from `first` to before `last`, of an open shard or of arrays that were read."""
-    kinds = types(shard).items()
-    return {name: np.asarray(_rows(shard[name], first, last, compiled), dtype=kind) for name, kind in kinds}
-
-
-def _rows(array: Any, first: int, last: int, compiled: Any = None) -> np.ndarray:
-    if isinstance(array, h5py.Dataset):
-        return unpacking.rows(array, first, last, compiled)
-    return np.asarray(array[first:last])
-
-
-class Content:
-    """SHA-256 over names, shapes and values of a shard's arrays, one after the other: the same however a file packs
-    them."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def begin(self, name: str, shape: tuple[int, ...]) -> None:
-        """The array that comes next."""
-        self._digest.update(f"{name} {_KINDS[name]} {shape}\n".encode())
-
-    def add(self, name: str, rows: np.ndarray) -> None:
-        """Its next rows."""
-        self._digest.update(np.ascontiguousarray(rows, dtype="<" + _KINDS[name]).data)
-
-    def add_all(self, arrays: Mapping[str, Any], names: Iterable[str], compiled: Any = None) -> str:
-        """The arrays of these names, whole, of an open shard or read; the digest of all that was added."""
-        for name in names:
-            self.begin(name, arrays[name].shape)
-            for first in range(0, len(arrays[name]), ROWS_READ):
-                self.add(name, _rows(arrays[name], first, first + ROWS_READ, compiled))
-        return self._digest.hexdigest()
-
-
-def content_digest(arrays: Mapping[str, Any]) -> str:
-    """The digest of a shard's content, read or open."""
-    return Content().add_all(arrays, types(arrays))
+    widths = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), sequence)
+    widths |= dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), predictions)
+    return {name: (rows, widths[name]) if name in widths else (rows,) for name in kinds}
 
 
 def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:
@@ -159,8 +83,7 @@ def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     try:
         # a finished shard never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:
-            lacking = _lacks(stream)
-            if lacking:
+            if lacking := _lacks(stream):
                 raise _broken(path, lacking)
             yield stream
     except OSError as error:
@@ -174,8 +97,7 @@ def is_ours(stream: h5py.File) -> bool:
 
 def _lacks(stream: h5py.File) -> str | None:
     """What keeps an open file from being a shard; None where nothing does."""
-    missing = [name for name in types(stream) if name not in stream]
-    if missing:
+    if missing := [name for name in types(stream) if name not in stream]:
         return f"it lacks {', '.join(missing)}"
     if is_unmasked(stream) and not is_ours(stream):
         return "a_lengths are known from Throughline's own shards alone"
@@ -185,11 +107,12 @@ def _lacks(stream: h5py.File) -> str | None:
         return "its names are not datasets"
     if any(stream[name].ndim != 2 for name in ("input_ids", "masked_lm_ids") if name in types(stream)):
         return "input_ids and masked_lm_ids have to be tables"
-    for name, shape in shapes(*extent(stream), types(stream)).items():
+    kinds = types(stream)
+    for name, shape in shapes(*extent(stream), kinds).items():
         if stream[name].shape != shape:
             return f"{name} has the shape {stream[name].shape}, not {shape}"
         if stream[name].dtype.kind not in "iu":
-            return f"{name} has the type {stream[name].dtype}, not {_KINDS[name]}"
+            return f"{name} has the type {stream[name].dtype}, not {kinds[name]}"
     return None
 
 

@@ -3,7 +3,6 @@ document, a random one must not come from it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -59,11 +58,7 @@ class Text:
         last = first + len(block["input_ids"]) == rows
         if not last and sum(len(numbers) for _, numbers in self._waiting) < _LOOKED_UP_AT_ONCE:
             return {}
-        together = defaultdict(list)
-        for arrays, _ in self._waiting:
-            for name, array in arrays.items():
-                together[name].append(array)
-        some = {name: np.concatenate(each) for name, each in together.items()}
+        some = {name: np.concatenate([arrays[name] for arrays, _ in self._waiting]) for name in block}
         numbers = np.concatenate([numbers for _, numbers in self._waiting])
         self._waiting = []
         return {"pairs_looked_up": check_pairs(path, some, restored(some), self, numbers)}

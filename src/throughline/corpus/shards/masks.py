@@ -5,7 +5,7 @@ Of a row's n tokens of text, round((n + 3) x probability) are masked, at least 1
 name, so its masks are the same for any batch size, number of ranks, framework and block of rows, and after a restart.
 
 Each masked token takes one word of 64 bits: the upper half chooses the place, the lower half what happens there.
-Training workers import this; it needs numpy alone.
+Training workers import this.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus.randomness import Stream, Words, below
+from throughline.corpus.shards import layout
 
 Arrays = dict[str, Any]
 _BLOCK = 2048  # rows at a time, within a processor's cache
@@ -70,14 +71,9 @@ class Masking:
     def masked(self, rows: Mapping[str, Any], stream: Stream) -> Arrays:
         """The six arrays of NVIDIA's layout, from the next rows as an unmasked shard holds them (layout.py)."""
         count = len(rows["input_ids"])
-        made: Arrays = {
-            "input_ids": np.empty((count, self.sequence), np.int32),
-            "input_mask": np.empty((count, self.sequence), np.int8),
-            "segment_ids": np.empty((count, self.sequence), np.int8),
-            "masked_lm_positions": np.empty((count, self.predictions), np.int32),
-            "masked_lm_ids": np.empty((count, self.predictions), np.int32),
-            "next_sentence_labels": np.asarray(rows["next_sentence_labels"], np.int8),
-        }
+        shapes = layout.shapes(count, self.sequence, self.predictions)
+        made: Arrays = {name: np.empty(shape, layout.TYPES[name]) for name, shape in shapes.items()}
+        made["next_sentence_labels"][:] = rows["next_sentence_labels"]
         for first in range(0, count, _BLOCK):
             block = {name: array[first : first + _BLOCK] for name, array in rows.items()}
             drawn = stream.words(len(block["input_ids"]), self.predictions)

@@ -18,10 +18,9 @@ the same pairs as what stands here in numpy.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from throughline.corpus import kernel, randomness
 from throughline.corpus.allocator import Allocator
+from throughline.corpus.randomness import Words
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text.tokens import Documents
 
@@ -79,7 +79,7 @@ def examples(
     documents: Documents, parameters: Parameters, split: str, shard: int, allocator: Allocator | None = None
 ) -> Shuffled:
     """All copies' examples of a shard in their final, shuffled order, not yet masked."""
-    allocator = Allocator(Path(), sys.maxsize) if allocator is None else allocator
+    allocator = allocator or Allocator()
     names = (parameters.seed, split, shard, parameters.sequence)
     most = parameters.copies * (len(documents.sentences) - 1)
     place = np.uint32 if len(documents.tokens) < 1 << 32 else np.int64
@@ -114,33 +114,22 @@ def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArr
 def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Iterator[Pairs]:
     """One copy's examples in the documents' order, those of some documents at a time."""
     of_document = stream.words(len(documents), 2)
-    compiled = kernel.load()
-    first = 0
+    compiled, first = kernel.load(), 0
+    made = _pairs_by_numpy if compiled is None else partial(_pairs_by_kernel, compiled)
     while first < len(documents):
         begin = int(documents.documents[first])
         last = max(int(np.searchsorted(documents.documents, begin + _SENTENCES, side="right")) - 1, first + 1)
         of_sentence = stream.words(int(documents.documents[last]) - begin, 5)
-        some = first, last, of_document[first:last], of_sentence
-        yield (
-            _pairs_by_numpy(documents, parameters, *some)
-            if compiled is None
-            else _pairs_by_kernel(compiled, documents, parameters, *some)
-        )
+        yield made(documents, parameters, range(first, last), of_document[first:last], of_sentence)
         first = last
 
 
 def _pairs_by_kernel(
-    compiled: Any,
-    documents: Documents,
-    parameters: Parameters,
-    first: int,
-    last: int,
-    of_document: randomness.Words,
-    of_sentence: randomness.Words,
+    compiled: Any, documents: Documents, parameters: Parameters, some: range, of_document: Words, of_sentence: Words
 ) -> Pairs:
     columns = [np.empty(len(of_sentence), np.int64) for _ in range(4)]
     random_next = np.empty(len(of_sentence), np.uint8)
-    bounds = first, last, len(documents), documents.sentences, documents.documents
+    bounds = some.start, some.stop, len(documents), documents.sentences, documents.documents
     aims = parameters.sequence - 3, parameters.short_sequences
     made = compiled.pairs(*bounds, *aims, of_document, of_sentence, *columns, random_next)
     a, a_length, b, b_length = (column[:made] for column in columns)
@@ -148,12 +137,7 @@ def _pairs_by_kernel(
 
 
 def _pairs_by_numpy(
-    documents: Documents,
-    parameters: Parameters,
-    first_document: int,
-    last_document: int,
-    of_document: randomness.Words,
-    of_sentence: randomness.Words,
+    documents: Documents, parameters: Parameters, some: range, of_document: Words, of_sentence: Words
 ) -> Pairs:
     """All these documents advance together, a chunk each per step."""
     limit = parameters.sequence - 3
@@ -161,12 +145,12 @@ def _pairs_by_numpy(
     begins, bounds = documents.sentences, documents.documents
     short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences
     targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(len(short), limit - 1)), limit)
-    made: list[tuple[Index, ...]] = []
-    lane = np.arange(first_document, last_document)  # documents that are not yet read to their end
+    made: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 6]
+    lane = np.array(some)  # documents that are not yet read to their end
     at = bounds[lane]  # the sentence at which each document's next chunk begins
-    sentence = int(bounds[first_document])
+    sentence = int(bounds[some.start])
     while len(lane):
-        first, end, target = at[lane - first_document], bounds[lane + 1], targets[lane - first_document]
+        first, end, target = at[lane - some.start], bounds[lane + 1], targets[lane - some.start]
         last = np.minimum(np.searchsorted(begins, begins[first] + target), end)
         if count == 1:
             last = np.where(last - first == 1, np.minimum(last + 1, end), last)
@@ -185,19 +169,15 @@ def _pairs_by_numpy(
         kept = b_length > 0
         columns = (first, a, a_length, b, b_length, random.astype(np.int64))
         made.append(tuple(column[kept] for column in columns))
-        at[lane - first_document] = np.where(random, middle, last)
-        lane = lane[at[lane - first_document] < end]
-    first, a, a_length, b, b_length, is_random = (
-        (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*made, strict=True))
-        if made
-        else (np.zeros(0, np.int64) for _ in range(6))
-    )
+        at[lane - some.start] = np.where(random, middle, last)
+        lane = lane[at[lane - some.start] < end]
+    first, a, a_length, b, b_length, is_random = map(np.concatenate, zip(*made, strict=True))
     order = np.argsort(first, kind="stable")
     whole = Pairs(a[order], a_length[order], b[order], b_length[order], is_random[order].astype(bool))
     return truncated(whole, limit, of_sentence[first[order] - sentence, 4])
 
 
-def truncated(whole: Pairs, limit: int, words: randomness.Words) -> Pairs:
+def truncated(whole: Pairs, limit: int, words: Words) -> Pairs:
     """The pairs cut to `limit` tokens, as if the longer segment (B when equal) lost one token after another."""
     a_length, b_length = whole.a_length, whole.b_length
     excess = np.maximum(a_length + b_length - limit, 0)

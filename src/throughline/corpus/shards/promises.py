@@ -204,8 +204,3 @@ def shares(counts: Mapping[str, int]) -> dict[str, Any]:
         "random_next_share": counts["random_next"] / rows,
         "unknown_share": counts["unknown"] / masked,
     }
-
-
-def measure(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, Any]:
-    """Shares and means over a shard of at least one row."""
-    return shares(counted(arrays, vocabulary))

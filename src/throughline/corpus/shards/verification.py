@@ -7,19 +7,19 @@ while it is read, the first epoch's are judged.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from throughline import files
-from throughline.corpus import kernel
+from throughline.corpus import kernel, reading
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import layout, promises
 from throughline.corpus.shards.lookup import Text
@@ -49,14 +49,28 @@ def verify(
     with layout.open_shard(path) as stream:
         _check_parameters(path, stream, vocabulary, parameters, size)
         rows, sequence, predictions = layout.extent(stream)
-        text = mask = None
+        promised = parameters if layout.is_ours(stream) else None
+        text = masking = None
         if rows and tokens_file is not None:
             text = Text(tokens.read(tokens_file, Allocator(path.parent, memory_bytes))[0])
-        if parameters is not None and parameters.dynamic:  # judged as it is read in the first epoch
+        if parameters is not None and parameters.dynamic:
             masking = masking_of(parameters, vocabulary)
-            mask = partial(masking.masked, stream=masking.stream(path.stem, 0))
-        promised = parameters if layout.is_ours(stream) else None
-        statistics, content_digest = _read(stream, _Rows(path, rows, vocabulary, promised, mask, text))
+            drawn = masking.stream(path.stem, 0)
+
+        def check(block: Arrays, first: int) -> Counter[str]:
+            """Check the rows called `first` and so on; what was counted in them. Masks are drawn in the rows' order."""
+            if masking is not None:
+                promises.check_lengths(path, block, first)
+                block = masking.masked(block, drawn)
+            counts = Counter(promises.check(path, block, vocabulary, promised, first))
+            if text is not None:
+                counts.update(text.look_up(path, block, rows, first))
+            return counts
+
+        counts, content_digest = _read(stream, check)
+    if rows and promised is not None:
+        promises.check_shares(path, counts, vocabulary)
+    looked_up = {"pairs_looked_up": counts["pairs_looked_up"]} if text is not None else {}
     return {
         "schema": SCHEMA,
         "file": path.name,
@@ -69,7 +83,7 @@ def verify(
         "vocabulary_sha256": vocabulary.sha256,
         "vocabulary_size": len(vocabulary),
         "parameters": parameters.described() if parameters is not None else None,
-        "statistics": statistics,
+        "statistics": {**promises.shares(counts), **looked_up} if rows else {},
     }
 
 
@@ -94,47 +108,24 @@ def masking_of(parameters: Parameters, vocabulary: Vocabulary) -> Masking:
     return Masking(*how, vocabulary.mask, ranges(vocabulary.words))
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What is known of a shard's rows. `mask` draws the masks of unmasked ones, so blocks come in their order."""
+def _read(stream: h5py.File, check: Callable[[Arrays, int], Counter[str]]) -> tuple[Counter[str], str]:
+    """Read an open shard: what `check` counted in its rows, and the digest of the content.
 
-    path: Path
-    count: int
-    vocabulary: Vocabulary
-    promised: Parameters | None
-    mask: Callable[[Arrays], Arrays] | None
-    text: Text | None
-
-    def check(self, block: Arrays, first: int) -> Counter[str]:
-        """Check a block of rows, called `first` and so on; what was counted in them."""
-        if self.mask is not None:
-            promises.check_lengths(self.path, block, first)
-            block = self.mask(block)
-        counts = Counter(promises.check(self.path, block, self.vocabulary, self.promised, first))
-        if self.text is not None:
-            counts.update(self.text.look_up(self.path, block, self.count, first))
-        return counts
-
-    def statistics(self, counts: Counter[str]) -> dict[str, Any]:
-        """Shares and means over all rows, checked against what chance allows; nothing of a shard without rows."""
-        if not self.count:
-            return {}
-        if self.promised is not None:
-            promises.check_shares(self.path, counts, self.vocabulary)
-        looked_up = {"pairs_looked_up": counts["pairs_looked_up"]} if self.text is not None else {}
-        return {**promises.shares(counts), **looked_up}
-
-
-def _read(stream: h5py.File, rows: _Rows) -> tuple[dict[str, Any], str]:
-    """Read an open shard and check its rows: their statistics, and the digest of the content."""
-    shard = {name: stream[name] for name in layout.types(stream)}
-    content, (ids, *others) = layout.Content(), shard
-    content.begin(ids, shard[ids].shape)
-    counts: Counter[str] = Counter()
-    for first in range(0, rows.count, layout.ROWS_READ):
-        arrays = layout.read_rows(shard, first, first + layout.ROWS_READ, kernel.load())
-        content.add(ids, arrays[ids])  # most of the bytes; the others are read again
-        for begin in range(0, len(arrays[ids]), _ROWS):
-            block = {name: array[begin : begin + _ROWS] for name, array in arrays.items()}
-            counts.update(rows.check(block, first + begin))
-    return rows.statistics(counts), content.add_all(shard, others, kernel.load())
+    The digest is SHA-256 over names, shapes and values of the arrays, one after the other: the same however a file
+    packs them.
+    """
+    kinds, compiled = layout.types(stream), kernel.load()
+    shard = {name: stream[name] for name in kinds}
+    counts, digest = Counter[str](), hashlib.sha256()
+    for name, kind in kinds.items():
+        digest.update(f"{name} {kind} {shard[name].shape}\n".encode())
+        wanted = kinds if name == "input_ids" else [name]  # which is most of the bytes; the others are read again
+        for first in range(0, len(shard[name]), layout.ROWS_READ):
+            last = first + layout.ROWS_READ
+            arrays = {one: np.asarray(reading.rows(shard[one], first, last, compiled), kinds[one]) for one in wanted}
+            digest.update(np.ascontiguousarray(arrays[name], dtype="<" + kind).data)
+            if name == "input_ids":
+                for begin in range(0, len(arrays[name]), _ROWS):
+                    block = {one: array[begin : begin + _ROWS] for one, array in arrays.items()}
+                    counts.update(check(block, first + begin))
+    return counts, digest.hexdigest()

@@ -1,7 +1,4 @@
-"""Files from the web that are whole or absent: resumed, retried, and proven by their digest.
-
-What has arrived of a file stands beside it (unfinished.py), and the next call goes on from there. The file gets its
-name only when its digest is right.
+"""Files from the web that are whole or absent: resumed (unfinished.py), retried, and proven by their digest.
 
 A server may cut the connection, be slow, ask to wait, know no ranges, or hold another file than before: each is
 answered here. It is told who asks (`corpus.contact`), and how often it is asked is bounded.
@@ -9,17 +6,19 @@ answered here. It is told who asks (`corpus.contact`), and how often it is asked
 
 from __future__ import annotations
 
+import email.utils
 import hashlib
 import http.client
 import re
 import shutil
+import socket
 import ssl
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,8 +27,7 @@ from typing import Any, TypeVar
 import throughline
 from throughline import files
 from throughline.corpus.progress import Progress
-from throughline.corpus.source import answers, unfinished
-from throughline.corpus.source.answers import ElsewhereError, LaterError
+from throughline.corpus.source import unfinished
 from throughline.files import UserError
 
 _READ = 1 << 18
@@ -37,6 +35,18 @@ _SMALL_AT_MOST = 64 << 20
 _ENOUGH = 1 << 20  # so many new bytes, and the tries are counted from the beginning again
 _LATER = {408, 425, 429, 500, 502, 503, 504}
 _Answer = TypeVar("_Answer")
+
+
+class LaterError(Exception):
+    """This address may answer better in a while: `after_s` seconds, where it said so."""
+
+    def __init__(self, why: str, after_s: float | None = None) -> None:
+        super().__init__(why)
+        self.after_s = after_s
+
+
+class ElsewhereError(Exception):
+    """This address will not give the file."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +60,6 @@ class Digest:
         """The digest that a file has."""
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, self.kind).hexdigest()
-
-    def fits(self, path: Path) -> bool:
-        return self.of(path) == self.value.lower()
 
 
 def free_bytes(folder: Path) -> int:
@@ -86,8 +93,7 @@ class Client:
     @property
     def agent(self) -> str:
         """The User-Agent: name, version, and the contact where there is one."""
-        name = f"Throughline/{throughline.__version__}"
-        return f"{name} ({self.contact})" if self.contact else name
+        return f"Throughline/{throughline.__version__}" + (f" ({self.contact})" if self.contact else "")
 
     def text(self, urls: Sequence[str]) -> str | None:
         """A small text file from the first address that has it; None where every one answers that it does not."""
@@ -108,18 +114,17 @@ class Client:
         """
         part = path.with_name(path.name + ".part")
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and digest.fits(path):
+        if path.exists() and digest.of(path) == digest.value.lower():
             return
         refusals: list[tuple[str, str]] = []
         with unfinished.alone(part):
             for url in urls:
                 try:
                     self._proven(url, part, digest, size)
+                    unfinished.finish(part, path)
+                    return
                 except ElsewhereError as error:
                     refusals.append((url, str(error)))
-                    continue
-                unfinished.finish(part, path)
-                return
         raise _nowhere(path.name, refusals, part if part.exists() else None)
 
     def room(self, folder: Path, bytes_needed: int) -> None:
@@ -129,7 +134,7 @@ class Client:
         if free < bytes_needed:
             raise UserError(
                 f"{folder} has too little space for the download",
-                why=f"{_gigabytes(bytes_needed)} are still to come, {_gigabytes(free)} are free",
+                why=f"{bytes_needed / 1e9:.3g} GB are still to come, {free / 1e9:.3g} GB are free",
                 next_step="free some space, or make data/ a link to a larger disk; what is there already is kept",
             )
 
@@ -183,20 +188,18 @@ class Client:
         if size is not None and have > size:
             part.unlink()
             have = 0
-        headers, known = {}, unfinished.read_note(part)
-        if have:
-            headers["Range"] = f"bytes={have}-"
-            if known.get("url") == url and known.get("version"):
-                headers["If-Range"] = known["version"]
+        note = unfinished.read_note(part)
+        known = note.get("version") if note.get("url") == url else None
+        headers = {"Range": f"bytes={have}-", **({"If-Range": known} if known else {})} if have else {}
         with self._open(url, headers, part) as response:
-            begin, total = answers.extent(response, have)
+            begin, total = _extent(response, have)
             if size is not None and total is not None and total != size:
                 raise ElsewhereError(f"the file there has {total} bytes, and {size} are published")
             total = total if total is not None else size
             if have and not begin:
                 _say(f"{part.name}: the file changed, or cannot be had from byte {have} on; from the beginning")
-            version = answers.version(response) or (known.get("version") if known.get("url") == url else None)
-            files.write_json(unfinished.note(part), {"url": url, "version": version, "resumed": begin > 0})
+            note = {"url": url, "version": _version(response) or known, "resumed": begin > 0}
+            files.write_json(unfinished.note(part), note)
             if total is not None:
                 self.room(part.parent, total - begin)
             self._copy(response, part, begin, total)
@@ -231,9 +234,9 @@ class Client:
         except urllib.error.URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 raise ElsewhereError(f"its certificate is not valid ({error.reason.verify_message})") from None
-            raise LaterError(answers.unreached(error.reason)) from None
+            raise LaterError(_unreached(error.reason)) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise LaterError(answers.unreached(error)) from None
+            raise LaterError(_unreached(error)) from None
         with response:
             if response.headers.get_content_type() in {"text/html", "application/xhtml+xml"}:
                 raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
@@ -245,18 +248,50 @@ class Client:
             part.unlink(missing_ok=True)
             raise LaterError(f"{why}: it has no such bytes; from the beginning", 0)
         if error.code in _LATER:
-            raise LaterError(why, answers.retry_after(error.headers.get("Retry-After")))
+            raise LaterError(why, _retry_after(error.headers.get("Retry-After", "")))
         if error.code == 403:
             why += f"; it was asked as {self.agent!r}"
         raise ElsewhereError(why)
 
 
+def _extent(response: Any, have: int) -> tuple[int, int | None]:
+    """The byte at which the answer begins, and the whole file's size where the server names it."""
+    if response.status == 206:
+        named = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
+        if named is None or int(named[1]) != have:
+            raise ElsewhereError("it answers with other bytes than it was asked for")
+        return have, None if named[2] == "*" else int(named[2])
+    if response.status != 200:
+        raise ElsewhereError(f"{response.status} {response.reason}")
+    length = response.headers.get("Content-Length", "")
+    return 0, int(length) if length.isdigit() else None
+
+
+def _version(response: Any) -> str | None:
+    """What tells this version of a file from another, as If-Range takes it: a strong ETag, or a date."""
+    tag: str = response.headers.get("ETag") or "W/"
+    return response.headers.get("Last-Modified") or None if tag.startswith("W/") else tag
+
+
+def _retry_after(text: str) -> float | None:
+    """Seconds to wait, from a Retry-After of seconds or of a date; None where it is neither."""
+    if text.strip().isdigit():
+        return float(text)
+    with suppress(ValueError):
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    return None
+
+
+def _unreached(reason: Any) -> str:
+    if isinstance(reason, TimeoutError):
+        return "no answer in time"
+    if isinstance(reason, socket.gaierror):
+        return "no such host, or no network"
+    return f"no connection ({reason})"
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _gigabytes(value: int) -> str:
-    return f"{value / 1e9:.3g} GB"
 
 
 def _nowhere(name: str, refusals: Sequence[tuple[str, str]], part: Path | None = None) -> UserError:

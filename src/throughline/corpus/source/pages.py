@@ -1,12 +1,7 @@
 """What a page of a dump is, in every form that dumps have had since 2005: article, redirect or other namespace.
 
-| since | export schema | here |
-|---|---|---|
-| 2005 | 0.3: no `<ns>` | the title's prefix, looked up in <siteinfo>, is the namespace |
-| 2005 | 0.3: no `<redirect>` | a text that begins like `#REDIRECT [[...]]`, in any language, is a redirect |
-| 2009 | 0.4: `<redirect>` | the element decides, not the text |
-| 2012 | 0.6: `<ns>` | the element decides, not the title |
-
+`<ns>` (export schema 0.6, 2012) names the namespace, before that the title's prefix, looked up in <siteinfo>.
+`<redirect>` (0.4, 2009) marks a redirect, before that a text that begins like `#REDIRECT [[...]]`, in any language.
 Text stays escaped, as it stands in the dump; nothing is expanded.
 """
 
@@ -16,7 +11,6 @@ import html
 import re
 from dataclasses import dataclass
 
-from throughline.corpus.source.header import tag
 from throughline.files import UserError
 
 _ID = re.compile(rb"<id>(\d+)</id>")
@@ -101,6 +95,12 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
 
 
+def tag(header: bytes, name: str) -> str | None:
+    """What stands in the header's element `name`, or None."""
+    match = re.search(rf"<{name}>([^<]*)</{name}>".encode(), header)
+    return match[1].decode() if match else None
+
+
 def unescaped(text: bytes) -> str:
     """A page's text as its authors wrote it: MediaWiki escapes four characters in a dump."""
     for entity, character in ((b"&lt;", b"<"), (b"&gt;", b">"), (b"&quot;", b'"'), (b"&amp;", b"&")):
@@ -109,8 +109,7 @@ def unescaped(text: bytes) -> str:
 
 
 def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:
-    namespace = _NAMESPACE.search(head)
-    if namespace:
+    if namespace := _NAMESPACE.search(head):
         return int(namespace[1]) == 0
     if not site.other_namespaces:
         raise UserError(

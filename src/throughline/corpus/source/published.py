@@ -1,28 +1,17 @@
 """A dump by its name and date: which files it consists of, what they have to be, and their download.
 
-`enwiki-20261101` is the wiki `enwiki` on 2026-11-01, at `<host>/enwiki/20261101/`. Beside a dump stand
-`dumpstatus.json` (the files of each job, with size and SHA-1, and whether it is done) and
-`enwiki-20261101-sha1sums.txt`. Both are read, and have to agree; a host that lacks the first is taken at the second's
-word. Of the dump's packings the first of these is taken:
-
-1. pages-articles-multistream.xml.bz2, the whole in one file
-2. its parts, pages-articles-multistream1.xml-p1p41242.bz2 and so on
-3. pages-articles.xml.bz2, one stream
-4. its parts
-
-Mirrors are asked first, in their order, Wikimedia last: Wikimedia asks for that, and a machine without a way to the
-internet gets along with a mirror of its own. What a mirror says of its files is believed, checksums included, so name
-mirrors that you trust.
+`enwiki-20261101` is the wiki `enwiki` on 2026-11-01, at `<host>/enwiki/20261101/`. There `dumpstatus.json` (files of
+each job, with size and SHA-1, and whether it is done) and `enwiki-20261101-sha1sums.txt` have to agree; a host that
+lacks the first is taken at the second's word. What a mirror says of its files is believed, checksums included.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from throughline import files
 from throughline.corpus.source import unfinished
@@ -80,8 +69,7 @@ def listed(listing: Path) -> list[Path]:
         if size != entry["size"]:
             raise UserError(
                 f"{path} is {'missing' if size is None else 'not the file that was downloaded'}",
-                why=f"{listing} says that it has {entry['size']} bytes"
-                + ("" if size is None else f", and it has {size}"),
+                why=f"{listing} says that it has {entry['size']} bytes{'' if size is None else f', and it has {size}'}",
                 next_step=f"bring it again: snakemake --force {listing}",
             )
         paths.append(path)
@@ -101,9 +89,9 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
             " in corpus.dump; older ones are on some mirrors",
         )
     sums = _sums(summed or "")
-    status = _status(described, name) if described is not None else None
-    if status is None:
+    if described is None:
         return [Published(file, sha1, None) for file, sha1 in sums.items()]
+    status = _status(described, name)
     for file in status:
         if sums.get(file.file, file.sha1) != file.sha1:
             raise UserError(
@@ -121,18 +109,13 @@ def choose(name: str, published: Sequence[Published]) -> list[Published]:
     """
     by_name = {file.file: file for file in published}
     for kind in _KINDS:
-        whole = by_name.get(f"{name}-{kind}.xml.bz2")
-        if whole:
+        if whole := by_name.get(f"{name}-{kind}.xml.bz2"):
             return [whole]
         pattern = re.compile(rf"{re.escape(name)}-{kind}(\d+)\.xml(?:-p(\d+)p\d+)?\.bz2")
-        parts = sorted(
-            (int(match[1]), int(match[2] or 0), file)
-            for file in by_name
-            if (match := pattern.fullmatch(file)) is not None
-        )
+        matches = filter(None, map(pattern.fullmatch, by_name))
+        parts = sorted((int(match[1]), int(match[2] or 0), match[0]) for match in matches)
         if parts:
-            lacking = sorted(set(range(1, parts[-1][0] + 1)) - {number for number, _, _ in parts})
-            if lacking:
+            if lacking := sorted(set(range(1, parts[-1][0] + 1)) - {number for number, _, _ in parts}):
                 raise UserError(
                     f"the dump {name} is not complete yet",
                     why=f"of its {parts[-1][0]} parts, {', '.join(map(str, lacking))} are missing",
@@ -155,16 +138,11 @@ def _sums(text: str) -> dict[str, str]:
 def _status(text: str, name: str) -> list[Published]:
     """The files of finished jobs in a dumpstatus.json; only what has a checksum and a name of this dump."""
     try:
-        jobs: Mapping[str, Any] = json.loads(text)["jobs"]
-        entries = [
-            (file, facts)
-            for job in jobs.values()
-            if job.get("status") == "done"
-            for file, facts in (job.get("files") or {}).items()
-        ]
+        done = [job for job in json.loads(text)["jobs"].values() if job.get("status") == "done"]
         return [
             Published(file, facts["sha1"].lower(), int(facts["size"]))
-            for file, facts in entries
+            for job in done
+            for file, facts in (job.get("files") or {}).items()
             if re.fullmatch(rf"{re.escape(name)}-[\w.-]+", file)
             and re.fullmatch(r"[0-9a-fA-F]{40}", facts.get("sha1") or "")
             and facts.get("size")

@@ -1,13 +1,8 @@
-"""A dump's files as text: plain XML or bz2, checked while they are read, and the places at which they can be cut.
+"""A dump's files as text, checked while they are read, and the places at which they can be cut.
 
-Three kinds of file, by what a position in them means:
-
-* `xml`: a byte of the file.
-* `bz2-streams`: a byte of the compressed file at which a bz2 stream begins, as in Wikimedia's multistream dumps. A part
-  reads its own streams only.
-* `bz2`: a byte of the decompressed text, for files of fewer streams than parts (a single stream as a rule). Each part
-  decompresses from the beginning and keeps its share. That costs time, and needs neither twice the disk nor
-  another pass of compression; reading bz2 is several times faster than extracting text.
+A position is, by the file's kind: `xml`: a byte of the file; `bz2-streams`: a byte of the file at which a stream begins
+(a part reads its own streams only); `bz2`: a byte of the decompressed text, for files of fewer streams than parts (each
+part decompresses from the beginning and keeps its share, which needs neither twice the disk nor packing it again).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Plain text of the articles in one part of a dump, by one of two extractors, and proof that none is missing.
 
 `throughline` is wikitext.py, called here for each article. wikiextractor, the default, is under the AGPL: it is run as
-a program, never imported. Its failures are silent (a damaged dump, a killed worker or a tag it misses end in exit
-status 0 and fewer articles), and it reads XML line by line. So what a page is is decided here (`pages.py`), the program
-is given the articles alone, each in the one form that it reads for certain, and every article that went in has to come
-out.
+a program, never imported. Its failures are silent (exit status 0 and fewer articles), and it reads XML line by line. So
+it is given the articles alone (pages.py), each in the one form that it reads for certain, and each has to come out.
 """
 
 from __future__ import annotations
@@ -19,12 +17,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
-from throughline import files
+from throughline import files, processes
 from throughline.corpus import leftovers
 from throughline.corpus.progress import Progress
 from throughline.corpus.source import dumps, pages, parts
@@ -43,25 +42,6 @@ _PAGE = (
 )
 
 
-@dataclass
-class Counts:
-    """What the pages of a part are. `articles` holds the ids of those that were handed on, in their order."""
-
-    pages: int = 0
-    redirects: int = 0
-    other_namespaces: int = 0
-    repeated: int = 0
-    articles: list[int] = field(default_factory=list)
-
-
-class Article(NamedTuple):
-    """An article's id, the characters of its text, and its line of JSON (id, revid, url, title, text)."""
-
-    id: int
-    characters: int
-    line: bytes
-
-
 def extract(
     dump: dumps.Cut, part: int, articles: Path, counts: Path, *, extractor: str = "wikiextractor", stall_s: float = 900
 ) -> None:
@@ -70,77 +50,68 @@ def extract(
     Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
     seconds: wikiextractor waits for ever when a process of it was killed.
     """
-    seen = Counts()
+    seen = Counter(dict.fromkeys(("pages", "articles", "redirects", "other_namespaces", "repeated", "characters"), 0))
+    expected: list[int] = []
+    extracted: list[int] = []
     leftovers.remove(articles)
     with files.atomic(articles) as temporary:
-        extracted: list[int] = []
-        characters = 0
         if dump.parts[part]:
-            made = _by_us(dump, part, seen) if extractor == "throughline" else _by_program(dump, part, seen, stall_s)
+            site = pages.Site.of(dump.header)
+            handed_on = _articles_of(dump, part, site, seen, expected)
+            made = _by_us(handed_on, site) if extractor == "throughline" else _by_program(handed_on, site, stall_s)
             with temporary.open("wb") as out:
-                for article in made:
-                    extracted.append(article.id)
-                    characters += article.characters
-                    out.write(article.line)
-        _check(extracted, seen.articles, part)
-        files.write_json(
-            counts,
-            {
-                "schema": 1,
-                "part": part,
-                "pages": seen.pages,
-                "articles": len(extracted),
-                "redirects": seen.redirects,
-                "other_namespaces": seen.other_namespaces,
-                "repeated": seen.repeated,
-                "characters": characters,
-            },
-        )
+                for article, line in made:
+                    extracted.append(int(article["id"]))
+                    seen["characters"] += len(article["text"])
+                    out.write(line)
+        _check(extracted, expected, part)
+        seen["articles"] = len(extracted)
+        files.write_json(counts, {"schema": 1, "part": part, **seen})
 
 
-def _by_us(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[Article]:
-    site = pages.Site.of(dump.header)
+def _by_us(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Each article with its text, and its line of JSON."""
     place = (site.base or "").rpartition("/")[0]
-    for page in _articles_of(dump, part, site, seen):
-        text = wikitext.plain_text(pages.unescaped(page.text), site.silent_namespaces)
+    for page in articles:
         value = {
             "id": str(page.id),
             "revid": str(page.revision),
             "url": f"{place}?curid={page.id}",
             "title": html.unescape(page.title.decode()),
-            "text": text,
+            "text": wikitext.plain_text(pages.unescaped(page.text), site.silent_namespaces),
         }
-        yield Article(page.id, len(text), json.dumps(value).encode() + b"\n")
+        yield value, json.dumps(value).encode() + b"\n"
 
 
-def _by_program(dump: dumps.Cut, part: int, seen: Counts, stall_s: float) -> Iterator[Article]:
-    for line in _run([sys.executable, *PROGRAM, *OPTIONS], _feed_of(dump, part, seen), stall_s):
-        article = _article(line)
-        yield Article(int(article["id"]), len(article["text"]), line)
+def _by_program(
+    articles: Iterator[pages.Page], site: pages.Site, stall_s: float
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """The same by wikiextractor."""
+    for line in _run([sys.executable, *PROGRAM, *OPTIONS], _dump_of(articles, site), stall_s):
+        yield _article(line), line
 
 
-def _articles_of(dump: dumps.Cut, part: int, site: pages.Site, seen: Counts) -> Iterator[pages.Page]:
-    """The part's articles; `seen` counts what its pages are."""
+def _articles_of(
+    dump: dumps.Cut, part: int, site: pages.Site, seen: Counter[str], ids: list[int]
+) -> Iterator[pages.Page]:
+    """The part's articles, and their `ids`; `seen` counts what its pages are."""
     progress = Progress(f"extracting part {part}", parts.units(dump, part))
     for page in parts.pages(dump, part, progress):
-        seen.pages += 1
-        parsed = pages.parse(page, site, f"page {seen.pages} of part {part}")
-        if parsed.kind == "other":
-            seen.other_namespaces += 1
-        elif parsed.kind == "redirect":
-            seen.redirects += 1
-        elif seen.articles and seen.articles[-1] == parsed.id:
-            seen.repeated += 1
+        seen["pages"] += 1
+        parsed = pages.parse(page, site, f"page {seen['pages']} of part {part}")
+        if parsed.kind != "article":
+            seen["redirects" if parsed.kind == "redirect" else "other_namespaces"] += 1
+        elif ids and ids[-1] == parsed.id:
+            seen["repeated"] += 1
         else:
-            seen.articles.append(parsed.id)
+            ids.append(parsed.id)
             yield parsed
 
 
-def _feed_of(dump: dumps.Cut, part: int, seen: Counts) -> Iterator[bytes]:
-    """A dump of the part's articles alone."""
-    site = pages.Site.of(dump.header)
+def _dump_of(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[bytes]:
+    """A dump of these articles alone."""
     yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
-    for page in _articles_of(dump, part, site, seen):
+    for page in articles:
         yield _PAGE % (page.title, page.id, page.revision, page.text)
     yield CLOSING + b"\n"
 
@@ -197,7 +168,8 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
         feeder.start()
         try:
             yield from _lines(process, process.stdout, moved, stall_s)
-            _await(process, stall_s)
+            if not processes.wait_until(partial(_ended, process), stall_s, every=0.005):
+                raise _stalled(stall_s)
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # what outlived the program; an ended one keeps its status
             status = process.wait()
@@ -229,14 +201,6 @@ def _feed(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], failure: 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether the process has ended; it is not collected yet, so that its group can still be named."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _await(process: subprocess.Popen[bytes], stall_s: float) -> None:
-    end = time.monotonic() + stall_s
-    while not _ended(process):
-        if time.monotonic() > end:
-            raise _stalled(stall_s)
-        time.sleep(0.005)
 
 
 def _lines(process: subprocess.Popen[bytes], stdout: IO[bytes], moved: list[float], stall_s: float) -> Iterator[bytes]:

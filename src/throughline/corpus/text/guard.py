@@ -1,8 +1,7 @@
 """Run a program that dies with the one that asked for it: `python guard.py LIFELINE PROGRAM ARGUMENTS...`
 
-LIFELINE is the reading end of a pipe whose other end only the asking process holds. When it closes, for whatever reason
-(a kill -9 of the asker among them), the guard kills its whole process group: the program and all that it forked.
-The guard has to be started in a session of its own. Its exit status is the program's.
+LIFELINE is the reading end of a pipe whose other end only the asking process holds. When it closes, however that ended,
+the guard kills its whole process group, the program and all that it forked. Its exit status is the program's.
 """
 
 from __future__ import annotations

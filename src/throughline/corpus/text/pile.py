@@ -1,15 +1,10 @@
-"""Documents on a pile: put there in one order, taken out in another, some at a time.
-
-What they consist of goes into a temporary file as soon as it takes more than `memory_bytes`; 40 bytes for each document
-stay in memory.
-"""
+"""Documents on a pile: put there in one order, taken out in another, some at a time."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +16,20 @@ Index = NDArray[np.int64]
 
 
 class Pile:
-    """Documents by number, in the order in which they were added. The file has no name, and goes with the process."""
+    """Documents by number, in the order in which they were added; 40 bytes for each stay in memory.
+
+    What they consist of goes into a temporary file in `folder` as soon as it takes more than `memory_bytes`. The file
+    has no name, and goes with the process.
+    """
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
-        self._folder, self._memory_bytes = folder, memory_bytes
-        self._file: IO[bytes] = io.BytesIO()
+        import tempfile
+
+        self._memory_bytes = memory_bytes
+        self._file = tempfile.SpooledTemporaryFile(max(memory_bytes, 1), dir=folder)  # noqa: SIM115
         self._used = 0
         self._kind = np.dtype(np.uint16)
-        self._added: list[tuple[Index, ...]] = []
+        self._added: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 5]
 
     def __enter__(self) -> Pile:
         return self
@@ -47,17 +48,10 @@ class Pile:
         for array in (documents.tokens, lengths):
             self._file.write(np.ascontiguousarray(array).data if len(array) else b"")
             self._used += array.nbytes
-        if self._used > self._memory_bytes and isinstance(self._file, io.BytesIO):
-            import tempfile
-
-            held, self._file = self._file, tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-            self._file.write(held.getbuffer())
 
     def facts(self) -> tuple[Index, Index, Index, Index, Index]:
         """Of each document: page id, sentences, tokens, where its tokens and its sentences' lengths stand."""
-        ids, sentences, tokens, at_tokens, at_lengths = (
-            np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*self._added, strict=True)
-        )
+        ids, sentences, tokens, at_tokens, at_lengths = map(np.concatenate, zip(*self._added, strict=True))
         self._added = [(ids, sentences, tokens, at_tokens, at_lengths)]
         return ids, sentences, tokens, at_tokens, at_lengths
 
@@ -81,6 +75,6 @@ class Pile:
             into, at = data.data.cast("B"), 0
             for start, count in zip(starts[first:last].tolist(), counts[first:last].tolist(), strict=True):
                 self._file.seek(start)
-                at += self._file.readinto(into[at : at + count * kind.itemsize])  # type: ignore[attr-defined]
+                at += self._file.readinto(into[at : at + count * kind.itemsize])
             yield data
             first = last

@@ -1,8 +1,4 @@
-"""The WordPiece vocabulary: one entry per line, the line number is the token id.
-
-The published bert-base-uncased vocabulary is rebuilt from tables inside the installed blingfire package,
-and its SHA-256 proves that the result is the published file, byte for byte.
-"""
+"""The WordPiece vocabulary: one entry per line, the line number is the token id."""
 
 from __future__ import annotations
 
@@ -83,8 +79,7 @@ def read(path: str | Path) -> Vocabulary:
             why="the line number is the token's id, so every entry stands once",
             next_step="use the vocabulary as it was published",
         )
-    missing = [name for name in SPECIALS if name not in index]
-    if missing:
+    if missing := [name for name in SPECIALS if name not in index]:
         raise UserError(
             f"the vocabulary {path} lacks {', '.join(missing)}",
             why="sequences are built from [CLS], [SEP], [MASK], [PAD] and [UNK]",
@@ -101,7 +96,10 @@ def read(path: str | Path) -> Vocabulary:
 
 
 def write_bert_base_uncased(path: str | Path) -> None:
-    """Write the published vocabulary (30,522 lines); UserError if the installed blingfire does not yield it."""
+    """Write the published vocabulary (30,522 lines), rebuilt from tables inside the installed blingfire package.
+
+    UserError where the SHA-256 shows that the result is not the published file.
+    """
     text = "".join(f"{entry}\n" for entry in _from_blingfire())
     digest = hashlib.sha256(text.encode()).hexdigest()
     if digest != BERT_BASE_UNCASED_SHA256:
@@ -116,8 +114,7 @@ def write_bert_base_uncased(path: str | Path) -> None:
 
 def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
     """Write the vocabulary file `source` to `path` if its SHA-256 is `sha256` and it is one BERT can use."""
-    digest = read(source).sha256
-    if digest != sha256.lower():
+    if (digest := read(source).sha256) != sha256.lower():
         raise UserError(
             f"{source} is not the vocabulary that the configuration names",
             why=f"its sha256 is {digest}, corpus.vocabulary.sha256 says {sha256}",
@@ -149,13 +146,11 @@ def _from_blingfire() -> list[str]:
     folder = Path(blingfire.__file__).parent
     texts_model = blingfire.load_model(str(folder / "bert_base_tok.i2w"))
     words_model = blingfire.load_model(str(folder / "bert_base_tok.bin"))
-    size = 30522
     entries = []
-    for i in range(size):
+    for i in range(30522):
         text = blingfire.ids_to_text(texts_model, np.array([i], dtype=np.int32), False, 256)
-        upper = f"{text.upper()}"
-        if upper in SPECIALS:
-            entries.append(upper)
+        if text.upper() in SPECIALS:
+            entries.append(text.upper())
         elif _UNUSED.fullmatch(text) or text == "...":
             entries.append(text)
         else:

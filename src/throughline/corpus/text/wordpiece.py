@@ -1,11 +1,9 @@
 """Uncased BERT tokenization (basic tokenizer, then WordPiece) that tokenizes each distinct piece of text once.
 
-BERT's tokenization never looks across a space: the ids of a text are the ids of its space-separated chunks, one after
-the other. Natural text repeats its chunks, so a memory answers for nearly all of them. New chunks of ASCII are
-tokenized by kernel.c; the others, and without a compiler all, by the `tokenizers` package in one batch. (Split at
-U+0020 alone: other blanks are BERT's own business, some of them it drops and joins what stands around them.)
-
-Text is never read as a special token: `[SEP]` in an article becomes `[`, `sep`, `]`.
+BERT's tokenization never looks across a space, so a memory of space-separated chunks answers for nearly all text. New
+chunks of ASCII are tokenized by kernel.c; the others, and without a compiler all, by the `tokenizers` package in one
+batch. (Split at U+0020 alone: some other blanks BERT drops, and joins what stands around them.) Text is never read as
+a special token: `[SEP]` in an article becomes `[`, `sep`, `]`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Sequence
+from array import array
 from typing import Any
 
 import numpy as np
@@ -29,20 +27,15 @@ _BYTES_OF_A_CHUNK = 250  # in Python's dictionary
 
 
 class WordPiece:
-    """Turns texts into token ids. Holds its memory between calls, so keep one for a whole part."""
+    """Turns sentences into token ids. Holds its memory between calls, so keep one for a whole part."""
 
     def __init__(self, vocabulary: Vocabulary, *, remember_bytes: int = REMEMBERED_BYTES) -> None:
         compiled = kernel.load()
-        memory = _Dictionary(vocabulary) if compiled is None else _Compiled(vocabulary, compiled)
-        self._memory: _Dictionary | _Compiled = memory
+        self._memory = _Dictionary(vocabulary) if compiled is None else _Compiled(vocabulary, compiled)
         self._remember_bytes = remember_bytes
 
-    def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Token ids of all texts in one array i4[T], and the number of tokens of each text i8[len(texts)]."""
-        return self.encode_sentences(Sentences.of([texts]))
-
-    def encode_sentences(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The same, of sentences."""
+    def encode(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Token ids of all sentences in one array i4[T], and the number of tokens of each, i8[sentences]."""
         if self._memory.bytes() > self._remember_bytes:
             self._memory.forget()
         return self._memory.encode(sentences)
@@ -68,7 +61,7 @@ class _Compiled:
         lines = "\n".join([*self._vocabulary.entries, ""]).encode()
         ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
         state = self._compiled.tokenizer_new(lines, ends, len(ends), self._vocabulary.unk)
-        self._state, self._taught = _given(state), 0
+        self._state, self._taught = _allocated(state), 0
 
     def bytes(self) -> int:
         return int(self._compiled.tokenizer_bytes(self._state))
@@ -79,7 +72,7 @@ class _Compiled:
         numbers, after, lengths = np.empty(most, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
         spans = sentences.text, sentences.begins, sentences.ends
         chunks = compiled.tokenizer_scan(self._state, *spans, count, numbers, after)
-        _given(chunks >= 0)
+        _allocated(chunks >= 0)
         self._learn()
         ids = np.empty(compiled.tokenizer_lengths(self._state, numbers, after, count, lengths), np.int32)
         compiled.tokenizer_ids(self._state, numbers, chunks, ids)
@@ -88,28 +81,21 @@ class _Compiled:
     def _learn(self) -> None:
         """Tell the kernel the ids of the new chunks that are not ASCII."""
         text, length = ctypes.c_void_p(), ctypes.c_int64()
-        numbers, texts = [], []
-        number = -1
-        while True:
-            start = max(number + 1, self._taught)
-            number = self._compiled.tokenizer_unknown(self._state, start, ctypes.byref(text), ctypes.byref(length))
-            if number < 0:
-                break
-            numbers.append(number)
-            texts.append(ctypes.string_at(text.value or 0, length.value).decode())
-        if texts:
-            for number, encoding in zip(
-                numbers, self._others.encode_batch_fast(texts, add_special_tokens=False), strict=True
-            ):
+        found, chunks = ctypes.byref(text), {}
+        while (number := self._compiled.tokenizer_unknown(self._state, self._taught, found, ctypes.byref(length))) >= 0:
+            chunks[number] = ctypes.string_at(text.value or 0, length.value).decode()
+            self._taught = number + 1
+        if chunks:
+            encodings = self._others.encode_batch_fast([*chunks.values()], add_special_tokens=False)
+            for number, encoding in zip(chunks, encodings, strict=True):
                 ids = np.array(encoding.ids, np.int32)
-                _given(self._compiled.tokenizer_teach(self._state, number, ids, len(ids)))
-            self._taught = numbers[-1] + 1
+                _allocated(self._compiled.tokenizer_teach(self._state, number, ids, len(ids)))
 
 
-def _given(what: Any) -> Any:
-    if not what:
+def _allocated(state: Any) -> Any:
+    if not state:
         raise MemoryError("no memory for the tokenizer")
-    return what
+    return state
 
 
 def _tokenizer(vocabulary: Vocabulary) -> Any:
@@ -132,9 +118,8 @@ class _Dictionary:
 
     def forget(self) -> None:
         self._known: dict[str, int] = {}  # chunk -> its number
-        self._lengths = _Growing(np.int64)  # tokens of each chunk
-        self._starts = _Growing(np.int64)  # where they begin in the pool
-        self._pool = _Growing(np.int32)
+        self._lengths, self._starts = array("q"), array("q")  # of each chunk's tokens, and where they begin in the pool
+        self._pool = array("i")
 
     def bytes(self) -> int:
         return len(self._known) * _BYTES_OF_A_CHUNK
@@ -148,40 +133,16 @@ class _Dictionary:
             ends[i + 1] = len(chunks)
         self._learn(chunks)
         numbers = np.fromiter(map(self._known.__getitem__, chunks), dtype=np.int64, count=len(chunks))
-        lengths = self._lengths.view()[numbers]
+        lengths = np.frombuffer(self._lengths, np.int64)[numbers]
         after = np.concatenate([[0], np.cumsum(lengths)])
-        shift = np.repeat(self._starts.view()[numbers] - after[:-1], lengths)
-        return self._pool.view()[shift + np.arange(after[-1])], np.diff(after[ends])
+        shift = np.repeat(np.frombuffer(self._starts, np.int64)[numbers] - after[:-1], lengths)
+        return np.frombuffer(self._pool, np.int32)[shift + np.arange(after[-1])], np.diff(after[ends])
 
     def _learn(self, chunks: list[str]) -> None:
         new = [chunk for chunk in dict.fromkeys(chunks) if chunk not in self._known]
-        if not new:
-            return
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(new, add_special_tokens=False)]
-        for number, chunk in enumerate(new, start=len(self._known)):
-            self._known[chunk] = number
-        lengths = np.array([len(piece) for piece in ids], dtype=np.int64)
-        self._starts.extend(len(self._pool) + np.cumsum(lengths) - lengths)
-        self._lengths.extend(lengths)
-        self._pool.extend(np.array([i for piece in ids for i in piece], dtype=np.int32))
-
-
-class _Growing:
-    """A one-dimensional array that can be added to at its end."""
-
-    def __init__(self, kind: type[np.generic]) -> None:
-        self._array: NDArray[Any] = np.zeros(1024, dtype=kind)
-        self._used = 0
-
-    def __len__(self) -> int:
-        return self._used
-
-    def view(self) -> NDArray[Any]:
-        return self._array[: self._used]
-
-    def extend(self, more: NDArray[Any]) -> None:
-        used = self._used + len(more)
-        if used > len(self._array):
-            self._array = np.resize(self._array, max(used, 2 * len(self._array)))
-        self._array[self._used : used] = more
-        self._used = used
+        for chunk, encoding in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
+            ids = encoding.ids
+            self._known[chunk] = len(self._known)
+            self._starts.append(len(self._pool))
+            self._lengths.append(len(ids))
+            self._pool.extend(ids)
