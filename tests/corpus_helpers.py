@@ -14,7 +14,6 @@ from throughline.corpus import reading
 from throughline.corpus.shards import layout
 from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens, vocabulary
-from throughline.corpus.text.pile import Pile
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import SPECIALS, Vocabulary
 
@@ -103,7 +102,7 @@ def taken(found: Documents, order: Sequence[int] | np.ndarray) -> Documents:
 def write_tokens(path: Path, found: Documents, words: Vocabulary, *, sha256: str | None = None) -> None:
     """A tokens file of these documents."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Pile(path.parent, tokens.MEMORY_BYTES) as pile:
+    with tokens.Pile(path.parent, tokens.MEMORY_BYTES) as pile:
         pile.add(found)
         tokens._write(path, pile, np.arange(len(found)), sha256 or words.sha256, len(words))
 

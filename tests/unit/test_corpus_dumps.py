@@ -217,9 +217,9 @@ def test_the_magic_inside_a_stream_is_no_border(tmp_path: Path) -> None:
 
 
 def test_progress_is_quiet_at_first_and_tells_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    Progress("short", 10).add(5)
+    Progress("short", 10).to(5)
     assert capsys.readouterr().err == ""
-    Progress("long", 10_000_000, quiet_s=0).add(2_500_000)
+    Progress("long", 10_000_000, quiet_s=0).to(2_500_000)
     assert "long: 2.5 MB of 10.0 MB (25%), about 0 s left" in capsys.readouterr().err
     slow = Progress("slow", 4)
     slow.to(1)

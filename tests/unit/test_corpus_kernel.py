@@ -137,9 +137,9 @@ def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject
     for promised in (parameters, None):
         compiled = promises._compiled_counts(block, words, promised)
         try:
-            originals = promises.check_layout(Path("shard"), block, words)
+            promises.check_layout(Path("shard"), block, words)
             if promised is not None:
-                promises.check_promises(Path("shard"), block, originals, words, promised)
+                promises.check_promises(Path("shard"), block, words, promised)
         except UserError:
             assert compiled is None
         else:
@@ -158,7 +158,7 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
     if not len(order):
         return
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
-    originals = promises.check_layout(Path("shard"), block, words)
+    promises.check_layout(Path("shard"), block, words)
     for _ in range(data.draw(st.integers(0, 2))):
         place = data.draw(st.integers(0, len(found.tokens) - 1))
         found.tokens[place] = 2000 + data.draw(st.integers(0, variety))
@@ -168,7 +168,7 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
 
     def judged() -> int | str:
         try:
-            return lookup.check_pairs(Path("shard"), block, originals, text)
+            return text.check(Path("shard"), block, np.arange(len(order)))
         except UserError as error:
             return str(error)
 
@@ -178,7 +178,7 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
         assert judged() == plain
         length, second = (block[name].sum(axis=1, dtype=np.int64) for name in ("input_mask", "segment_ids"))
         labels = block["next_sentence_labels"]
-        compiled = lookup._compiled_look_up(originals, length - second - 2, second - 1, labels, text)
+        compiled = text._compiled(promises.restored(block), length - second - 2, second - 1, labels)
         assert compiled == (None if isinstance(plain, str) else plain)
 
 

@@ -265,9 +265,10 @@ def test_a_gap_in_every_copy_is_seen_by_the_pair_search(words: Vocabulary) -> No
     found = documents([[3, 3, 3, 3], [4, 4, 4]], words)
     order = pairs.examples(found, PARAMETERS, "training", 0)
     (arrays,) = instances.blocks(found, order, PARAMETERS, words, "training", 0, 4096)
-    originals = promises.check_layout(Path("shard"), arrays, words)
+    promises.check_layout(Path("shard"), arrays, words)
+    rows = np.arange(len(arrays["input_ids"]))
     with pytest.raises(UserError, match="in no document"):
-        lookup.check_pairs(Path("shard"), arrays, originals, lookup.Text(documents([[2, 2], [4]], words)))
+        lookup.Text(documents([[2, 2], [4]], words)).check(Path("shard"), arrays, rows)
 
 
 def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None:
@@ -276,5 +277,6 @@ def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None
     parameters = Parameters(16, 2, copies=1)
     order = pairs.examples(everywhere, parameters, "training", 0)
     (arrays,) = instances.blocks(everywhere, order, parameters, words, "training", 0, 9999)
-    originals = promises.check_layout(Path("shard"), arrays, words)
-    assert lookup.check_pairs(Path("shard"), arrays, originals, lookup.Text(everywhere)) == 0
+    promises.check_layout(Path("shard"), arrays, words)
+    rows = np.arange(len(arrays["input_ids"]))
+    assert lookup.Text(everywhere).check(Path("shard"), arrays, rows) == 0

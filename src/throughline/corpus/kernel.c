@@ -1,6 +1,6 @@
 /* The corpus's hot loops. Each has its equal in numpy and Python, which a test holds it to, and which works where no
    compiler is: WordPiece.encode (wordpiece.py), split (sentences.py), pairs (pairs.py), filled (instances.py), planes
-   (packing.py), elements (unpacking.py), checked (promises.py) and looked_up (lookup.py).
+   (packing.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
    kernel.py builds this file and calls it. All sizes are counts of elements; nothing here reads or writes a file. */
 
 #include <stdint.h>

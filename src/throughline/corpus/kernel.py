@@ -27,12 +27,10 @@ FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared")
 OFF = "THROUGHLINE_KERNEL"
 
 
-def _array(kind: str) -> Any:
-    return np.ctypeslib.ndpointer(dtype=kind, flags="C_CONTIGUOUS")
-
-
 _i64, _i32, _pointer = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
-_u1, _u2, _i4, _i8, _u8 = (_array(kind) for kind in ("u1", "u2", "i4", "i8", "u8"))
+_u1, _u2, _i4, _i8, _u8 = (
+    np.ctypeslib.ndpointer(dtype=kind, flags="C_CONTIGUOUS") for kind in ("u1", "u2", "i4", "i8", "u8")
+)
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tokenizer_new": (_pointer, [ctypes.c_char_p, _i8, _i64, _i32]),
     "tokenizer_free": (None, [_pointer]),
@@ -82,17 +80,14 @@ def load() -> Any | None:
 
 
 def _library() -> ctypes.CDLL:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "kernel")
     try:
-        return ctypes.CDLL(str(built(_cache())))
+        return ctypes.CDLL(str(built(cache)))
     except OSError:  # a home that cannot be written to, or without locks: built for this process alone
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder:
             return ctypes.CDLL(str(built(Path(folder))))  # stays loaded when its file is gone
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "kernel")
 
 
 def built(folder: Path) -> Path:

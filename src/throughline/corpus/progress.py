@@ -20,10 +20,6 @@ class Progress:
         self._begun = time.monotonic()
         self._next = self._begun + quiet_s
 
-    def add(self, units: int) -> None:
-        """Note that `units` more are done."""
-        self.to(self.done + units)
-
     def to(self, done: int) -> None:
         """Note that `done` units are done in all."""
         self.done = done

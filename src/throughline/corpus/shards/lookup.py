@@ -61,7 +61,7 @@ class Text:
         some = {name: np.concatenate([arrays[name] for arrays, _ in self._waiting]) for name in block}
         numbers = np.concatenate([numbers for _, numbers in self._waiting])
         self._waiting = []
-        return {"pairs_looked_up": check_pairs(path, some, restored(some), self, numbers)}
+        return {"pairs_looked_up": self.check(path, some, numbers)}
 
     def places(self, needle: NDArray[np.int32]) -> Places | None:
         """Where these tokens stand in a document; None where that is in too many places to prove anything."""
@@ -81,64 +81,55 @@ class Text:
         inside = self.of_sentence[first] == self.of_sentence[last]  # what runs over a document's end is a coincidence
         return Places(token[inside], first[inside], last[inside])
 
+    def check(self, path: Path, arrays: Arrays, numbers: Index) -> int:
+        """Look examples up, whose rows are called `numbers`; returns how many were judged.
 
-def check_pairs(
-    path: Path, arrays: Arrays, originals: NDArray[np.int32], text: Text, numbers: Index | None = None
-) -> int:
-    """Look examples up in the documents they were made from. `numbers`: what their rows are called, if not 0 and so on.
-
-    Returns how many were judged; a segment so short that it stands in a thousand places proves nothing.
-
-    UserError where a segment is in no document, where a second segment labelled as continuation does not follow
-    the first within reach, and where one labelled as random can only come from the same document.
-    """
-    length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
-    second = arrays["segment_ids"].sum(axis=1, dtype=np.int64)
-    labels = arrays["next_sentence_labels"]
-    judged = _compiled_look_up(originals, length - second - 2, second - 1, labels, text)
-    if judged is not None:
+        A segment so short that it stands in a thousand places proves nothing. UserError where a segment is in no
+        document, where a second segment labelled as continuation does not follow the first within reach, and where one
+        labelled as random can only come from the same document.
+        """
+        length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
+        b_length = arrays["segment_ids"].sum(axis=1, dtype=np.int64) - 1
+        a_length, originals, labels = length - b_length - 3, restored(arrays), arrays["next_sentence_labels"]
+        judged = self._compiled(originals, a_length, b_length, labels)
+        if judged is not None:
+            return judged
+        judged = 0
+        for row, (end_of_a, end_of_b) in enumerate(zip((a_length + 1).tolist(), (length - 1).tolist(), strict=True)):
+            a, b = self.places(originals[row, 1:end_of_a]), self.places(originals[row, end_of_a + 1 : end_of_b])
+            if a is None or b is None:
+                continue
+            if fault := self._fault_of(a, end_of_a - 1, b, bool(labels[row]), originals.shape[1] - 3):
+                raise layout.fault(path, fault, int(numbers[row]))
+            judged += 1
         return judged
-    judged = 0
-    for row, number in enumerate(range(len(originals)) if numbers is None else numbers.tolist()):
-        middle = int(length[row] - second[row])
-        a, b = text.places(originals[row, 1 : middle - 1]), text.places(originals[row, middle : int(length[row]) - 1])
-        if a is None or b is None:
-            continue
-        fault = _fault_of(a, middle - 2, b, bool(labels[row]), text, originals.shape[1] - 3)
-        if fault:
-            raise layout.fault(path, fault, number)
-        judged += 1
-    return judged
 
+    def _fault_of(self, a: Places, a_length: int, b: Places, random_next: bool, limit: int) -> str | None:
+        """What is wrong with a pair of at most `limit` tokens by the places of its segments; None where nothing is."""
+        if not len(a.token) or not len(b.token):
+            return "a segment that is in no document"
+        homes_of_a, homes_of_b = self.of_sentence[a.first], self.of_sentence[b.first]
+        if random_next:
+            homes = {*homes_of_a.tolist(), *homes_of_b.tolist()}
+            return "a second segment labelled as random that is from the same document" if len(homes) == 1 else None
+        after = b.token >= (a.token + a_length)[:, None]
+        within = self.sentences[b.last] - a.token[:, None] < limit
+        adjacent = b.first == (a.last + 1)[:, None]
+        follows = ((homes_of_a[:, None] == homes_of_b) & after & (within | adjacent)).any()
+        return None if follows else "a second segment labelled as continuation that does not follow the first"
 
-def _fault_of(a: Places, a_length: int, b: Places, random_next: bool, text: Text, limit: int) -> str | None:
-    """What is wrong with a pair of at most `limit` tokens by the places of its segments; None where nothing is."""
-    if not len(a.token) or not len(b.token):
-        return "a segment that is in no document"
-    of_sentence = text.of_sentence
-    if random_next:
-        homes = {*of_sentence[a.first].tolist(), *of_sentence[b.first].tolist()}
-        return "a second segment labelled as random that is from the same document" if len(homes) == 1 else None
-    same = of_sentence[a.first][:, None] == of_sentence[b.first]
-    after = b.token >= (a.token + a_length)[:, None]
-    within = text.sentences[b.last] - a.token[:, None] < limit
-    adjacent = b.first == (a.last + 1)[:, None]
-    follows = (same & after & (within | adjacent)).any()
-    return None if follows else "a second segment labelled as continuation that does not follow the first"
-
-
-def _compiled_look_up(
-    originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any], text: Text
-) -> int | None:
-    """How many rows are judged, by kernel.c; None where one is wrong, or without it: then it has to be said which."""
-    compiled = kernel.load()
-    if compiled is None:
-        return None
-    judged = compiled.looked_up(
-        *(*originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8)),
-        *(text.tokens.ctypes.data, text.tokens.itemsize, len(text.tokens)),
-        *(text.sentences, len(text.sentences), text.of_sentence, _TOO_COMMON),
-    )
-    if judged == -2:
-        raise MemoryError("no memory to look segments up")
-    return int(judged) if judged >= 0 else None
+    def _compiled(
+        self, originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any]
+    ) -> int | None:
+        """How many rows are judged, by kernel.c; None where one is wrong, or without it: then `check` says which."""
+        compiled = kernel.load()
+        if compiled is None:
+            return None
+        judged = compiled.looked_up(
+            *(*originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8)),
+            *(self.tokens.ctypes.data, self.tokens.itemsize, len(self.tokens)),
+            *(self.sentences, len(self.sentences), self.of_sentence, _TOO_COMMON),
+        )
+        if judged == -2:
+            raise MemoryError("no memory to look segments up")
+        return int(judged) if judged >= 0 else None

@@ -28,9 +28,9 @@ def check(path: Path, block: Arrays, vocabulary: Vocabulary, promised: Parameter
     """Check some of a shard's rows, `first` and so on; what was counted in them. `promised`: of a shard of ours."""
     counts = _compiled_counts(block, vocabulary, promised)
     if counts is None:
-        originals = check_layout(path, block, vocabulary, first)
+        check_layout(path, block, vocabulary, first)
         if promised is not None:
-            check_promises(path, block, originals, vocabulary, promised, first)
+            check_promises(path, block, vocabulary, promised, first)
         counts = counted(block, vocabulary)
     return counts
 
@@ -64,9 +64,8 @@ def check_lengths(path: Path, block: Arrays, first: int = 0) -> None:
     _all_hold(path, [(fits, "segments without tokens, or longer than the row")], first)
 
 
-def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int = 0) -> NDArray[np.int32]:
-    """Check the rules of the layout; returns the ids as they were before masking, i4[N,S]. The rows are called `first`
-    and so on."""
+def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int = 0) -> None:
+    """Check the rules of the layout. The rows are called `first` and so on."""
     ids, positions, labels = arrays["input_ids"], arrays["masked_lm_positions"], arrays["masked_lm_ids"]
     segments, mask = arrays["segment_ids"], arrays["input_mask"]
     sequence = ids.shape[1]
@@ -107,38 +106,26 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
         ],
         first,
     )
-    return originals
 
 
 def restored(arrays: Arrays) -> NDArray[np.int32]:
-    """The ids as they were before masking."""
+    """The ids as they were before masking, i4[N,S]."""
     originals, labels = np.array(arrays["input_ids"]), arrays["masked_lm_ids"]
     row, k = np.nonzero(labels)
     originals[row, arrays["masked_lm_positions"][row, k]] = labels[row, k]
     return originals
 
 
-def check_promises(
-    path: Path,
-    arrays: Arrays,
-    originals: NDArray[np.int32],
-    vocabulary: Vocabulary,
-    parameters: Parameters,
-    first: int = 0,
-) -> None:
+def check_promises(path: Path, arrays: Arrays, vocabulary: Vocabulary, parameters: Parameters, first: int = 0) -> None:
     """Check what each row of our shards promises beyond the layout."""
-    labels, ids = arrays["masked_lm_ids"], arrays["input_ids"]
+    labels, ids, originals = arrays["masked_lm_ids"], arrays["input_ids"], restored(arrays)
     length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
     count = np.clip(np.rint(length * parameters.probability), 1, parameters.predictions)
     count = np.minimum(count, length - 3)
-    special = np.zeros(len(vocabulary), np.bool_)
-    special[[vocabulary.cls, vocabulary.sep, vocabulary.mask, vocabulary.pad]] = True
-    specials = special[originals].sum(axis=1) - (originals.shape[1] - length)  # less the padding
-    word = np.zeros(len(vocabulary), np.bool_)
-    word[vocabulary.words] = True
+    specials = (vocabulary.kinds[originals] == 1).sum(axis=1) - (originals.shape[1] - length)  # less the padding
     row, k = np.nonzero(labels)
     now, before = ids[row, arrays["masked_lm_positions"][row, k]], labels[row, k]
-    allowed = (now == vocabulary.mask) | (now == before) | word[now]
+    allowed = (now == vocabulary.mask) | (now == before) | (vocabulary.kinds[now] == 2)
     _all_hold(
         path,
         [

@@ -31,10 +31,10 @@ from throughline.corpus.allocator import Allocator
 from throughline.corpus.progress import Progress
 from throughline.corpus.randomness import splitmix64
 from throughline.corpus.text import sentences, vocabulary
-from throughline.corpus.text.pile import Pile
 from throughline.corpus.text.wordpiece import WordPiece
 from throughline.files import UserError
 
+Index = NDArray[np.int64]
 SCHEMA = 1
 _BLOCK = 1 << 16
 _BATCH_CHARACTERS = 1 << 21
@@ -47,15 +47,15 @@ class Documents:
     """Tokenized documents; the arrays are as in the file. No sentence and no document is empty."""
 
     tokens: NDArray[Any]
-    sentences: NDArray[np.int64]
-    documents: NDArray[np.int64]
-    ids: NDArray[np.int64]
+    sentences: Index
+    documents: Index
+    ids: Index
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-def place(ids: NDArray[np.int64]) -> NDArray[np.uint64]:
+def place(ids: Index) -> NDArray[np.uint64]:
     """A page id's place among all 64-bit numbers: a fixed mixing function."""
     return splitmix64(ids.astype(np.uint64))
 
@@ -110,7 +110,7 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory
         _write(path, pile, order, sha256, size)
 
 
-def _pieces(bounds: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _pieces(bounds: Index) -> Iterator[tuple[int, int]]:
     """Documents in runs of so many sentences that they are read at a time; one run at least. `bounds`: where each
     document begins, counted in sentences."""
     first, count = 0, len(bounds) - 1
@@ -120,7 +120,7 @@ def _pieces(bounds: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _write(path: Path, pile: Pile, order: NDArray[np.int64], vocabulary_sha256: str, vocabulary_size: int) -> None:
+def _write(path: Path, pile: Pile, order: Index, vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write the documents numbered `order` of a pile, in that order, whole or not at all."""
     ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
     with packing.new_file(path) as stream:
@@ -141,7 +141,7 @@ def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data:
         begin += len(part)
 
 
-def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[NDArray[np.int64]]:
+def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[Index]:
     """Offsets of lengths that come some at a time."""
     yield np.zeros(1, np.int64)
     before = 0
@@ -216,5 +216,70 @@ def _tokenized(batch: list[tuple[int, str]], wordpiece: WordPiece, kind: type[np
     return Documents(tokens.astype(kind), _offsets(lengths[lengths > 0]), _offsets(counts[counts > 0]), ids[counts > 0])
 
 
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets(counts: Index) -> Index:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+class Pile:
+    """Documents by number, in the order in which they were added; 40 bytes for each stay in memory.
+
+    What they consist of goes into a temporary file in `folder` as soon as it takes more than `memory_bytes`. The file
+    has no name, and goes with the process.
+    """
+
+    def __init__(self, folder: Path, memory_bytes: int) -> None:
+        import tempfile
+
+        self._memory_bytes = memory_bytes
+        self._file = tempfile.SpooledTemporaryFile(max(memory_bytes, 1), dir=folder)  # noqa: SIM115
+        self._used = 0
+        self._kind = np.dtype(np.uint16)
+        self._added: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 5]
+
+    def __enter__(self) -> Pile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, documents: Documents) -> None:
+        """Put documents on the pile; all of them hold tokens of the same type."""
+        bounds = documents.sentences[documents.documents]  # where each document begins in its tokens
+        lengths = np.diff(documents.sentences).astype(np.int32)
+        self._kind = documents.tokens.dtype
+        at_tokens = self._used + bounds[:-1] * self._kind.itemsize
+        at_lengths = self._used + documents.tokens.nbytes + documents.documents[:-1] * lengths.itemsize
+        self._added.append((documents.ids, np.diff(documents.documents), np.diff(bounds), at_tokens, at_lengths))
+        for array in (documents.tokens, lengths):
+            self._file.write(np.ascontiguousarray(array).data if len(array) else b"")
+            self._used += array.nbytes
+
+    def facts(self) -> tuple[Index, Index, Index, Index, Index]:
+        """Of each document: page id, sentences, tokens, where its tokens and its sentences' lengths stand."""
+        ids, sentences, tokens, at_tokens, at_lengths = map(np.concatenate, zip(*self._added, strict=True))
+        self._added = [(ids, sentences, tokens, at_tokens, at_lengths)]
+        return ids, sentences, tokens, at_tokens, at_lengths
+
+    def tokens(self, order: Index) -> Iterator[NDArray[Any]]:
+        """The tokens of the documents numbered `order`, in that order, some at a time."""
+        _, _, counts, at, _ = self.facts()
+        return self._runs(at[order], counts[order], self._kind)
+
+    def lengths(self, order: Index) -> Iterator[NDArray[Any]]:
+        """How many tokens each of their sentences has, likewise."""
+        _, counts, _, _, at = self.facts()
+        return self._runs(at[order], counts[order], np.dtype(np.int32))
+
+    def _runs(self, starts: Index, counts: Index, kind: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+        after = np.cumsum(counts)
+        most, first = max(self._memory_bytes // kind.itemsize, 1), 0
+        while first < len(counts):
+            begun = int(after[first - 1]) if first else 0
+            last = max(int(np.searchsorted(after, begun + most, side="right")), first + 1)
+            data = np.empty(int(after[last - 1]) - begun, kind)
+            into, at = data.data.cast("B"), 0
+            for start, count in zip(starts[first:last].tolist(), counts[first:last].tolist(), strict=True):
+                self._file.seek(start)
+                at += self._file.readinto(into[at : at + count * kind.itemsize])
+            yield data
+            first = last
