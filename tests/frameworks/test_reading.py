@@ -21,12 +21,12 @@ PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
 CODE = """
 import hashlib, itertools, sys
 from pathlib import Path
-from throughline.corpus import reading
+from throughline.corpus.shards import layout
 from throughline.rank import data
 for rank in range(2):
     digest = hashlib.sha256()
     for batch in itertools.islice(data.batches(data.Manifest(Path(sys.argv[1]), "corpus"), 1, rank, 2, 32), 40):
-        for name in reading.ARRAYS:
+        for name in layout.TYPES:
             digest.update(batch[name].tobytes())
     print(digest.hexdigest())
 """

@@ -57,7 +57,7 @@ def corpus(folder: Path, words: Vocabulary) -> Manifest:
 
 def told_apart(rows: data.Rows) -> list[bytes]:
     """Each row's content: all six arrays."""
-    return [b"".join(rows[name][row].tobytes() for name in reading.ARRAYS) for row in range(len(rows["input_ids"]))]
+    return [b"".join(rows[name][row].tobytes() for name in layout.TYPES) for row in range(len(rows["input_ids"]))]
 
 
 def taken(corpus: Manifest, rank: int, world: int, size: int, count: int) -> list[bytes]:
@@ -107,7 +107,7 @@ def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) ->
     parameters = Parameters(64, 9, copies=1, dynamic=True)
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     epochs = [masking.masked(plain, masking.stream("training_0000", epoch)) for epoch in range(9)]
-    arrays = {name: np.concatenate([one[name] for one in epochs]) for name in reading.ARRAYS}
+    arrays = {name: np.concatenate([one[name] for one in epochs]) for name in layout.TYPES}
     counts = promises.counted(arrays, words)
     promises.check_shares(Path("shard"), counts, words)
     static = promises.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
@@ -311,4 +311,4 @@ def test_one_kind_is_not_taken_for_the_other(corpus: Manifest, folder: Path, wor
     with layout.open_shard(finished) as stream:
         assert "dynamic" not in json.loads(stream.attrs["parameters"])
     with pytest.raises(ValueError, match="no array a_lengths"):
-        reading.read_shard(finished, reading.UNMASKED)
+        reading.read_shard(finished, layout.UNMASKED)

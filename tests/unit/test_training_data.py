@@ -14,6 +14,7 @@ import pytest
 import training_fixtures
 from throughline import workloads
 from throughline.corpus import reading
+from throughline.corpus.shards import layout
 from throughline.files import UserError
 from throughline.rank import data
 from throughline.workloads import bert
@@ -28,7 +29,7 @@ def numbered(folder: Path, rows: list[int]) -> data.Manifest:
     first = 0
     for shard, count in zip(content["shards"], rows, strict=True):
         with h5py.File(folder / shard["file"], "r") as file:
-            arrays = {name: np.resize(file[name][:], (count, *file[name].shape[1:])) for name in reading.ARRAYS}
+            arrays = {name: np.resize(file[name][:], (count, *file[name].shape[1:])) for name in layout.TYPES}
         arrays["input_ids"][:, 0] = np.arange(first, first + count)
         first += count
         with h5py.File(folder / shard["file"], "w") as file:
@@ -44,7 +45,7 @@ def read(manifest: data.Manifest, rank: int, world: int, size: int, count: int, 
     source = data.batches(manifest, seed, rank, world, size)
     taken = list(itertools.islice(source, count))
     source.close()  # type: ignore[attr-defined]
-    assert all(len(batch[name]) == size for batch in taken for name in reading.ARRAYS)
+    assert all(len(batch[name]) == size for batch in taken for name in layout.TYPES)
     return [int(token) for batch in taken for token in batch["input_ids"][:, 0]]
 
 

@@ -1,7 +1,4 @@
-"""Large arrays within a limit of memory: what does not fit lies in nameless temporary files that are mapped.
-
-The system reads such an array when it is looked at, and writes it out when memory is short. The values are the same.
-"""
+"""Large arrays within a limit of memory: what does not fit lies in nameless temporary files that are mapped."""
 
 from __future__ import annotations
 

@@ -16,15 +16,12 @@ from throughline.corpus import kernel, leftovers
 
 @contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """An empty HDF5 file that gets its name when it is whole. What killed writers of it left is removed first.
-
-    OSError with its number where the disk is full; HDF5 hides it in a RuntimeError when it notices while closing.
-    """
+    """An empty HDF5 file that gets its name when it is whole. What killed writers of it left is removed first."""
     leftovers.remove(path)
     try:
         with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
             yield stream
-    except RuntimeError as error:
+    except RuntimeError as error:  # so HDF5 hides that the disk is full, when it notices while closing
         number = re.search(r"errno = (\d+)", str(error))
         if number is None:
             raise

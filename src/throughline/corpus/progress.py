@@ -7,10 +7,7 @@ import time
 
 
 class Progress:
-    """Counts units towards a total and prints a line now and then, never in the first seconds.
-
-    `done` were there already when this work began: they count, but say nothing about its speed.
-    """
+    """Counts units towards a total and prints a line now and then. `done` of them were there when this work began."""
 
     def __init__(
         self, what: str, total: int, *, done: int = 0, unit: str = "B", quiet_s: float = 5, every_s: float = 10

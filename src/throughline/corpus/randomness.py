@@ -1,7 +1,6 @@
 """Random numbers that are the same everywhere and for ever: raw words of a counter-based generator.
 
-numpy promises the stream of `Philox.random_raw`, not what its Generator methods make of it. What is made of the words
-stands here, in arithmetic that any language can repeat.
+numpy promises these, not what its Generator makes of them. That stands here, in arithmetic that any language has.
 """
 
 from __future__ import annotations
@@ -30,11 +29,6 @@ def below(words: Words, bound: NDArray[np.int64]) -> NDArray[np.int64]:
     """Integers in [0, bound), bound < 2**32, from each word's upper half (a bias of at most bound / 2**32)."""
     scaled = (words >> np.uint64(32)) * bound.astype(np.uint64)
     return (scaled >> np.uint64(32)).astype(np.int64)
-
-
-def lower_half(words: Words) -> Words:
-    """Each word's lower half moved to the upper, for a second independent number from the same word."""
-    return words << np.uint64(32)
 
 
 def uniform(words: Words) -> NDArray[np.float64]:

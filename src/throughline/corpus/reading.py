@@ -6,7 +6,7 @@ It runs in a framework's own environment, on numpy and h5py alone; the isal pack
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,6 @@ from throughline.corpus.shards import layout
 from throughline.corpus.shards.masks import Masking
 
 Rows = dict[str, np.ndarray]
-ARRAYS = tuple(layout.TYPES)
-UNMASKED = tuple(layout.UNMASKED)
-"""What a shard holds whose masks are drawn while it is read."""
 
 
 class Reader:
@@ -37,14 +34,13 @@ class Reader:
         path = self.folder / file
         if self.masking is None:
             return read_shard(path)
-        return self.masking.masked(read_shard(path, UNMASKED), self.masking.stream(path.stem, epoch))
+        return self.masking.masked(read_shard(path, layout.UNMASKED), self.masking.stream(path.stem, epoch))
 
 
-def read_shard(path: Path, names: tuple[str, ...] = ARRAYS) -> Rows:
+def read_shard(path: Path, names: Iterable[str] = layout.TYPES) -> Rows:
     """The arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
     with h5py.File(path, "r") as file:
-        missing = [name for name in names if name not in file]
-        if missing:
+        if missing := [name for name in names if name not in file]:
             raise ValueError(f"{path.name} has no array {', '.join(missing)}")
         arrays = {name: rows(file[name]) for name in names}
     if len({len(array) for array in arrays.values()}) != 1:
@@ -53,11 +49,10 @@ def read_shard(path: Path, names: tuple[str, ...] = ARRAYS) -> Rows:
 
 
 def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compiled: Any = None) -> np.ndarray:
-    """A dataset's rows from `first` to before `last`: memory-mapped where they lie in the file as they are, else
-    unpacked chunk by chunk.
+    """A dataset's rows from `first` to before `last`: memory-mapped where they lie in the file as they are.
 
-    gzip with and without shuffle, little-endian, is unpacked here, several times faster than HDF5 does it; anything
-    else, and what is damaged, is left to HDF5. `compiled`: kernel.c, where it is at hand.
+    gzip with and without shuffle, little-endian, is unpacked here chunk by chunk, several times faster than HDF5 does
+    it; anything else, and what is damaged, is left to HDF5. `compiled`: kernel.c, where it is at hand.
     """
     kind, place = dataset.dtype, dataset.id.get_offset()
     if place is not None and dataset.size and dataset.external is None:

@@ -1,7 +1,6 @@
 """Finished shards of another maker: found in their folder, told apart by length and split, linked under our names.
 
-Nothing is copied: `data/<corpus>/seq<S>/training_0000.hdf5` is a link to the first training file of that length. A
-folder may hold several lengths, each in a folder of its own below it, as NVIDIA's data script writes them.
+A folder may hold several lengths, each in a folder of its own below it, as NVIDIA's data script writes them.
 """
 
 from __future__ import annotations

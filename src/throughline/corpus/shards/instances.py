@@ -3,8 +3,7 @@
 Of the tokens, round(length x probability) are masked, at least 1 and at most `predictions`: 80 % become [MASK], 10 % a
 random word, 10 % stay (Devlin et al. 2018, appendix A.2). Random words are never specials or unused entries.
 
-Every random number has a fixed place: masks draw from the row of the finished, shuffled example. So kernel.c gives the
-same shards as what stands here in numpy.
+Masks draw from the row of the finished, shuffled example, so kernel.c gives the same shards as numpy does here.
 """
 
 from __future__ import annotations
@@ -116,8 +115,8 @@ def masked(
     chosen = np.sort(np.where(unused, parameters.sequence, pool[:, :most]), axis=1)
     positions = np.where(unused, 0, chosen + 1 + (chosen >= block.a_length[:, None]))
     labels = np.where(unused, 0, np.take_along_axis(ids, positions, axis=1))
-    chance = randomness.uniform(drawn[:, :, 1])
-    other = words[randomness.below(randomness.lower_half(drawn[:, :, 1]), np.full(drawn.shape[:2], len(words)))]
+    chance, lower_half = randomness.uniform(drawn[:, :, 1]), drawn[:, :, 1] << np.uint64(32)
+    other = words[randomness.below(lower_half, np.full(drawn.shape[:2], len(words)))]
     instead = np.where(chance < 0.8, vocabulary.mask, np.where(chance < 0.9, labels, other))
     used_row, used_column = np.nonzero(~unused)
     ids = ids.copy()

@@ -1,8 +1,7 @@
 """Shards of pre-training examples: HDF5 files in the layout of NVIDIA's create_pretraining_data.
 
-Data are gzip with shuffle, which any h5py reads; they are written by igzip, chunk by chunk. On demand they are not
-compressed, so that a reader can map them into its memory. The file's attributes are
-`schema`, `parameters` (JSON) and, written last, `complete`.
+Data are gzip with shuffle, which any h5py reads, or not compressed, so that a reader can map them into its memory. The
+attributes of our files are `schema`, `parameters` (JSON) and, written last, `complete`.
 """
 
 from __future__ import annotations

@@ -30,10 +30,7 @@ def make(
     unpacked: bool = False,
     memory_bytes: int = tokens.MEMORY_BYTES,
 ) -> None:
-    """Write the shard number `shard` of `split` (training or test), all copies in it, shuffled.
-
-    Tokens and examples beyond `memory_bytes` lie in mapped temporary files.
-    """
+    """Write a shard with all its copies, shuffled. What is beyond `memory_bytes` lies in mapped temporary files."""
     words = vocabulary.read(vocabulary_file)
     allocator = Allocator(path.parent, memory_bytes)
     documents, facts = tokens.read(tokens_file, allocator)
@@ -68,10 +65,7 @@ def write(
     kinds: Mapping[str, str] = layout.TYPES,
     unpacked: bool = False,
 ) -> None:
-    """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time; `kinds`: their types.
-
-    The same content gives the same bytes (on x86-64; igzip's output may differ elsewhere).
-    """
+    """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time; `kinds`: their types."""
     plain = unpacked or rows == 0
     with packing.new_file(path) as stream:
         for name, shape in layout.shapes(rows, sequence, predictions, kinds).items():

@@ -1,11 +1,8 @@
 """Masks that are drawn while a shard is read, anew for each epoch, by the rules of the finished ones (instances.py).
 
-Of a row's n tokens of text, round((n + 3) x probability) are masked, at least 1 and at most `predictions`: 80 % become
-[MASK], 10 % a random word, 10 % stay. A row's random words are a place in a stream that seed, shard, length and epoch
-name, so its masks are the same for any batch size, number of ranks, framework and block of rows, and after a restart.
-
-Each masked token takes one word of 64 bits: the upper half chooses the place, the lower half what happens there.
-Training workers import this.
+A row's random words are a place in a stream that seed, shard, length and epoch name, so its masks are the same for any
+batch size, number of ranks, framework and block of rows, and after a restart. Each masked token takes one word of 64
+bits: the upper half chooses the place, the lower half what happens there.
 """
 
 from __future__ import annotations
@@ -60,9 +57,8 @@ class Masking:
     @classmethod
     def of_manifest(cls, content: Mapping[str, Any]) -> Masking:
         """As a length's manifest says."""
-        how, vocabulary = content["parameters"], content["vocabulary"]
-        shape = how["sequence"], how["predictions"]
-        return cls(*shape, how["probability"], how["seed"], vocabulary["mask"], vocabulary["words"])
+        how = (content["parameters"][name] for name in ("sequence", "predictions", "probability", "seed"))
+        return cls(*how, content["vocabulary"]["mask"], content["vocabulary"]["words"])
 
     def stream(self, shard: str, epoch: int) -> Stream:
         """The random words of a shard's rows in an epoch, in the rows' order; `shard`: its name without .hdf5."""

@@ -3,17 +3,13 @@ appendix A.2):
 
 * A document is read in chunks of whole sentences that reach a target length, which is sequence - 3; in
   `short_sequences` of the documents it is a random length from 2 on.
-* Segment A is a random number of the chunk's first sentences. Segment B is, half of the time, the rest of the
-  chunk (the true continuation, label 0); else, and always when the chunk is one sentence, a run of sentences
-  from another document (label 1), and the rest of the chunk is read again.
-* A pair that is too long loses tokens one by one from its longer segment, at its front or its back by the toss
-  of a coin.
+* Segment A is a random number of the chunk's first sentences. Segment B is, half of the time, the rest of the chunk
+  (the true continuation, label 0); else, and always when the chunk is one sentence, a run of sentences from another
+  document (label 1), and the rest of the chunk is read again. In a shard with one document, where no label may say
+  "random", a chunk of one sentence takes the following sentence as B, or is left out.
+* A pair that is too long loses tokens one by one from its longer segment, at front or back by the toss of a coin.
 
-Where that program is wrong this one is not: a shard with one document gets no false "random" label (a chunk of
-one sentence takes the following sentence as B, or is left out), and each shard and copy has random numbers of its own.
-
-Every random number has a fixed place: a chunk draws from row `first sentence` of a table per copy. So kernel.c gives
-the same pairs as what stands here in numpy.
+A chunk draws from row `first sentence` of a table per copy, so kernel.c gives the same pairs as numpy does here.
 """
 
 from __future__ import annotations
@@ -41,16 +37,13 @@ _SORTED = 1 << 20
 
 @dataclass(frozen=True)
 class Pairs:
-    """Examples as runs of tokens: A is [a, a + a_length) of the documents' tokens, B likewise; all i8[N].
-
-    `random_next` (bool[N]): B comes from another document.
-    """
+    """Examples as runs of tokens: A is [a, a + a_length) of the documents' tokens, B likewise; all i8[N]."""
 
     a: Index
     a_length: Index
     b: Index
     b_length: Index
-    random_next: NDArray[np.bool_]
+    random_next: NDArray[np.bool_]  # [N]: B comes from another document
 
     def __len__(self) -> int:
         return len(self.a)
@@ -58,8 +51,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """All examples of a shard: `pairs` as they were made, in narrow types; `order`: which of them comes first, second
-    and so on."""
+    """All examples of a shard: `pairs` as they were made, in narrow types; `order`: which comes first, and so on."""
 
     pairs: Pairs
     order: NDArray[np.integer]
@@ -71,8 +63,7 @@ class Shuffled:
         """The examples from `begin` to before `end` of the shard."""
         rows, pairs = self.order[begin:end], self.pairs
         places = (pairs.a, pairs.a_length, pairs.b, pairs.b_length)
-        a, a_length, b, b_length = (column[rows].astype(np.int64) for column in places)
-        return Pairs(a, a_length, b, b_length, pairs.random_next[rows])
+        return Pairs(*(column[rows].astype(np.int64) for column in places), pairs.random_next[rows])
 
 
 def examples(
@@ -132,8 +123,7 @@ def _pairs_by_kernel(
     bounds = some.start, some.stop, len(documents), documents.sentences, documents.documents
     aims = parameters.sequence - 3, parameters.short_sequences
     made = compiled.pairs(*bounds, *aims, of_document, of_sentence, *columns, random_next)
-    a, a_length, b, b_length = (column[:made] for column in columns)
-    return Pairs(a, a_length, b, b_length, random_next[:made].view(np.bool_))
+    return Pairs(*(column[:made] for column in columns), random_next[:made].view(np.bool_))
 
 
 def _pairs_by_numpy(

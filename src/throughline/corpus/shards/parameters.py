@@ -11,10 +11,7 @@ from throughline.files import UserError
 
 @dataclass(frozen=True)
 class Parameters:
-    """How examples are made: `sequence` and `predictions` count tokens, the next two are shares.
-
-    `dynamic`: the examples are not masked; masks.py does that while they are read.
-    """
+    """How examples are made: `sequence` and `predictions` count tokens, the next two are shares."""
 
     sequence: int
     predictions: int
@@ -22,7 +19,7 @@ class Parameters:
     short_sequences: float = 0.1
     copies: int = 5
     seed: int = 12345
-    dynamic: bool = False
+    dynamic: bool = False  # the examples are not masked; masks.py does that while they are read
 
     def __post_init__(self) -> None:
         for fine, what in (

@@ -1,6 +1,5 @@
 """What the rows of a shard promise: the layout's rules for every maker's, and stricter ones for ours.
 
-A shard of ours has the exact number of masked tokens, no special among its text, and shares within chance's bounds.
 kernel.c checks rows in one pass; what stands here in numpy does the same, and says what is wrong and where.
 """
 
@@ -36,14 +35,12 @@ def check(path: Path, block: Arrays, vocabulary: Vocabulary, promised: Parameter
 
 
 def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters | None) -> dict[str, int] | None:
-    """`counted` of rows that pass check_layout and check_promises, by kernel.c; None where one does not, or without it:
-    then these two have to say what is wrong."""
-    compiled = kernel.load()
+    """`counted` by kernel.c; None without it, and where check_layout or check_promises have to say what is wrong."""
+    compiled, masked = kernel.load(), None
     if compiled is None:
         return None
     rows, sequence = block["input_ids"].shape
     arrays = [np.ascontiguousarray(block[name]) for name in layout.TYPES]
-    masked = None
     if promised is not None:
         masked = masked_of(np.arange(sequence - 2), promised.predictions, promised.probability).astype(np.int32)
     counts = np.zeros(len(_COUNTED), np.int64)
@@ -145,13 +142,9 @@ def check_shares(path: Path, counts: Mapping[str, int], vocabulary: Vocabulary) 
         ("unchanged", 0.1 + 0.1 / words, "a share of unchanged words far from 10 %"),
         ("changed", 0.1 - 0.1 / words, "a share of random words far from 10 %"),
     ):
-        if not _by_chance(counts[name] / masked, expected, masked):
+        spread = (expected * (1 - expected) / masked) ** 0.5
+        if abs(counts[name] / masked - expected) > _SIGMAS * spread + 1 / masked:
             raise layout.fault(path, fault)
-
-
-def _by_chance(share: float, expected: float, count: int) -> bool:
-    spread = (expected * (1 - expected) / count) ** 0.5
-    return bool(abs(share - expected) <= _SIGMAS * spread + 1 / count)
 
 
 def _all_hold(path: Path, checks: list[tuple[Any, str]], first: int) -> None:

@@ -1,8 +1,7 @@
 """Is a shard what it should be? Reads it whole and checks every promise of the layout, example by example.
 
-Shards of other makers are checked by the layout's rules; ours have to keep stricter ones as well (promises.py). With
-the tokens a shard was made from, second segments are looked up in them (lookup.py). Of a shard whose masks are drawn
-while it is read, the first epoch's are judged.
+With the tokens a shard was made from, second segments are looked up in them (lookup.py). Of a shard whose masks are
+drawn while it is read, the first epoch's are judged.
 """
 
 from __future__ import annotations
@@ -109,11 +108,7 @@ def masking_of(parameters: Parameters, vocabulary: Vocabulary) -> Masking:
 
 
 def _read(stream: h5py.File, check: Callable[[Arrays, int], Counter[str]]) -> tuple[Counter[str], str]:
-    """Read an open shard: what `check` counted in its rows, and the digest of the content.
-
-    The digest is SHA-256 over names, shapes and values of the arrays, one after the other: the same however a file
-    packs them.
-    """
+    """Read an open shard: what `check` counted in its rows, and the SHA-256 of its arrays' names, shapes and values."""
     kinds, compiled = layout.types(stream), kernel.load()
     shard = {name: stream[name] for name in kinds}
     counts, digest = Counter[str](), hashlib.sha256()

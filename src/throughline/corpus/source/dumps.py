@@ -1,7 +1,4 @@
-"""MediaWiki dumps: one or several files of pages-articles XML, checked by their beginnings, and cut into parts.
-
-Cutting only notes positions: nothing is copied. streams.py reads the files, parts.py gives the pages of a part.
-"""
+"""MediaWiki dumps: one or several files of pages-articles XML, checked by their beginnings, and cut into parts."""
 
 from __future__ import annotations
 
@@ -102,10 +99,7 @@ def cut(paths: Sequence[Path], parts: int) -> Cut:
 
 
 def _header(path: Path) -> bytes:
-    """The XML from `<mediawiki` to `</siteinfo>` (of its opening tag alone where there is no <siteinfo>).
-
-    UserError where the file is no dump, or does not say which of its pages are articles.
-    """
+    """The XML from `<mediawiki` to `</siteinfo>` (of its opening tag alone where there is no <siteinfo>)."""
     text = _beginning(path)
     if re.match(rb"\s*(<!doctype\s+html|<html)", text, re.IGNORECASE):
         raise UserError(

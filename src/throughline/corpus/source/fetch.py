@@ -108,10 +108,7 @@ class Client:
         raise _nowhere(urls[0].rsplit("/", 1)[-1], refusals)
 
     def file(self, urls: Sequence[str], path: Path, digest: Digest, size: int | None = None) -> None:
-        """Bring a file to `path`, from the first address that gives what it has to be.
-
-        UserError where none does, the disk is too small, or another process is at it.
-        """
+        """Bring a file to `path`, from the first address that gives what it has to be; UserError where none does."""
         part = path.with_name(path.name + ".part")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and digest.of(path) == digest.value.lower():

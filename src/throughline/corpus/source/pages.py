@@ -25,21 +25,19 @@ _VERSION = re.compile(rb'<mediawiki\s[^>]*?\bversion="(\d+)\.(\d+)"')
 # In all of MediaWiki's languages the word follows the # without a blank; a numbered list has one, or a link at once.
 _REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]\]")
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
+_PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # as the groups of _TIME
 _SILENT = (-2, 6, 14)
 _AS_PUBLISHED = "use a pages-articles dump as it was published"
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a dump's header says about its pages: names of the other namespaces, and whether redirects are marked.
-
-    `silent_namespaces`, in small letters: a link to media, a file or a category shows no text.
-    """
+    """What a dump's header says about its pages: names of the other namespaces, and whether redirects are marked."""
 
     other_namespaces: frozenset[str]
     marks_redirects: bool
     base: str | None
-    silent_namespaces: frozenset[str] = frozenset()
+    silent_namespaces: frozenset[str] = frozenset()  # in small letters: links to media, files, categories show no text
 
     @classmethod
     def of(cls, header: str) -> Site:
@@ -89,9 +87,9 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     text = _text(page, begin, where) if kind == "article" else b""
     if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
         kind, text = "redirect", b""
-    time = _TIME.search(head)
-    if kind == "article" and b"{{" in text:
-        text = _NOW.sub(lambda match: _then(match, time), text)
+    if kind == "article" and b"{{" in text:  # wikiextractor would put in the day on which it runs
+        time = _TIME.search(head)
+        text = _NOW.sub(lambda match: time[_PARTS_OF_TIME.index(match[1].lower())] if time else b"", text)
     return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
 
 
@@ -154,10 +152,3 @@ def _text(page: bytes, begin: int, where: str) -> bytes:
             f"{where} is not UTF-8 text", why=f"{error}; the dump is damaged", next_step=_AS_PUBLISHED
         ) from None
     return text
-
-
-def _then(match: re.Match[bytes], time: re.Match[bytes] | None) -> bytes:
-    """{{CURRENTYEAR}} and its like as of the revision: wikiextractor would put in the day on which it runs."""
-    if time is None:
-        return b""
-    return time[{b"year": 1, b"month": 2, b"day": 3, b"time": 4, b"hour": 5}[match[1].lower()]]

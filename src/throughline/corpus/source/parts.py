@@ -1,7 +1,6 @@
-"""The pages of one part of a dump.
+"""The pages of one part of a dump: those whose `<page>` begins in it, so parts tile the dump whatever their borders.
 
-One rule makes the parts tile the dump whatever their borders are: a page belongs to the part in which its `<page>`
-begins. (Text is escaped in a dump, so `<page>` never occurs inside an article.)
+(Text is escaped in a dump, so `<page>` never occurs inside an article.)
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ from throughline.files import UserError
 
 
 def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[bytes]:
-    """Each page of a part as its XML from `<page>` to `</page>`, in the dump's order.
-
-    UserError where the dump turns out to be damaged or to end inside a page.
-    """
+    """Each page of a part as its XML, in the dump's order; UserError where it is damaged or ends inside a page."""
     done = 0
     for piece in dump.parts[part]:
         file = dump.files[piece.file]
@@ -87,10 +83,8 @@ class _Before(Enum):
 
 
 def _check_gap(path: str, before: _Before, buffer: bytearray, at: int, page: int) -> int:
-    """Check what stands from `at` up to a `<page>` (absent: -1), as far as it was read; returns how far it is settled.
-
-    UserError where it is neither blank nor the end of the dump.
-    """
+    """How far what stands from `at` to a `<page>` (absent: -1) is settled; UserError where it is neither blank nor the
+    end of the dump."""
     stop = page if page >= 0 else len(buffer)
     if before is _Before.PAGE:
         rest = bytes(buffer[at:stop]).strip()

@@ -103,10 +103,7 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
 
 
 def choose(name: str, published: Sequence[Published]) -> list[Published]:
-    """The files of a dump to read: the single multistream file, else its parts, else the same of one stream.
-
-    UserError where none is finished, and where a part lacks.
-    """
+    """The files of a dump to read: the single multistream file, else its parts, else the same of one stream."""
     by_name = {file.file: file for file in published}
     for kind in _KINDS:
         if whole := by_name.get(f"{name}-{kind}.xml.bz2"):

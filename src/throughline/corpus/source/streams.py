@@ -93,15 +93,17 @@ def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[i
     The function is monotonic, 0 is the beginning and `size` the end. `pieces`: how many parts share this file.
     """
     with path.open("rb") as stream:
-        compressed = stream.read(3) == b"BZh"
-        if not compressed:
+        if stream.read(3) != b"BZh":
             stream.seek(max(0, size - 4096))
             _check_closing(path, stream.read())
             return DumpFile(str(path), "xml", size), lambda byte: byte
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             starts = [match.start() for match in _STREAM.finditer(data)]
         if pieces > 1 and len(starts) < pieces:
-            length, tail = _length_and_tail(path)
+            progress, length, tail = Progress(f"measuring {path.name}", 0), 0, b""
+            for _, text in decompressed(path, 0):
+                length, tail = length + len(text), (tail + text)[-4096:]
+                progress.to(length)
             _check_closing(path, tail)
             return DumpFile(str(path), "bz2", length), lambda byte: byte * length // size
     _check_closing(path, _tail(path, starts))
@@ -117,16 +119,10 @@ def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[i
 
 def _is_stream(path: Path, start: int) -> bool:
     """True where the bytes at `start` really decompress, so that the magic there is no coincidence."""
-    unit = bz2.BZ2Decompressor()
-    with path.open("rb") as stream:
-        stream.seek(start)
-        while not unit.eof and (data := stream.read(READ)):
-            try:
-                if unit.decompress(data):
-                    return True
-            except (OSError, ValueError):
-                return False
-    return False
+    try:
+        return next(decompressed(path, start), None) is not None
+    except UserError:
+        return False
 
 
 def _damaged(path: Path, offset: int) -> UserError:
@@ -135,27 +131,16 @@ def _damaged(path: Path, offset: int) -> UserError:
     )
 
 
-def _length_and_tail(path: Path) -> tuple[int, bytes]:
-    progress = Progress(f"measuring {path.name}", 0)
-    length, tail = 0, b""
-    for _, text in decompressed(path, 0):
-        length += len(text)
-        tail = (tail + text)[-4096:]
-        progress.to(length)
-    return length, tail
-
-
 def _tail(path: Path, starts: list[int]) -> bytes:
     """The text of the last streams, enough of it to see how the dump ends."""
     tail = b""
     for start in reversed(starts):
-        if start and not _is_stream(path, start):
-            continue
-        tail = b""
-        for _, text in decompressed(path, start):
-            tail = (tail + text)[-4096:]
-        if len(tail) > len(CLOSING) + 16:
-            break
+        if not start or _is_stream(path, start):
+            tail = b""
+            for _, text in decompressed(path, start):
+                tail = (tail + text)[-4096:]
+            if len(tail) > len(CLOSING) + 16:
+                break
     return tail
 
 

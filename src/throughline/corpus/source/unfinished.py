@@ -1,7 +1,4 @@
-"""An unfinished download: `<name>.part` beside its place, and `<name>.part.json`, which says where it came from.
-
-Neither is an output of a rule, so both outlive a failed job, a kill and a power cut.
-"""
+"""An unfinished download: `<name>.part`, and `<name>.part.json`, which says where it came from; both outlive a kill."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -117,12 +118,10 @@ def _dump_of(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[bytes
 
 
 def _article(line: bytes) -> dict[str, Any]:
-    try:
+    with suppress(ValueError):
         value = json.loads(line)
         if isinstance(value, dict) and {"id", "text"} <= value.keys():
             return value
-    except ValueError:
-        pass
     raise UserError(
         "wikiextractor printed a line that is no article",
         why=f"it begins with {line[:80]!r}",
@@ -145,10 +144,7 @@ def _check(extracted: list[int], expected: list[int], part: int) -> None:
 
 
 def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[bytes]:
-    """Pipe `feed` through a program and yield the lines it prints. The program dies with this process.
-
-    UserError when it fails, or when neither side of the pipe moves for `stall_s` seconds.
-    """
+    """Pipe `feed` through a program that dies with this process; its lines. UserError when it fails or stalls."""
     lifeline, ours = os.pipe()
     failure: list[BaseException] = []
     moved = [time.monotonic()]

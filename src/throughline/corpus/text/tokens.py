@@ -36,7 +36,7 @@ from throughline.files import UserError
 
 Index = NDArray[np.int64]
 SCHEMA = 1
-_BLOCK = 1 << 16
+_BLOCK = 1 << 16  # values of a checksummed block
 _BATCH_CHARACTERS = 1 << 21
 MEMORY_BYTES = 256 << 20
 """What a job holds at a time, beside what any process takes; more goes through temporary files beside the result."""
@@ -111,8 +111,7 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory
 
 
 def _pieces(bounds: Index) -> Iterator[tuple[int, int]]:
-    """Documents in runs of so many sentences that they are read at a time; one run at least. `bounds`: where each
-    document begins, counted in sentences."""
+    """Documents in runs of about _BLOCK sentences, one run at least; `bounds`: each document's first sentence."""
     first, count = 0, len(bounds) - 1
     while first < max(count, 1):
         last = max(int(np.searchsorted(bounds, bounds[first] + _BLOCK, side="right")) - 1, first + 1)
@@ -223,15 +222,14 @@ def _offsets(counts: Index) -> Index:
 class Pile:
     """Documents by number, in the order in which they were added; 40 bytes for each stay in memory.
 
-    What they consist of goes into a temporary file in `folder` as soon as it takes more than `memory_bytes`. The file
-    has no name, and goes with the process.
+    What they consist of goes into a nameless temporary file in `folder` when it takes more than `memory_bytes`.
     """
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
         import tempfile
 
         self._memory_bytes = memory_bytes
-        self._file = tempfile.SpooledTemporaryFile(max(memory_bytes, 1), dir=folder)  # noqa: SIM115
+        self._file = tempfile.SpooledTemporaryFile(max(memory_bytes, 1), dir=str(folder))  # noqa: SIM115
         self._used = 0
         self._kind = np.dtype(np.uint16)
         self._added: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 5]

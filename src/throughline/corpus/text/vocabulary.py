@@ -96,10 +96,7 @@ def read(path: str | Path) -> Vocabulary:
 
 
 def write_bert_base_uncased(path: str | Path) -> None:
-    """Write the published vocabulary (30,522 lines), rebuilt from tables inside the installed blingfire package.
-
-    UserError where the SHA-256 shows that the result is not the published file.
-    """
+    """Write the published vocabulary, rebuilt from the installed blingfire's tables; UserError where it is another."""
     text = "".join(f"{entry}\n" for entry in _from_blingfire())
     digest = hashlib.sha256(text.encode()).hexdigest()
     if digest != BERT_BASE_UNCASED_SHA256:

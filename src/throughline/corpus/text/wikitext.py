@@ -1,19 +1,13 @@
 """Wikitext as plain text, a paragraph, heading or list item a line: the extractor that needs no other program.
 
-In the order of the passes, each of which reads the text once:
+In the order of the passes, each of which reads the text once: elements whose content is no prose go (<nowiki> hides
+its content from all that follows); templates and tables go; links leave their text, marks of style and tags go, and
+where something was taken out is remembered, so that `(born {{date}})` leaves no `(born )`; headings become sentences,
+and list items lines; entities become characters.
 
-1. Comments, references, formulas and other elements whose content is no prose go, and <nowiki> hides its content from
-   all that follows.
-2. Templates and tables go, nested to any depth, found by one scan with a stack.
-3. Links leave their text; files, categories and links to other languages go. Marks of style and tags go; their text
-   stays. A place where something was taken out is remembered, so that `(born {{date}})` leaves no `(born )`.
-4. Lines: a heading becomes a sentence, or goes when no text is below it; a list item becomes a line without its marks.
-5. Entities become characters.
-
-Damaged markup is never an error, and takes no more than this: what is opened and never closed is no element and no
-template. Of `{{`, `{|` and a file's or category's `[[` the rest of the line goes, of all others only the mark; a line
-that begins with `|` is a rest of a table or template and goes. Every pass takes time in proportion to the text,
-whatever is in it: no pattern can begin a long search at each of many places in vain.
+Damaged markup is never an error: of `{{`, `{|` and a file's or category's `[[` that are never closed the rest of the
+line goes, of all others only the mark; a line that begins with `|` is a rest of a table or template and goes. Every
+pass takes time in proportion to the text: no pattern can begin a long search at each of many places in vain.
 """
 
 from __future__ import annotations
@@ -71,27 +65,19 @@ def plain_text(markup: str, dropped: Collection[str] = ()) -> str:
     text = _without_links(_without_templates(text), {"file", "image", "media", "category", *dropped})
     text = "\n".join(_unstyled(line) if "''" in line else line for line in text.split("\n"))
     if "<" in text:
-        text = _TAG.sub(_tag, text)
+        text = _TAG.sub(lambda match: " " if match[1] else "\n" if match[2] else "", text)
     text = _closed_up(text.replace("&nbsp;", " ").replace("\xa0", " ").replace("\t", " "))
     text = _SWITCH.sub(" ", _MARKS.sub(" ", text))
     if "<" in text:
         text = _BROKEN_TAG.sub(" ", text)
     text = _BLANKS.sub(" ", text)
-    return _ENTITY.sub(_character, "\n".join(_lines(text)))
+    return _ENTITY.sub(lambda match: html.unescape(match[0]).replace("\xa0", " "), "\n".join(_lines(text)))
 
 
 def _element(match: re.Match[str]) -> str:
     if match[2] is not None:
         return match[2].translate(_HIDDEN)
     return GONE if match[1] else ""
-
-
-def _tag(match: re.Match[str]) -> str:
-    return " " if match[1] else "\n" if match[2] else ""
-
-
-def _character(match: re.Match[str]) -> str:
-    return html.unescape(match[0]).replace("\xa0", " ")
 
 
 def _without_templates(text: str) -> str:
