@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from throughline.corpus import reading
-from throughline.corpus.shards import layout
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import SPECIALS, Vocabulary

@@ -14,8 +14,7 @@ import pytest
 from corpus_helpers import documents, tiny_vocabulary, write_tokens
 from framework_lab import python
 from throughline import files, frameworks
-from throughline.corpus.shards import making, manifest, verification
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, making, manifest, verification
 
 PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
 CODE = """

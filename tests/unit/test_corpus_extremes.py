@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import read_shard
-from throughline.corpus.shards import making, promises, verification
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, making, promises, verification
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
 

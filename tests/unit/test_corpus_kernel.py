@@ -22,8 +22,7 @@ from test_corpus_wordpiece import TRICKY
 
 from corpus_helpers import documents, same, tiny_vocabulary
 from throughline.corpus import kernel, packing
-from throughline.corpus.shards import instances, layout, lookup, pairs, promises
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, instances, layout, lookup, pairs, promises
 from throughline.corpus.text import sentences, tokens, vocabulary
 from throughline.corpus.text.sentences import Sentences
 from throughline.corpus.text.vocabulary import Vocabulary

@@ -17,8 +17,7 @@ from test_corpus_instances import LENGTHS, all_rows
 from corpus_helpers import any_parameters, content_digest, documents, read_shard, tiny_vocabulary, write_tokens
 from throughline import files
 from throughline.corpus import kernel, reading
-from throughline.corpus.shards import layout, making, manifest, masks, promises, verification
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, layout, making, manifest, masks, promises, verification
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 from throughline.rank import data

@@ -14,8 +14,7 @@ from corpus_helpers import same, tiny_vocabulary
 from throughline import files
 from throughline.corpus import kernel
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.shards import making, pairs, verification
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, making, pairs, verification
 from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)

@@ -13,8 +13,7 @@ from test_corpus_shards import arrays_of, blocks_of
 
 from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary, write_tokens
 from throughline.corpus import reading
-from throughline.corpus.shards import layout, making, verification
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, layout, making, verification
 
 PACKINGS: dict[str, dict[str, Any]] = {
     "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from corpus_helpers import content_digest, documents, read_shard, same, tiny_vocabulary
-from throughline.corpus.shards import instances, layout, making, pairs
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, instances, layout, making, pairs
 from throughline.files import UserError
 
 

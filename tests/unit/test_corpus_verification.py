@@ -13,6 +13,7 @@ import pytest
 from corpus_helpers import documents, read_shard, tiny_vocabulary, write_tokens
 from throughline import files
 from throughline.corpus.shards import (
+    Parameters,
     instances,
     layout,
     lookup,
@@ -22,7 +23,6 @@ from throughline.corpus.shards import (
     promises,
     verification,
 )
-from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError

@@ -31,7 +31,7 @@ LIBRARIES = {
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
     *("corpus/reading.py", "corpus/randomness.py"),
-    *("corpus/shards/layout.py", "corpus/shards/masks.py"),
+    *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
 ]
 
 

@@ -13,8 +13,7 @@ import pytest
 from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_tokens
 from dump_server import Server, cut, status
 from throughline import files, workloads
-from throughline.corpus.shards import making
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, making
 from throughline.corpus.source import dumps, parts
 from throughline.corpus.text import vocabulary
 from throughline.rank.data import Manifest, batches

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary, write_tokens
-from throughline.corpus.shards import layout, making, verification
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters, layout, making, verification
 from throughline.corpus.text.vocabulary import Vocabulary
 
 NAMES = ["input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids", "next_sentence_labels"]

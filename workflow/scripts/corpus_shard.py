@@ -17,8 +17,7 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.shards import making
-    from throughline.corpus.shards.parameters import Parameters
+    from throughline.corpus.shards import Parameters, making
 
     parameters = Parameters.from_json(arguments.parameters)
     shard = arguments.split, arguments.shard, arguments.output

@@ -17,8 +17,7 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.shards import verification
-    from throughline.corpus.shards.parameters import Parameters
+    from throughline.corpus.shards import Parameters, verification
     from throughline.corpus.text import vocabulary
 
     parameters = Parameters.from_json(arguments.parameters) if arguments.parameters else None

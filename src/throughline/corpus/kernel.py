@@ -1,9 +1,7 @@
 """The corpus's hot loops as compiled code: kernel.c, built once per user by the system's C compiler.
 
-The first process that needs it builds it into ~/.cache/throughline/kernel/; others wait for it. The file's name is a
-hash of the source, the compiler's flags and the machine's kind, so that an old or foreign one is never loaded. Without
-a compiler, everything is made by numpy and Python instead: the same bytes, several times slower, and a line says so.
-`THROUGHLINE_KERNEL=off` asks for that.
+It lies in ~/.cache/throughline/kernel/, named by a hash of source, flags and machine, so that no foreign one is loaded.
+Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python make the same bytes, several times slower.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,12 +16,18 @@ from throughline.corpus import kernel, leftovers
 
 
 @contextmanager
-def new_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """An empty HDF5 file that gets its name when it is whole. What killed writers of it left is removed first."""
+def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Iterator[h5py.File]:
+    """An empty HDF5 file that gets its name when it is whole, and last of all the attribute `complete`.
+
+    What killed writers of it left is removed first.
+    """
     leftovers.remove(path)
     try:
         with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
             yield stream
+            stream.attrs.update(attributes)
+            stream.flush()
+            stream.attrs["complete"] = True
     except RuntimeError as error:  # so HDF5 hides that the disk is full, when it notices while closing
         number = re.search(r"errno = (\d+)", str(error))
         if number is None:

@@ -7,40 +7,38 @@ import time
 
 
 class Progress:
-    """Counts units towards a total and prints a line now and then. `done` of them were there when this work began."""
+    """Counts bytes towards a total and prints a line now and then. `done` of them were there when this work began."""
 
-    def __init__(
-        self, what: str, total: int, *, done: int = 0, unit: str = "B", quiet_s: float = 5, every_s: float = 10
-    ) -> None:
-        self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
+    def __init__(self, what: str, total: int, *, done: int = 0, quiet_s: float = 5) -> None:
+        self.what, self.total = what, total
         self.done = self._there = done
         self._begun = time.monotonic()
         self._next = self._begun + quiet_s
 
     def to(self, done: int) -> None:
-        """Note that `done` units are done in all."""
+        """Note that `done` bytes are done in all."""
         self.done = done
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + self.every_s
+            self._next = now + 10
             print(self.line(now - self._begun), file=sys.stderr, flush=True)
 
     def line(self, elapsed_s: float) -> str:
         """The line that is printed after `elapsed_s` seconds."""
         if not self._there < self.done <= self.total:
-            return f"{self.what}: {_amount(self.done, self.unit)}"
+            return f"{self.what}: {_amount(self.done)}"
         left_s = elapsed_s * (self.total - self.done) / (self.done - self._there)
         return (
-            f"{self.what}: {_amount(self.done, self.unit)} of {_amount(self.total, self.unit)}"
+            f"{self.what}: {_amount(self.done)} of {_amount(self.total)}"
             f" ({self.done / self.total:.0%}), about {_duration(left_s)} left"
         )
 
 
-def _amount(value: int, unit: str) -> str:
+def _amount(value: int) -> str:
     for factor, prefix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if value >= factor:
-            return f"{value / factor:.1f} {prefix}{unit}"
-    return f"{value} {unit}"
+            return f"{value / factor:.1f} {prefix}B"
+    return f"{value} B"
 
 
 def _duration(seconds: float) -> str:

@@ -1,9 +1,8 @@
 """Examples from pairs of segments: arrays in NVIDIA's layout, masked or not, as pure functions.
 
 Of the tokens, round(length x probability) are masked, at least 1 and at most `predictions`: 80 % become [MASK], 10 % a
-random word, 10 % stay (Devlin et al. 2018, appendix A.2). Random words are never specials or unused entries.
-
-Masks draw from the row of the finished, shuffled example, so kernel.c gives the same shards as numpy does here.
+random word, 10 % stay (Devlin et al. 2018, appendix A.2). Random words are never specials or unused entries. Masks draw
+from the row of the finished, shuffled example, so kernel.c gives the same shards as numpy does here.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus import kernel, randomness
-from throughline.corpus.shards import layout
+from throughline.corpus.randomness import Words
+from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.shards.pairs import Pairs, Shuffled
-from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 
@@ -37,12 +36,11 @@ def blocks(
     """The examples as arrays in NVIDIA's layout or unmasked (layout.py), `rows` at a time (fewer in the last block)."""
     stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
     predictions = 0 if parameters.dynamic else parameters.predictions  # with none, nothing is masked
-    compiled = kernel.load()
     for begin in range(0, len(order), rows):
         block = order.cut(begin, begin + rows)
         drawn = stream.words(len(block), predictions, 2)
-        if compiled is not None:
-            arrays = _filled(compiled, documents.tokens, block, parameters, vocabulary, drawn)
+        if kernel.load() is not None:
+            arrays = _filled(documents.tokens, block, parameters, vocabulary, drawn)
         else:
             arrays = assembled(documents.tokens, block, parameters, vocabulary)
             arrays = arrays if parameters.dynamic else masked(arrays, block, parameters, vocabulary, drawn)
@@ -53,14 +51,10 @@ def blocks(
 
 
 def _filled(
-    compiled: Any,
-    tokens: NDArray[np.integer],
-    block: Pairs,
-    parameters: Parameters,
-    vocabulary: Vocabulary,
-    drawn: randomness.Words,
+    tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary, drawn: Words
 ) -> Arrays:
     """What `assembled` and `masked` give, by kernel.c."""
+    compiled: Any = kernel.load()
     rows, sequence, predictions = len(block), parameters.sequence, drawn.shape[1]
     counts = masked_of(np.arange(sequence - 2), predictions, parameters.probability)
     shapes = layout.shapes(rows, sequence, predictions)
@@ -95,9 +89,7 @@ def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters,
     }
 
 
-def masked(
-    arrays: Arrays, block: Pairs, parameters: Parameters, vocabulary: Vocabulary, drawn: randomness.Words
-) -> Arrays:
+def masked(arrays: Arrays, block: Pairs, parameters: Parameters, vocabulary: Vocabulary, drawn: Words) -> Arrays:
     """The arrays with masked tokens: changes input_ids, adds masked_lm_positions and masked_lm_ids, i4[N,P].
 
     Positions are drawn by the first P steps of a Fisher-Yates shuffle of the positions that hold A and B.

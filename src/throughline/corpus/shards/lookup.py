@@ -43,16 +43,13 @@ class Text:
     def haystack(self) -> bytes:
         return self.tokens.tobytes()
 
-    def chosen(self, rows: int) -> Index:
-        """Which of so many rows are looked up: all, or evenly spaced ones where the text is long."""
-        many = max(64, _LOOK_UP_BYTES // (2 * self.tokens.nbytes + 1))
-        return np.unique(np.linspace(0, rows - 1, min(many, rows)).astype(np.int64))
-
     def look_up(self, path: Path, block: Arrays, rows: int, first: int) -> dict[str, int]:
-        """Look up those of a shard's `rows` rows that are chosen and stand in the block, whose rows are called `first`
-        and so on. Some at a time, for the text is searched once for all of them; the last row's block is the last.
+        """Look up all of a shard's `rows` rows, or evenly spaced ones where the text is long, that stand in the block,
+        whose rows are called `first` and so on. Some at a time, for the text is searched once for all of them; the last
+        row's block is the last.
         """
-        chosen = self.chosen(rows)
+        many = max(64, _LOOK_UP_BYTES // (2 * self.tokens.nbytes + 1))
+        chosen = np.unique(np.linspace(0, rows - 1, min(many, rows)).astype(np.int64))
         mine = chosen[(chosen >= first) & (chosen < first + len(block["input_ids"]))] - first
         self._waiting.append(({name: array[mine] for name, array in block.items()}, mine + first))
         last = first + len(block["input_ids"]) == rows

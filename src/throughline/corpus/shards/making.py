@@ -12,9 +12,8 @@ import numpy as np
 
 from throughline.corpus import packing
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.shards import instances, layout, pairs
+from throughline.corpus.shards import Parameters, instances, layout, pairs
 from throughline.corpus.shards.instances import Arrays
-from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text import tokens, vocabulary
 from throughline.files import UserError
 
@@ -67,7 +66,7 @@ def write(
 ) -> None:
     """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time; `kinds`: their types."""
     plain = unpacked or rows == 0
-    with packing.new_file(path) as stream:
+    with packing.new_file(path, {"schema": layout.SCHEMA, "parameters": parameters}) as stream:
         for name, shape in layout.shapes(rows, sequence, predictions, kinds).items():
             chunks = (min(rows, layout.ROWS_PER_CHUNK), *shape[1:])
             gzip = {"chunks": chunks, "compression": "gzip", "compression_opts": 1, "shuffle": True}
@@ -82,28 +81,20 @@ def write(
             begin += len(block["input_ids"])
         if begin != rows:
             raise ValueError(f"{begin} rows were given, {rows} were announced")
-        _complete(stream, {"schema": layout.SCHEMA, "parameters": parameters})
 
 
 def _write_chunk(dataset: h5py.Dataset, begin: int, data: np.ndarray) -> None:
     """The dataset's rows from `begin` on, at most a chunk of them; the last chunk is filled up with zeros."""
-    lacking = dataset.chunks[0] - len(data)
-    if lacking:
+    if lacking := dataset.chunks[0] - len(data):
         data = np.concatenate([data, np.zeros((lacking, *data.shape[1:]), data.dtype)])
     dataset.id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), packing.packed(data))
 
 
 def unpack(source: Path, path: Path) -> None:
     """Write a shard of any maker once more, uncompressed: a reader can map it into its memory."""
-    with layout.open_shard(source) as shard, packing.new_file(path) as stream:
-        for name, kind in layout.types(shard).items():
-            made = shard[name].dtype if layout.is_unmasked(shard) else "<" + kind
-            stream.create_dataset(name, data=np.asarray(shard[name][...], dtype=made), track_times=False)
-        _complete(stream, {name: shard.attrs[name] for name in ("schema", "parameters") if name in shard.attrs})
-
-
-def _complete(stream: h5py.File, attributes: Mapping[str, Any]) -> None:
-    """Write the attributes, and last of all that the file is complete."""
-    stream.attrs.update(attributes)
-    stream.flush()
-    stream.attrs["complete"] = True
+    with layout.open_shard(source) as shard:
+        attributes = {name: shard.attrs[name] for name in ("schema", "parameters") if name in shard.attrs}
+        with packing.new_file(path, attributes) as stream:
+            for name, kind in layout.types(shard).items():
+                made = shard[name].dtype if layout.is_unmasked(shard) else "<" + kind
+                stream.create_dataset(name, data=np.asarray(shard[name][...], dtype=made), track_times=False)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from throughline.corpus import kernel, randomness
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.randomness import Words
-from throughline.corpus.shards.parameters import Parameters
+from throughline.corpus.shards import Parameters
 from throughline.corpus.text.tokens import Documents
 
 Index = NDArray[np.int64]
@@ -105,8 +104,7 @@ def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArr
 def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Iterator[Pairs]:
     """One copy's examples in the documents' order, those of some documents at a time."""
     of_document = stream.words(len(documents), 2)
-    compiled, first = kernel.load(), 0
-    made = _pairs_by_numpy if compiled is None else partial(_pairs_by_kernel, compiled)
+    made, first = _pairs_by_numpy if kernel.load() is None else _pairs_by_kernel, 0
     while first < len(documents):
         begin = int(documents.documents[first])
         last = max(int(np.searchsorted(documents.documents, begin + _SENTENCES, side="right")) - 1, first + 1)
@@ -116,8 +114,9 @@ def pairs(documents: Documents, parameters: Parameters, stream: randomness.Strea
 
 
 def _pairs_by_kernel(
-    compiled: Any, documents: Documents, parameters: Parameters, some: range, of_document: Words, of_sentence: Words
+    documents: Documents, parameters: Parameters, some: range, of_document: Words, of_sentence: Words
 ) -> Pairs:
+    compiled: Any = kernel.load()
     columns = [np.empty(len(of_sentence), np.int64) for _ in range(4)]
     random_next = np.empty(len(of_sentence), np.uint8)
     bounds = some.start, some.stop, len(documents), documents.sentences, documents.documents

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus import kernel
-from throughline.corpus.shards import layout
+from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
-from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.text.vocabulary import Vocabulary
 
 _SIGMAS = 5  # by chance one share in 1.7 million lies farther off
@@ -65,44 +64,36 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
     """Check the rules of the layout. The rows are called `first` and so on."""
     ids, positions, labels = arrays["input_ids"], arrays["masked_lm_positions"], arrays["masked_lm_ids"]
     segments, mask = arrays["segment_ids"], arrays["input_mask"]
-    sequence = ids.shape[1]
     length = mask.sum(axis=1, dtype=np.int64)[:, None]
     second = segments.sum(axis=1, dtype=np.int64)[:, None]
-    column = np.arange(sequence)
+    column, place = np.arange(ids.shape[1]), np.arange(positions.shape[1])
     used = labels != 0
     masked = used.sum(axis=1)[:, None]
-    place = np.arange(positions.shape[1])
-    _all_hold(
-        path,
-        [
-            ((ids >= 0) & (ids < len(vocabulary)), "input_ids outside the vocabulary"),
-            ((labels >= 0) & (labels < len(vocabulary)), "masked_lm_ids outside the vocabulary"),
-            (np.isin(arrays["next_sentence_labels"], (0, 1)), "a next_sentence_label that is neither 0 nor 1"),
-            (length >= 5, "an example shorter than [CLS] A [SEP] B [SEP]"),
-            (mask == (column < length), "an input_mask that is not ones followed by zeros"),
-            ((ids == vocabulary.pad) | (mask == 1), "padding that is not [PAD]"),
-            (segments == ((column >= length - second) & (column < length)), "segment_ids that are not A, then B"),
-            ((second >= 2) & (length - second >= 3), "a segment without tokens"),
-            (used == (place < masked), "masked_lm_ids with a gap"),
-            ((positions != 0) == used, "masked_lm_positions and masked_lm_ids of different number"),
-            (masked >= 1, "an example without a masked token"),
-            ((np.diff(positions, axis=1) > 0) | ~used[:, 1:], "masked_lm_positions that are not ascending"),
-            ((positions > 0) & (positions < length - 1) | ~used, "a masked position outside the text"),
-            ((positions != length - second - 1) | ~used, "a masked [SEP]"),
-        ],
-        first,
-    )
+    checks = [
+        ((ids >= 0) & (ids < len(vocabulary)), "input_ids outside the vocabulary"),
+        ((labels >= 0) & (labels < len(vocabulary)), "masked_lm_ids outside the vocabulary"),
+        (np.isin(arrays["next_sentence_labels"], (0, 1)), "a next_sentence_label that is neither 0 nor 1"),
+        (length >= 5, "an example shorter than [CLS] A [SEP] B [SEP]"),
+        (mask == (column < length), "an input_mask that is not ones followed by zeros"),
+        ((ids == vocabulary.pad) | (mask == 1), "padding that is not [PAD]"),
+        (segments == ((column >= length - second) & (column < length)), "segment_ids that are not A, then B"),
+        ((second >= 2) & (length - second >= 3), "a segment without tokens"),
+        (used == (place < masked), "masked_lm_ids with a gap"),
+        ((positions != 0) == used, "masked_lm_positions and masked_lm_ids of different number"),
+        (masked >= 1, "an example without a masked token"),
+        ((np.diff(positions, axis=1) > 0) | ~used[:, 1:], "masked_lm_positions that are not ascending"),
+        ((positions > 0) & (positions < length - 1) | ~used, "a masked position outside the text"),
+        ((positions != length - second - 1) | ~used, "a masked [SEP]"),
+    ]
+    _all_hold(path, checks, first)
     originals = restored(arrays)
     every = np.arange(len(ids))
-    _all_hold(
-        path,
-        [
-            (originals[:, 0] == vocabulary.cls, "an example that does not begin with [CLS]"),
-            (originals[every, length[:, 0] - 1] == vocabulary.sep, "an example that does not end with [SEP]"),
-            (originals[every, (length - second)[:, 0] - 1] == vocabulary.sep, "no [SEP] between A and B"),
-        ],
-        first,
-    )
+    checks = [
+        (originals[:, 0] == vocabulary.cls, "an example that does not begin with [CLS]"),
+        (originals[every, length[:, 0] - 1] == vocabulary.sep, "an example that does not end with [SEP]"),
+        (originals[every, (length - second)[:, 0] - 1] == vocabulary.sep, "no [SEP] between A and B"),
+    ]
+    _all_hold(path, checks, first)
 
 
 def restored(arrays: Arrays) -> NDArray[np.int32]:
@@ -123,15 +114,12 @@ def check_promises(path: Path, arrays: Arrays, vocabulary: Vocabulary, parameter
     row, k = np.nonzero(labels)
     now, before = ids[row, arrays["masked_lm_positions"][row, k]], labels[row, k]
     allowed = (now == vocabulary.mask) | (now == before) | (vocabulary.kinds[now] == 2)
-    _all_hold(
-        path,
-        [
-            ((labels != 0).sum(axis=1) == count, "a wrong number of masked tokens"),
-            (specials == 3, "a special token inside the text"),
-            (allowed.all(), "a special or unused entry as a random word"),
-        ],
-        first,
-    )
+    checks = [
+        ((labels != 0).sum(axis=1) == count, "a wrong number of masked tokens"),
+        (specials == 3, "a special token inside the text"),
+        (allowed.all(), "a special or unused entry as a random word"),
+    ]
+    _all_hold(path, checks, first)
 
 
 def check_shares(path: Path, counts: Mapping[str, int], vocabulary: Vocabulary) -> None:

@@ -20,10 +20,9 @@ import numpy as np
 from throughline import files
 from throughline.corpus import kernel, reading
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.shards import layout, promises
+from throughline.corpus.shards import Parameters, layout, promises
 from throughline.corpus.shards.lookup import Text
 from throughline.corpus.shards.masks import Masking, ranges
-from throughline.corpus.shards.parameters import Parameters
 from throughline.corpus.shards.promises import Arrays
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary

@@ -79,11 +79,8 @@ def parse(page: bytes, site: Site, where: str) -> Page:
         )
     where = f"{where} (id {int(number[1])})"
     revision = _REVISION.search(head)
-    kind = "article"
-    if not _is_main(head, title[1], site, where):
-        kind = "other"
-    elif b"<redirect" in head:
-        kind = "redirect"
+    main = _is_main(head, title[1], site, where)
+    kind = "other" if not main else "redirect" if b"<redirect" in head else "article"
     text = _text(page, begin, where) if kind == "article" else b""
     if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
         kind, text = "redirect", b""

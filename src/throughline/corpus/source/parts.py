@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import Enum, auto
 
 from throughline.corpus.progress import Progress
 from throughline.corpus.source.dumps import Cut, Piece
@@ -42,7 +41,7 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
     inside = 0  # so many bytes of the buffer lie before the piece's end
     at = 0  # what stands before was dealt with
     resume = 0  # where the search for `</page>` goes on after more was read
-    before = _Before.HEAD if piece.begin == 0 else _Before.UNKNOWN
+    before = "head" if piece.begin == 0 else "unknown"  # what stands before; unknown: the end of another part's page
     for position, more in text(file, piece.begin):
         divisible = file.kind != "bz2-streams"
         share = min(max(piece.end - position, 0), len(more)) if divisible else len(more) * (position < piece.end)
@@ -55,7 +54,7 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
             if page >= inside:
                 return
             if page < 0:
-                if before is _Before.UNKNOWN and len(buffer) >= inside + 5 and share < len(more):
+                if before == "unknown" and len(buffer) >= inside + 5 and share < len(more):
                     return
                 resume = at
                 break
@@ -66,7 +65,7 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
                 at, resume = page, max(page, len(buffer) - 6)
                 break
             at = resume = end + len(b"</page>")
-            before = _Before.PAGE
+            before = "page"
             yield bytes(buffer[page:at])
         del buffer[:at]
         inside, resume, at = max(inside - at, 0), resume - at, 0
@@ -74,24 +73,16 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
         raise UserError(f"{file.path} ends inside a page", why="the file is not whole", next_step=WHOLE_AGAIN)
 
 
-class _Before(Enum):
-    """What stands before the next `<page>`."""
-
-    HEAD = auto()
-    PAGE = auto()
-    UNKNOWN = auto()  # the end of a page that another part holds
-
-
-def _check_gap(path: str, before: _Before, buffer: bytearray, at: int, page: int) -> int:
+def _check_gap(path: str, before: str, buffer: bytearray, at: int, page: int) -> int:
     """How far what stands from `at` to a `<page>` (absent: -1) is settled; UserError where it is neither blank nor the
     end of the dump."""
     stop = page if page >= 0 else len(buffer)
-    if before is _Before.PAGE:
+    if before == "page":
         rest = bytes(buffer[at:stop]).strip()
         if rest and (page >= 0 or not any(fits.startswith(rest) for fits in (b"<page>", CLOSING))):
             raise _lost(path, f"between two pages stands {rest[:60]!r}")
         return stop if page >= 0 else stop - len(bytes(buffer[at:stop]).lstrip())
-    if before is _Before.HEAD and buffer.find(b"</page>", at, stop) >= 0:
+    if before == "head" and buffer.find(b"</page>", at, stop) >= 0:
         raise _lost(path, "a page ends before the first one begins")
     return stop if page >= 0 else max(at, stop - 6)
 

@@ -88,7 +88,8 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
             next_step=f"look at {OFFICIAL}/{wiki}/ for the dates there are (a few months' only), and name one of them"
             " in corpus.dump; older ones are on some mirrors",
         )
-    sums = _sums(summed or "")
+    lines = (re.fullmatch(r"([0-9a-fA-F]{40}) [ *]([\w.-]+)", line.rstrip()) for line in (summed or "").splitlines())
+    sums = {match[2]: match[1].lower() for match in lines if match}
     if described is None:
         return [Published(file, sha1, None) for file, sha1 in sums.items()]
     status = _status(described, name)
@@ -124,12 +125,6 @@ def choose(name: str, published: Sequence[Published]) -> list[Published]:
         why="no pages-articles file of it is marked as done",
         next_step="wait until Wikimedia has finished it, or take an older date",
     )
-
-
-def _sums(text: str) -> dict[str, str]:
-    """Names and checksums of a sha1sums file, lines of `<digits>  <name>`."""
-    lines = (re.fullmatch(r"([0-9a-fA-F]{40}) [ *]([\w.-]+)", line.rstrip()) for line in text.splitlines())
-    return {match[2]: match[1].lower() for match in lines if match}
 
 
 def _status(text: str, name: str) -> list[Published]:

@@ -65,7 +65,8 @@ def extract(
                     extracted.append(int(article["id"]))
                     seen["characters"] += len(article["text"])
                     out.write(line)
-        _check(extracted, expected, part)
+        if extracted != expected:
+            raise _incomplete(extracted, expected, part)
         seen["articles"] = len(extracted)
         files.write_json(counts, {"schema": 1, "part": part, **seen})
 
@@ -129,12 +130,10 @@ def _article(line: bytes) -> dict[str, Any]:
     )
 
 
-def _check(extracted: list[int], expected: list[int], part: int) -> None:
-    if extracted == expected:
-        return
+def _incomplete(extracted: list[int], expected: list[int], part: int) -> UserError:
     missing = sorted(set(expected) - set(extracted))
     surplus = len(set(extracted) - set(expected))
-    raise UserError(
+    return UserError(
         f"text extraction of part {part} gave {len(extracted)} of {len(expected)} articles",
         why=f"missing page ids: {', '.join(map(str, missing[:5])) or 'none'}{' ...' if len(missing) > 5 else ''};"
         f" not expected: {surplus}; wikiextractor does not report its own failures",
@@ -160,7 +159,7 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
         )
         os.close(lifeline)
         assert process.stdin is not None and process.stdout is not None
-        feeder = threading.Thread(target=_feed, args=(feed, process.stdin, moved, failure), daemon=True)
+        feeder = threading.Thread(target=_write_all, args=(feed, process.stdin, moved, failure), daemon=True)
         feeder.start()
         try:
             yield from _lines(process, process.stdout, moved, stall_s)
@@ -184,7 +183,7 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
             )
 
 
-def _feed(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], failure: list[BaseException]) -> None:
+def _write_all(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], failure: list[BaseException]) -> None:
     try:
         with stdin:
             for data in feed:

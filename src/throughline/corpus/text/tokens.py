@@ -1,15 +1,8 @@
 """Articles as token ids: tokenized once per part of the dump, then gathered into shards.
 
-A tokens file (HDF5, checksummed blocks) holds documents one after the other:
-
-* `tokens`  u2[T] (u4 for more than 65,536 entries): the ids of all documents
-* `sentences`  i8[S+1]: where each sentence begins in `tokens`, and T
-* `documents`  i8[D+1]: where each document begins, counted in sentences, and S
-* `ids`  i8[D]: the documents' page ids
-* attributes: `schema`, `vocabulary_sha256`, `vocabulary_size`, and `complete`, written last
-
-Which shard an article goes to follows from its page id alone (`place`). In a part's file the documents stand in that
-order: the gathering of a shard, however many there are, reads one contiguous run from each part.
+A tokens file (HDF5, checksummed blocks) holds `Documents` one after the other. Which shard an article goes to follows
+from its page id alone (`place`). In a part's file the documents stand in that order: the gathering of a shard, however
+many there are, reads one contiguous run from each part.
 """
 
 from __future__ import annotations
@@ -46,10 +39,10 @@ MEMORY_BYTES = 256 << 20
 class Documents:
     """Tokenized documents; the arrays are as in the file. No sentence and no document is empty."""
 
-    tokens: NDArray[Any]
-    sentences: Index
-    documents: Index
-    ids: Index
+    tokens: NDArray[Any]  # u2[T] (u4 for more than 65,536 entries): the ids of all documents
+    sentences: Index  # i8[S+1]: where each sentence begins in `tokens`, and T
+    documents: Index  # i8[D+1]: where each document begins, counted in sentences, and S
+    ids: Index  # i8[D]: the documents' page ids
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -83,10 +76,7 @@ def tokenize(
 
 
 def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
-    """Write the documents of shard number `shard` of `shards` (training and test together), sorted by page id.
-
-    A page that several parts hold is taken once, from the first of them.
-    """
+    """Write the documents of a shard of so many (training and test), by page id; a page in several parts only once."""
     low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
     facts: set[tuple[str, int]] = set()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,13 +112,12 @@ def _pieces(bounds: Index) -> Iterator[tuple[int, int]]:
 def _write(path: Path, pile: Pile, order: Index, vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write the documents numbered `order` of a pile, in that order, whole or not at all."""
     ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
-    with packing.new_file(path) as stream:
+    attributes = {"schema": SCHEMA, "vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
+    with packing.new_file(path, attributes) as stream:
         _fill(stream, "tokens", kind_for(vocabulary_size), int(tokens.sum()), pile.tokens(order))
         _fill(stream, "sentences", np.int64, int(sentences.sum()) + 1, _offsets_of(pile.lengths(order)))
         _fill(stream, "documents", np.int64, len(ids) + 1, [_offsets(sentences)])
         _fill(stream, "ids", np.int64, len(ids), [ids])
-        vocabulary_facts = {"vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
-        stream.attrs.update({"schema": SCHEMA, **vocabulary_facts, "complete": True})
 
 
 def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data: Iterable[NDArray[Any]]) -> None:

@@ -133,10 +133,7 @@ def download(url: str, sha256: str, client: Client, path: str | Path) -> None:
 
 
 def _from_blingfire() -> list[str]:
-    """blingfire's tables hold each piece's text without `##`; the tokenizer tells words from pieces.
-
-    A text that the tokenizer maps back to exactly its own id is a word; else it continues one.
-    """
+    """The entries. blingfire's tables lack `##`: a text that it does not map to exactly its own id continues a word."""
     import blingfire
     import numpy as np
 
