@@ -107,8 +107,7 @@ def _header(path: Path) -> bytes:
             why="a server answered the download with a page, as for a missing file or too many requests",
             next_step="open the file in a text editor to read the answer, then download again",
         )
-    begin = text.find(b"<mediawiki")
-    page = text.find(b"<page>")
+    begin, page = text.find(b"<mediawiki"), text.find(b"<page>")
     prolog = text[: begin if begin >= 0 else page if page >= 0 else len(text)]
     if re.search(rb"<!(doctype|entity)", prolog, re.IGNORECASE):
         raise UserError(

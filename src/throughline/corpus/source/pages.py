@@ -84,7 +84,7 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     text = _text(page, begin, where) if kind == "article" else b""
     if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
         kind, text = "redirect", b""
-    if kind == "article" and b"{{" in text:  # wikiextractor would put in the day on which it runs
+    if kind == "article" and b"{{" in text:  # as of the revision: wikiextractor would take its own day
         time = _TIME.search(head)
         text = _NOW.sub(lambda match: time[_PARTS_OF_TIME.index(match[1].lower())] if time else b"", text)
     return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)

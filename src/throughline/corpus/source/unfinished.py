@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,11 +26,10 @@ def note(part: Path) -> Path:
 
 
 def read_note(part: Path) -> dict[str, Any]:
-    try:
+    with suppress(UserError):
         value = files.read_json(note(part))
-    except UserError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 @contextmanager

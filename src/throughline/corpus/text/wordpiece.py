@@ -81,8 +81,8 @@ class _Compiled:
     def _learn(self) -> None:
         """Tell the kernel the ids of the new chunks that are not ASCII."""
         text, length = ctypes.c_void_p(), ctypes.c_int64()
-        found, chunks = ctypes.byref(text), {}
-        while (number := self._compiled.tokenizer_unknown(self._state, self._taught, found, ctypes.byref(length))) >= 0:
+        place, chunks = (ctypes.byref(text), ctypes.byref(length)), {}
+        while (number := self._compiled.tokenizer_unknown(self._state, self._taught, *place)) >= 0:
             chunks[number] = ctypes.string_at(text.value or 0, length.value).decode()
             self._taught = number + 1
         if chunks:
