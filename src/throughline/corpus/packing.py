@@ -17,10 +17,7 @@ from throughline.corpus import kernel, leftovers
 
 @contextmanager
 def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Iterator[h5py.File]:
-    """An empty HDF5 file that gets its name when it is whole, and last of all the attribute `complete`.
-
-    What killed writers of it left is removed first.
-    """
+    """An empty HDF5 file that gets its name when it is whole, and last of all the attribute `complete`."""
     leftovers.remove(path)
     try:
         with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:

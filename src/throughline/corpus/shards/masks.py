@@ -57,8 +57,8 @@ class Masking:
     @classmethod
     def of_manifest(cls, content: Mapping[str, Any]) -> Masking:
         """As a length's manifest says."""
-        how = (content["parameters"][name] for name in ("sequence", "predictions", "probability", "seed"))
-        return cls(*how, content["vocabulary"]["mask"], content["vocabulary"]["words"])
+        how = {name: content["parameters"][name] for name in ("sequence", "predictions", "probability", "seed")}
+        return cls(**how, mask=content["vocabulary"]["mask"], words=content["vocabulary"]["words"])
 
     def stream(self, shard: str, epoch: int) -> Stream:
         """The random words of a shard's rows in an epoch, in the rows' order; `shard`: its name without .hdf5."""

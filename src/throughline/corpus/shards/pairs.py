@@ -62,7 +62,8 @@ class Shuffled:
         """The examples from `begin` to before `end` of the shard."""
         rows, pairs = self.order[begin:end], self.pairs
         places = (pairs.a, pairs.a_length, pairs.b, pairs.b_length)
-        return Pairs(*(column[rows].astype(np.int64) for column in places), pairs.random_next[rows])
+        a, a_length, b, b_length = (column[rows].astype(np.int64) for column in places)
+        return Pairs(a, a_length, b, b_length, pairs.random_next[rows])
 
 
 def examples(
@@ -122,7 +123,8 @@ def _pairs_by_kernel(
     bounds = some.start, some.stop, len(documents), documents.sentences, documents.documents
     aims = parameters.sequence - 3, parameters.short_sequences
     made = compiled.pairs(*bounds, *aims, of_document, of_sentence, *columns, random_next)
-    return Pairs(*(column[:made] for column in columns), random_next[:made].view(np.bool_))
+    a, a_length, b, b_length = (column[:made] for column in columns)
+    return Pairs(a, a_length, b, b_length, random_next[:made].view(np.bool_))
 
 
 def _pairs_by_numpy(
