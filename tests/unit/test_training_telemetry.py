@@ -18,8 +18,8 @@ import training_fixtures
 from throughline import messages, records
 from throughline.messages import Memory, NodeSamples, Order, Reasons, Sample, Window
 from throughline.observe import observed, telemetry, telemetry_window
-from throughline.observe.gpu_faults import LIMITS
 from throughline.observe.observed import Observation
+from throughline.observe.telemetry_cards import LIMITS
 
 SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
 

@@ -15,7 +15,7 @@ import nvml_double
 import training_fixtures
 from throughline import messages
 from throughline.messages import Refusal
-from throughline.observe import gpu_faults, telemetry_cards
+from throughline.observe import telemetry_cards
 
 ASK = """
 import json, sys, time
@@ -138,7 +138,7 @@ def test_what_is_not_known_is_no_fault() -> None:
             "rows_failed",
         )
     )
-    assert gpu_faults.of(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
+    assert telemetry_cards.faults_of(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
 
 
 def test_throttle_reasons_are_nvml_s() -> None:

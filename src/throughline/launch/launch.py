@@ -27,7 +27,6 @@ from throughline.launch.supervision import supervise
 from throughline.messages import Order, RankReport
 from throughline.observe import environment, observed, telemetry_window, work
 from throughline.observe.observed import Observation
-from throughline.observe.others import Others
 from throughline.processes import Parent
 from throughline.rank.data import Manifest
 from throughline.study.runs import CONFIGURATION, unpacked
@@ -124,7 +123,7 @@ def _turn(job: Job) -> Iterator[Turn]:
 
 def _attempt(job: Job, turn: Turn) -> Ended:
     """Survey, check, order, supervise: a run from its specification to what came of it."""
-    started, others = now(), Others()
+    started, others = now(), environment.Others()
     where = site.survey(job)
     manifest = _checked_data(job)
     where = site.with_doubts(where, job, others)

@@ -19,8 +19,7 @@ from typing import Any
 from throughline.files import UserError
 from throughline.memory import gib
 from throughline.messages import Refusal
-from throughline.observe.environment import DECIDES
-from throughline.observe.others import Others, crowded
+from throughline.observe.environment import DECIDES, Others, crowded
 
 WORKER_BYTES = 384 << 20
 """A rank of any framework with its libraries loaded, on the smallest model."""

@@ -16,7 +16,6 @@ from throughline.launch.machine import NO_GPUS
 from throughline.launch.nodes import Nodes
 from throughline.messages import Device, Question
 from throughline.observe import environment
-from throughline.observe.others import Others
 from throughline.topology import Topology
 
 WHERE = {
@@ -67,7 +66,7 @@ def survey(job: Job) -> Site:
     return Site(where, variables, device, facts, ranks, earlier, [*warnings, *doubts])
 
 
-def with_doubts(site: Site, job: Job, others: Others) -> Site:
+def with_doubts(site: Site, job: Job, others: environment.Others) -> Site:
     """The site with what is doubtful just before the run; UserError where it should not start."""
     doubts = preflight.same_surroundings(site.environment, site.earlier, job.strict)
     if not site.nodes.elsewhere:  # other machines have looked at themselves

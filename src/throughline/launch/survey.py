@@ -20,7 +20,6 @@ from throughline.files import UserError
 from throughline.launch import machine, preflight
 from throughline.messages import Answer, Fault, Question
 from throughline.observe import environment
-from throughline.observe.others import Others
 
 PACKAGES = ("torch", "transformers", "numpy", "h5py", "horovod", "mxnet", "gluonnlp")
 SEEN_WITHIN_S = 10.0
@@ -39,7 +38,7 @@ def software(question: Question) -> dict[str, str | None]:
 
 
 def answer(question: Question) -> Answer:
-    others, sees = Others(), _sees(Path(question.seen))
+    others, sees = environment.Others(), _sees(Path(question.seen))
     cpu = machine.processor()
     warnings, refused = _fitness(question, others, cpu.count) if sees else ([], None)
     gpus = machine.gpus(question.framework, sys.executable, os.environ) if question.gpus else machine.NO_GPUS
@@ -55,7 +54,7 @@ def answer(question: Question) -> Answer:
     )
 
 
-def _fitness(question: Question, others: Others, cores: int) -> tuple[list[str], Fault | None]:
+def _fitness(question: Question, others: environment.Others, cores: int) -> tuple[list[str], Fault | None]:
     """What marks, and what refuses a run on this node now."""
     record = Path(question.record)
     earlier = preflight.siblings(record)

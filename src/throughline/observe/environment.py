@@ -1,4 +1,7 @@
-"""What a run ran on: system, processor, framework, settings. No host name, address or path. Standard library only."""
+"""What a run ran on: system, processor, framework, settings; and how much of the processors others take meanwhile.
+
+No host name, address or path. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,27 +40,33 @@ DECIDES = (
 ASSIGNED = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that a scheduler sets anew for every job: equal devices under other numbers are equal."""
 
+OTHERS_CORES = 0.25
+"""What others may use of a machine whose every core the ranks need."""
+WORKED = (1, 2, 3, 6, 7)
+"""Places of user, nice, system, irq and softirq in a line of /proc/stat."""
+LOOK_S = 0.3
+
 
 def describe(framework: str, model: str) -> dict[str, Any]:
     """The machine's and the code's part of a record's `environment`; what is not known is None."""
-    commit = _git("rev-parse", "HEAD")
-    changes = _git("status", "--porcelain")
+    changes = _output("git", "status", "--porcelain")
+    sockets = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
     return {
         "os": _os(),
         "kernel": platform.release(),
         "cpu": cpu_name(),
         "cpu_cores": cpu_cores(),
-        "cpu_sockets": _cpu_sockets(),
+        "cpu_sockets": len({_line(path) for path in sockets} - {None, ""}) or None,
         "cpu_governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "cpu_quota_cores": cpu_quota_cores(),
+        "cpu_quota_cores": _cpu_quota_cores(),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
-        "transparent_hugepages": _chosen(_line("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "transparent_hugepages": _first(r"\[(\w+)\]", _line("/sys/kernel/mm/transparent_hugepage/enabled")),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "driver": gpus.driver(),
-        "gpu_topology": _said("nvidia-smi", "topo", "-m"),
-        "mpi": (_said("mpirun", "--version") or "").partition("\n")[0] or None,
+        "gpu_topology": _output("nvidia-smi", "topo", "-m") or None,
+        "mpi": (_output("mpirun", "--version") or "").partition("\n")[0] or None,
         "code": code(framework, model),
-        "commit": commit,
+        "commit": _output("git", "rev-parse", "HEAD"),
         "tree_clean": None if changes is None else not changes,
     }
 
@@ -81,15 +90,12 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
     """Why what is None in an `environment` is not known; `cards`: what each of its `gpus` said of that."""
     software = environment.get("framework") or {}
     why = {
-        "framework": "the run ended before it told",
-        "python": "the run ended before it told",
-        "packages": "the run ended before it told",
+        **dict.fromkeys(("framework", "python", "packages"), "the run ended before it told"),
         "digest": "the run ended before it stated its software",
         "mpi": "there is no mpirun, or it says nothing",
         "cpu_governor": "the system shows none (a virtual machine, often)",
         "cpu_quota_cores": "no control group limits it",
-        "commit": "this is no git checkout, or git is not there",
-        "tree_clean": "this is no git checkout, or git is not there",
+        **dict.fromkeys(("commit", "tree_clean"), "this is no git checkout, or git is not there"),
     }
     gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
     unknown = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
@@ -100,21 +106,12 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
 
 def code(framework: str, model: str) -> str:
     """12 hexadecimal digits of our own code that a rank of this framework runs on this model."""
-    return sources.digest(sources.closure("throughline.rank.worker", *_loaded(framework, model)))
-
-
-def _loaded(framework: str, model: str) -> list[str]:
-    """The modules that a rank loads by their names, so that no import statement leads to them."""
     known, workload, folder = frameworks.of(framework), workloads.of(model), workloads.models()[model]
-    names = [f"frameworks.{known.rank.partition(':')[0]}"]
-    names += [f"workloads.{folder}.{form.stem}" for form in _forms(folder, known.library)]
-    names += [f"{workload.DATA}.reading"] if workload.DATA else []
-    return [f"throughline.{name}" for name in names]
-
-
-def _forms(folder: str, library: str) -> list[Path]:
-    """A workload's files for a library."""
-    return sorted((sources.ROOT / "workloads" / folder).glob(f"in_{library}*.py"))
+    forms = sorted((sources.ROOT / "workloads" / folder).glob(f"in_{known.library}*.py"))
+    # A rank loads these modules by their names: no import statement leads to them.
+    loaded = [f"frameworks.{known.rank.partition(':')[0]}", *(f"workloads.{folder}.{form.stem}" for form in forms)]
+    loaded += [f"{workload.DATA}.reading"] if workload.DATA else []
+    return sources.digest(sources.closure("throughline.rank.worker", *(f"throughline.{name}" for name in loaded)))
 
 
 def variables(environment: dict[str, str]) -> dict[str, str]:
@@ -125,45 +122,6 @@ def variables(environment: dict[str, str]) -> dict[str, str]:
 def cpu_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def cpu_quota_cores() -> float | None:
-    """Cores that this process's control group may use in the mean; None where nothing limits it."""
-    quota, _, period = (_line("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
-    return None if quota == "max" else int(quota) / int(period)
-
-
-def _cpu_sockets() -> int | None:
-    sockets = {
-        line for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
-        if (line := _line(path))
-    }  # fmt: skip
-    return len(sockets) or None
-
-
-def _line(path: str | Path) -> str | None:
-    """A file of one line; None where there is none."""
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return None
-
-
-def _chosen(line: str | None) -> str | None:
-    """`madvise` of `always [madvise] never`."""
-    match = re.search(r"\[(\w+)\]", line or "")
-    return match[1] if match else None
-
-
-def _said(program: str, *arguments: str) -> str | None:
-    """What a program prints; None where it is not installed, or fails."""
-    if shutil.which(program) is None:
-        return None
-    try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip() or None
 
 
 def cpu_name() -> str:
@@ -178,28 +136,84 @@ def cpu_has_fp16() -> bool | None:
     return "asimdhp" in arm.split() if arm else None
 
 
+def _cpu_quota_cores() -> float | None:
+    """Cores that this process's control group may use in the mean; None where nothing limits it."""
+    quota, _, period = (_line("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
+    return None if quota == "max" else int(quota) / int(period)
+
+
 def _cpuinfo(key: str) -> str | None:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
-    return match[1].strip() if match else None
+    return _first(rf"^{key}\s*:\s*(.+)$", _line("/proc/cpuinfo"))
 
 
 def _os() -> str:
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except (OSError, KeyError, AttributeError):
+    except (OSError, KeyError):
         return platform.system()
 
 
-def _git(*arguments: str) -> str | None:
-    """git's answer about the folder this file lies in; None where there is no git or no repository."""
+def _line(path: str | Path) -> str | None:
+    """A file's content, mostly one line; None where there is none."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _first(pattern: str, text: str | None) -> str | None:
+    """`madvise` of `always [madvise] never`; None where the pattern finds nothing."""
+    match = re.search(pattern, text or "", re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _output(*command: str) -> str | None:
+    """What a program prints, run in the folder of this file, which git asks; None where it is missing, or fails."""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip()
+
+
+class Others:
+    """The processor time that others take from now on; own work (this process and its children's) is left out."""
+
+    def __init__(self) -> None:
+        self.start, self.at, self.own = _busy_s(), time.monotonic(), _own_s()
+
+    def cores(self) -> float | None:
+        """Cores that others have used in the mean since the start; None where the system does not say."""
+        time.sleep(max(0.0, LOOK_S - (time.monotonic() - self.at)))
+        busy = _busy_s()
+        if self.start is None or busy is None:
+            return None
+        return max(0.0, busy - self.start - (_own_s() - self.own)) / (time.monotonic() - self.at)
+
+
+def _busy_s() -> float | None:
+    """CPU-seconds that the cores of this process have worked for whomever (proc_stat(5)); None where nobody says."""
+    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    try:
+        cores = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
+        ticks = [int(core[place]) for core in cores if core[0] in mine for place in WORKED]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+
+
+def _own_s() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def crowded(others: float | None, cores: int, wanted: int, used: str) -> str | None:
+    """A warning where others leave fewer cores than the ranks need."""
+    if others is None or others < OTHERS_CORES or cores - others >= min(wanted, cores):
+        return None
+    return (
+        f"other processes {used.format(f'{others:.1f} of {cores} cores')}, and the ranks need "
+        f"{min(wanted, cores)}: what is measured is slower than the machine; let it idle"
+    )

@@ -32,7 +32,8 @@ LOOK_S = 0.1
 """How often it looks for an edge of the timed window."""
 DISCOVER_S = 30.0
 """How often it looks for new processes of the run: that reads the whole process table."""
-INFINIBAND = Path("/sys/class/infiniband")
+INFINIBAND = {"infiniband_received_bytes": "port_rcv_data", "infiniband_sent_bytes": "port_xmit_data"}
+"""A counter of ours -> the kernel's, in units of four bytes (sysfs-class-infiniband)."""
 
 
 class Machine:
@@ -40,20 +41,23 @@ class Machine:
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
-        self.ports = sorted(INFINIBAND.glob("*/ports/*/counters"))
+        self.ports = sorted(Path("/sys/class/infiniband").glob("*/ports/*/counters"))
         if not self.ports:
-            self.reasons["infiniband_received_bytes"] = self.reasons["infiniband_sent_bytes"] = "no InfiniBand device"
+            self.reasons |= dict.fromkeys(INFINIBAND, "no InfiniBand device")
 
     def read(self) -> dict[str, float | None]:
-        cpu, disk, every = psutil.cpu_times(), psutil.disk_io_counters(nowrap=False), _network()
-        if disk is None:
-            self.reasons["disk_read_bytes"] = self.reasons["disk_written_bytes"] = "the system shows no disk"
+        cpu, disk, memory = psutil.cpu_times(), psutil.disk_io_counters(nowrap=False), psutil.virtual_memory()
+        every: dict[str, Any] = {}
+        with contextlib.suppress(OSError):
+            every |= psutil.net_io_counters(pernic=True, nowrap=False)
         loopback = every.pop("lo", None)
+        if disk is None:
+            self.reasons |= dict.fromkeys(("disk_read_bytes", "disk_written_bytes"), "the system shows no disk")
         if loopback is None:
             self.reasons["loopback_bytes"] = "there is no interface lo"
         if not every:
-            self.reasons["network_received_bytes"] = self.reasons["network_sent_bytes"] = "no interface but loopback"
-        memory = psutil.virtual_memory()
+            names = ("network_received_bytes", "network_sent_bytes")
+            self.reasons |= dict.fromkeys(names, "no interface but loopback")
         return {
             "busy_s": cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq,
             "steal_s": cpu.steal,
@@ -63,24 +67,16 @@ class Machine:
             "network_received_bytes": sum(one.bytes_recv for one in every.values()) if every else None,
             "network_sent_bytes": sum(one.bytes_sent for one in every.values()) if every else None,
             "loopback_bytes": loopback.bytes_sent if loopback else None,
-            "infiniband_received_bytes": self._infiniband("port_rcv_data"),
-            "infiniband_sent_bytes": self._infiniband("port_xmit_data"),
+            **{name: self._infiniband(name) for name in INFINIBAND},
         }
 
     def _infiniband(self, name: str) -> float | None:
-        """Bytes through all ports: the counters are in units of four (kernel's sysfs-class-infiniband)."""
+        """Bytes through all ports."""
         try:
-            return 4.0 * sum(int((port / name).read_text()) for port in self.ports) if self.ports else None
+            return 4.0 * sum(int((port / INFINIBAND[name]).read_text()) for port in self.ports) if self.ports else None
         except (OSError, ValueError) as error:
-            self.reasons[f"infiniband_{'received' if 'rcv' in name else 'sent'}_bytes"] = f"{type(error).__name__}"
+            self.reasons[name] = type(error).__name__
             return None
-
-
-def _network() -> dict[str, Any]:
-    try:
-        return dict(psutil.net_io_counters(pernic=True, nowrap=False))
-    except OSError:
-        return {}
 
 
 class Processes:
@@ -114,12 +110,8 @@ class Processes:
                 del self.known[pid]
                 for name in self.COUNTERS:
                     self.ended[name] += last[name]
-        totals: dict[str, float | None] = {
-            name: self.ended[name] + sum(last[name] for _, last in self.known.values()) for name in self.COUNTERS
-        }
-        for name in self.reasons:
-            totals[name] = None
-        return {**totals, "memory_bytes": resident, "threads": threads}
+        totals = {name: self.ended[name] + sum(last[name] for _, last in self.known.values()) for name in self.COUNTERS}
+        return {**totals, **dict.fromkeys(self.reasons), "memory_bytes": resident, "threads": threads}
 
     def _read_disk(self, process: psutil.Process, last: dict[str, float]) -> None:
         try:
@@ -135,22 +127,19 @@ class Processes:
 class Sampler:
     def __init__(self, order: Order, node: int, folder: Path) -> None:
         self.first_beat = folder / f"rank_{order.ranks_of(node)[0]}.beat"
-        self.machine, self.processes = Machine(), Processes(os.getppid())
-        self.cards = Cards(order)
+        self.machine, self.processes, self.cards = Machine(), Processes(os.getppid()), Cards(order)
         refused, self.warnings = self.cards.faults(order.earlier_gpus)
         self.refused = refused + self.warnings if order.strict else refused
         self.samples: list[Sample] = []
-        self.phase = "start"
-        self.discovered = 0.0
+        self.phase, self.discovered = "start", 0.0
 
     def sample(self) -> None:
         now = time.monotonic()
         if now - self.discovered > DISCOVER_S or self.phase == "start":
             self.processes.discover()
             self.discovered = now
-        self.samples.append(
-            Sample(now, time.process_time(), self.machine.read(), self.processes.read(), self.cards.read())
-        )
+        cost = time.process_time()
+        self.samples.append(Sample(now, cost, self.machine.read(), self.processes.read(), self.cards.read()))
 
     def edge(self) -> bool:
         """Whether this node's first rank has entered or left the timed window since the last look."""

@@ -1,18 +1,19 @@
-"""This node's GPUs as NVML tells of them (nvidia-ml-py). What a card or a driver does not tell is None, with a reason.
+"""This node's GPUs as NVML tells of them (nvidia-ml-py), and what is wrong with one that should be idle before a run.
 
-Units are made plain here: NVML's milliwatts, millijoules and percent become W, J and shares.
+What a card or a driver does not tell is None, with a reason. Units are made plain here: NVML's milliwatts, millijoules
+and percent become W, J and shares.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from throughline.memory import gib
 from throughline.messages import Order
-from throughline.observe import gpu_faults
 
 try:
     import pynvml as nvml
@@ -41,87 +42,84 @@ GPM = {
 }
 """A counter of ours -> NVML's metric (per cent, MiB/s) over the time between two samples, and its unit in ours."""
 GPM_LEAST_S = 0.1
+GPU_BUSY = 0.1
+"""Share of time or memory from which a GPU that should be idle is in use."""
+LIMITS = ("power_limit_w", "power_limit_enforced_w", "sm_clock_set_mhz", "memory_clock_set_mhz", "ecc", "mig")
+"""What somebody can set on a GPU, a run's speed depends on, and NVML can be asked for. A locked clock cannot."""
 
 
 class Card:
     """One GPU. `read` never raises: a failing question is None, and one that is not supported is not asked again."""
 
-    def __init__(self, library: Any, handle: Any) -> None:
-        self.nvml, self.handle = library, handle
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
         self.reasons: dict[str, str] = {}
-        self.gpm: dict[str, float | None] = dict.fromkeys(GPM)
+        self.gpm: dict[str, float | None] = dict.fromkeys(GPM, 0.0)
         self.latest: tuple[float, Any] | None = None
-        supported = self._ask("gpm", lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
-        if supported:
-            self.gpm = dict.fromkeys(GPM, 0.0)
-        else:
-            why = self.reasons.pop("gpm", "this card has no GPM counters (Hopper and newer have)")
-            self.reasons.update(dict.fromkeys(GPM, why))
-        self.has_gpm = bool(supported)
+        self.has_gpm = bool(self._ask("gpm", lambda: nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice))
+        if not self.has_gpm:
+            self._without_gpm(self.reasons.pop("gpm", "this card has no GPM counters (Hopper and newer have)"))
 
     def facts(self) -> dict[str, Any]:
         """What does not change while a run lasts."""
-        library, handle = self.nvml, self.handle
+        handle = self.handle
         return self._answers(
-            name=lambda: _text(library.nvmlDeviceGetName(handle)),
-            memory_bytes=lambda: library.nvmlDeviceGetMemoryInfo(handle).total,
-            power_limit_w=lambda: library.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
-            power_limit_default_w=lambda: library.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
-            power_limit_enforced_w=lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
-            **self._clocks("clock_set", library.nvmlDeviceGetApplicationsClock),
-            **self._clocks("clock_most", library.nvmlDeviceGetMaxClockInfo),
-            ecc=lambda: bool(library.nvmlDeviceGetEccMode(handle)[0]),
-            mig=lambda: bool(library.nvmlDeviceGetMigMode(handle)[0]),
+            name=lambda: nvml.nvmlDeviceGetName(handle),
+            memory_bytes=lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total,
+            power_limit_w=lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+            power_limit_default_w=lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
+            power_limit_enforced_w=lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+            **self._clocks("clock_set", nvml.nvmlDeviceGetApplicationsClock),
+            **self._clocks("clock_most", nvml.nvmlDeviceGetMaxClockInfo),
+            ecc=lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
+            mig=lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
         )
 
-    def _clocks(self, which: str, question: Callable[[Any, int], int]) -> dict[str, Callable[[], int]]:
-        """The clocks of multiprocessors and memory: now, as applications are set to have them, or at most."""
-        kinds = {"sm": self.nvml.NVML_CLOCK_SM, "memory": self.nvml.NVML_CLOCK_MEM}
-        return {f"{name}_{which}_mhz": partial(question, self.handle, kind) for name, kind in kinds.items()}
-
     def state(self) -> dict[str, Any]:
-        """What it does and suffers before a run (gpu_faults.of)."""
-        library, handle = self.nvml, self.handle
+        """What it does (`read`) and suffers before a run; ECC errors count since the driver was loaded."""
+        handle = self.handle
 
-        def errors(kind: int) -> int:
-            return int(library.nvmlDeviceGetTotalEccErrors(handle, kind, library.NVML_VOLATILE_ECC))
+        def ecc(kind: str) -> int:
+            wanted = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}")
+            return int(nvml.nvmlDeviceGetTotalEccErrors(handle, wanted, nvml.NVML_VOLATILE_ECC))
 
-        rows = self._ask("rows", lambda: library.nvmlDeviceGetRemappedRows(handle)) or (None,) * 4
-        running = self._ask("processes", lambda: library.nvmlDeviceGetComputeRunningProcesses(handle))
-        uncorrected = self._ask("ecc_uncorrected", lambda: errors(library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED))
-        corrected = self._ask("ecc_corrected", lambda: errors(library.NVML_MEMORY_ERROR_TYPE_CORRECTED))
-        now = self.read()
-        return {
-            "processes": None if running is None else [(one.pid, one.usedGpuMemory) for one in running],
-            "utilization": now["utilization"],
-            "memory_used_bytes": now["memory_used_bytes"],
-            "ecc_uncorrected": uncorrected,
-            "ecc_corrected": corrected,
-            "rows_pending": rows[2],
-            "rows_failed": rows[3],
-        }
+        answers = self._answers(
+            rows=lambda: nvml.nvmlDeviceGetRemappedRows(handle),
+            processes=lambda: [
+                (one.pid, one.usedGpuMemory) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            ],
+            ecc_uncorrected=lambda: ecc("UNCORRECTED"),
+            ecc_corrected=lambda: ecc("CORRECTED"),
+        )
+        _, _, pending, failed = answers["rows"] or (None,) * 4
+        return {**answers, "rows_pending": pending, "rows_failed": failed, **self.read()}
 
     def read(self) -> dict[str, Any]:
         """Counters (energy, activity, NVLink) and gauges."""
-        library, handle = self.nvml, self.handle
+        handle = self.handle
         if self.has_gpm:
             self._count_activity()
         answers = self._answers(
-            utilization=lambda: library.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
-            memory_used_bytes=lambda: library.nvmlDeviceGetMemoryInfo(handle).used,
-            **self._clocks("clock", library.nvmlDeviceGetClockInfo),
-            power_w=lambda: library.nvmlDeviceGetPowerUsage(handle) / 1000,
-            temperature_c=lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU),
-            energy_j=lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
+            utilization=lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+            memory_used_bytes=lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
+            **self._clocks("clock", nvml.nvmlDeviceGetClockInfo),
+            power_w=lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            temperature_c=lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            energy_j=lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
             throttles=self._throttles,
         )
         return answers | self.gpm
 
+    def _clocks(self, which: str, question: Callable[[Any, int], int]) -> dict[str, Callable[[], int]]:
+        """The clocks of multiprocessors and memory: now, as applications are set to have them, or at most."""
+        kinds = {"sm": nvml.NVML_CLOCK_SM, "memory": nvml.NVML_CLOCK_MEM}
+        return {f"{name}_{which}_mhz": partial(question, self.handle, kind) for name, kind in kinds.items()}
+
     def _throttles(self) -> int:
         try:
-            return int(self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
-        except self.nvml.NVMLError_FunctionNotFound:  # its name before driver 535
-            return int(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
+            return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
+        except nvml.NVMLError_FunctionNotFound:  # its name before driver 535
+            return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
 
     def _answers(self, **questions: Callable[[], Any]) -> dict[str, Any]:
         return {name: self._ask(name, question) for name, question in questions.items()}
@@ -131,38 +129,41 @@ class Card:
             return None
         try:
             return question()
-        except self.nvml.NVMLError as error:
+        except nvml.NVMLError as error:
             self.reasons[name] = f"NVML: {error}"
             return None
 
+    def _without_gpm(self, why: str) -> None:
+        self.has_gpm, self.gpm = False, dict.fromkeys(GPM)
+        self.reasons.update(dict.fromkeys(GPM, why))
+
     def _count_activity(self) -> None:
         """Add what happened since the sample before to our counters."""
-        now, library = time.monotonic(), self.nvml
+        now = time.monotonic()
         if self.latest and now - self.latest[0] < GPM_LEAST_S:
             return
         try:
-            sample = library.nvmlGpmSampleAlloc()
-            library.nvmlGpmSampleGet(self.handle, sample)
+            sample = nvml.nvmlGpmSampleAlloc()
+            nvml.nvmlGpmSampleGet(self.handle, sample)
             if self.latest:
                 self._add(self.latest[1], sample, now - self.latest[0])
-                library.nvmlGpmSampleFree(self.latest[1])
+                nvml.nvmlGpmSampleFree(self.latest[1])
             self.latest = now, sample
-        except library.NVMLError as error:
-            self.has_gpm, self.gpm = False, dict.fromkeys(GPM)
-            self.reasons.update(dict.fromkeys(GPM, f"NVML: {error}"))
+        except nvml.NVMLError as error:
+            self._without_gpm(f"NVML: {error}")
 
     def _add(self, before: Any, after: Any, seconds: float) -> None:
-        query = self.nvml.c_nvmlGpmMetricsGet_t()
-        query.version, query.numMetrics = self.nvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
+        query = nvml.c_nvmlGpmMetricsGet_t()
+        query.version, query.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
         query.sample1, query.sample2 = before, after
         for place, (name, _) in enumerate(GPM.values()):
-            query.metrics[place].metricId = getattr(self.nvml, name)
-        self.nvml.nvmlGpmMetricsGet(query)
+            query.metrics[place].metricId = getattr(nvml, name)
+        nvml.nvmlGpmMetricsGet(query)
         for place, (counter, (_, unit)) in enumerate(GPM.items()):
             metric, total = query.metrics[place], self.gpm[counter]
-            if metric.nvmlReturn != self.nvml.NVML_SUCCESS:
+            if metric.nvmlReturn != nvml.NVML_SUCCESS:
                 self.gpm[counter] = None
-                self.reasons[counter] = f"NVML: {self.nvml.NVMLError(metric.nvmlReturn)}"
+                self.reasons[counter] = f"NVML: {nvml.NVMLError(metric.nvmlReturn)}"
             elif total is not None:
                 self.gpm[counter] = total + metric.value * unit * seconds
 
@@ -170,55 +171,74 @@ class Card:
 class Cards:
     """The GPUs that this node's ranks run on, in the order of the ranks; none where the run is on the processor."""
 
-    def __init__(self, order: Order, library: Any = nvml) -> None:
+    def __init__(self, order: Order) -> None:
         self.cards: list[Card] = []
         self.facts: list[dict[str, Any]] = []
         self.why: str | None = None
         if order.kind != "cuda":
             self.why = "the run is on the processor"
-        elif library is None:
+        elif nvml is None:
             self.why = "nvidia-ml-py is not installed here"
         else:
             try:
-                library.nvmlInit()
-                self.cards = [
-                    Card(library, _handle(library, name))
-                    for name in chosen(order.per_node, library.nvmlDeviceGetCount())
-                ]
+                nvml.nvmlInit()
+                self.cards = [Card(handle) for handle in _handles(order.per_node)]
                 self.facts = [card.facts() for card in self.cards]
-            except library.NVMLError as error:
+            except nvml.NVMLError as error:
                 self.why = f"NVML: {error}"
 
-    def faults(self, earlier: Sequence[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
         """What refuses and what marks a run on these cards; `earlier` are their facts in an earlier repeat."""
-        refused, marked = list[str](), list[str]()
-        for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True)):
-            before = earlier[index] if index < len(earlier) else None
-            faults, marks = gpu_faults.of(index, card.state(), facts, before)
-            refused += faults
-            marked += marks
-        return refused, marked
+        faults = [
+            faults_of(index, card.state(), facts, earlier[index] if index < len(earlier) else {})
+            for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True))
+        ]
+        return [text for refused, _ in faults for text in refused], [text for _, marked in faults for text in marked]
 
     def read(self) -> list[dict[str, Any]]:
         return [card.read() for card in self.cards]
 
 
-def chosen(per_node: int, count: int, visible: str | None = None) -> list[str]:
-    """Names (NVML's indices or UUIDs) of a node's first `per_node` CUDA devices, of `count` in the machine.
+def faults_of(
+    index: int, state: Mapping[str, Any], facts: Mapping[str, Any], earlier: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """(what refuses a run, what marks it) of a GPU that should be idle, from its `Card.state` and its `Card.facts` now
+    and in an earlier repeat. None of it is known: no fault."""
+    refused, marked = list[str](), list[str]()
+    name = f"GPU {index}"
+    for pid, held in state["processes"] or []:
+        refused.append(f"{name} is used by another process ({pid}" + (f", {gib(held)})" if held else ")"))
+    total, used, busy = facts.get("memory_bytes"), state["memory_used_bytes"] or 0, state["utilization"] or 0.0
+    if not refused and (busy > GPU_BUSY or (total and used > GPU_BUSY * total)):
+        refused.append(
+            f"{name} is in use ({busy:.0%} of the time, {gib(used)} of its memory), though the driver names no process "
+            "here"
+        )
+    if state["ecc_uncorrected"]:
+        refused.append(f"{name} has {state['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded")
+    if state["rows_failed"]:
+        refused.append(f"{name} could not remap a faulty row of its memory")
+    if state["rows_pending"]:
+        marked.append(f"{name} waits for a reset to remap a faulty row of its memory")
+    if state["ecc_corrected"]:
+        marked.append(f"{name} has {state['ecc_corrected']} corrected ECC errors since the driver was loaded")
+    marked += [
+        f"{name}: {key} was {earlier[key]} for an earlier repeat and is {facts[key]}"
+        for key in LIMITS
+        if None not in (earlier.get(key), facts.get(key)) and earlier[key] != facts[key]
+    ]
+    return refused, marked
+
+
+def _handles(count: int) -> list[Any]:
+    """NVML's handles of a node's first `count` CUDA devices.
 
     The workers have CUDA_DEVICE_ORDER=PCI_BUS_ID, so that CUDA and NVML count alike.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
-    names = [name.strip() for name in visible.split(",")] if visible else [str(index) for index in range(count)]
-    return names[:per_node]
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
-
-
-def _handle(library: Any, name: str) -> Any:
-    return library.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else library.nvmlDeviceGetHandleByUUID(name)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [name.strip() for name in visible.split(",")] if visible else map(str, range(nvml.nvmlDeviceGetCount()))
+    by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
+    return [by_index(int(name)) if name.isdigit() else by_uuid(name) for name in list(names)[:count]]
 
 
 def throttles(mask: int) -> list[str]:

@@ -12,8 +12,6 @@ from typing import Any
 from throughline import gpus, workloads
 from throughline.messages import RankReport
 
-BEFORE_WINDOW = "the run has no throughput"
-
 
 def of(
     spec: Mapping[str, Any],
@@ -27,15 +25,18 @@ def of(
     raw: what was measured in the run, each of it optional: `matmul_flops_per_s` of one device at the run's precision,
     `facts` of the data and what was `counted` of them (both the workload's), `reasons` why one is missing.
     """
-    workload = workloads.of(spec["model"])
+    workload, precision = workloads.of(spec["model"]), spec["precision"]
     facts, counted = raw.get("facts") or workload.facts(None), raw.get("counted") or {}
     reasons: dict[str, str] = dict(raw.get("reasons") or {})
-    peak, source = _datasheet(spec["precision"], device, reasons)
+    gpu = gpus.find(device["name"]) if device and device["kind"] != "cpu" else None
+    peak = gpu.peak_flops_per_s[precision] if gpu else None
+    if peak is None:
+        reasons["datasheet_flops_per_s"] = _why_no_peak(precision, device, gpu)
     matmul = raw.get("matmul_flops_per_s")
-    tokens = workload.UNITS.get("tokens")
-    share = 1.0 if tokens and spec["options"]["data"] == "synthetic" else counted.get("real_token_share")
     if matmul is None:
         reasons.setdefault("matmul_flops_per_s", "no matrix product was measured in this run")
+    tokens = workload.UNITS.get("tokens")
+    share = 1.0 if tokens and spec["options"]["data"] == "synthetic" else counted.get("real_token_share")
     if share is None:
         why = "the run did not count its padding" if tokens else f"{spec['model']} has no tokens"
         reasons.setdefault("real_token_share", why)
@@ -44,6 +45,7 @@ def of(
     if isinstance(each, str):
         reasons["flops_per_sample"] = each
     rate = per_sample * samples_per_s / world if per_sample and samples_per_s else None
+    real_tokens = share * tokens(workloads.parameters(spec)) if tokens and share else None
     figures = {
         "flops_per_sample": per_sample,
         "flops_per_s": rate,
@@ -52,14 +54,12 @@ def of(
         "matmul_flops_per_s": matmul,
         "matmul_share": rate / matmul if rate and matmul else None,
         "real_token_share": share,
-        "real_tokens_per_s": share * tokens(workloads.parameters(spec)) * samples_per_s
-        if tokens and share and samples_per_s
-        else None,
+        "real_tokens_per_s": real_tokens * samples_per_s if real_tokens and samples_per_s else None,
     }
     _explain(figures, reasons, samples_per_s)
     return {
         **figures,
-        "convention": workload.convention(spec) | _convention(spec["precision"], source),
+        "convention": workload.convention(spec) | _convention(precision, gpu.source if gpu else None),
         "reasons": {name: why for name, why in reasons.items() if figures.get(name) is None},
     }
 
@@ -67,7 +67,7 @@ def of(
 def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], samples_per_s: float | None) -> None:
     """Give the figures that follow from one that is not known the reason of that one."""
     if samples_per_s is None:
-        reasons |= dict.fromkeys(("flops_per_s", "real_tokens_per_s"), BEFORE_WINDOW)
+        reasons |= dict.fromkeys(("flops_per_s", "real_tokens_per_s"), "the run has no throughput")
     for name, needed in (
         ("flops_per_s", "flops_per_sample"), ("mfu", "datasheet_flops_per_s"), ("mfu", "flops_per_s"),
         ("matmul_share", "matmul_flops_per_s"), ("matmul_share", "flops_per_s"),
@@ -92,24 +92,14 @@ def measured(reports: Mapping[int, RankReport]) -> dict[str, Any]:
     }
 
 
-def _datasheet(
-    precision: str, device: Mapping[str, Any] | None, reasons: dict[str, str]
-) -> tuple[float | None, str | None]:
-    """The dense peak at this precision, and where it is from."""
+def _why_no_peak(precision: str, device: Mapping[str, Any] | None, gpu: gpus.Gpu | None) -> str:
     if device is None:
-        reasons["datasheet_flops_per_s"] = "the run met no device"
-        return None, None
+        return "the run met no device"
     if device["kind"] == "cpu":
-        reasons["datasheet_flops_per_s"] = "a CPU's peak depends on its clock and cores: no datasheet states it"
-        return None, None
-    gpu = gpus.find(device["name"])
+        return "a CPU's peak depends on its clock and cores: no datasheet states it"
     if gpu is None:
-        reasons["datasheet_flops_per_s"] = f"resources/gpus.csv does not know {device['name']}: no peak is guessed"
-        return None, None
-    peak = gpu.peak_flops_per_s[precision]
-    if peak is None:
-        reasons["datasheet_flops_per_s"] = f"resources/gpus.csv states no {precision} peak for {gpu.name}"
-    return peak, gpu.source
+        return f"resources/gpus.csv does not know {device['name']}: no peak is guessed"
+    return f"resources/gpus.csv states no {precision} peak for {gpu.name}"
 
 
 def _convention(precision: str, source: str | None) -> dict[str, str]:
