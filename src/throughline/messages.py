@@ -4,7 +4,7 @@
     RankReport    rank -> launcher                       WORK/rank_<rank>.json
     NodeSamples   sampler -> launcher                    WORK/telemetry_<node>.json
     Line          agent -> launcher, sampler -> agent    a line that begins with MARK
-    Question      launcher -> node                       an argument of launch/survey.py
+    Question      launcher -> node                       an argument of launch/machine.py
     Answer        node -> launcher                       the last line of its output
 
 A key that is missing or unknown is a ValueError that names it. A field that holds a message, or a list of them, has its

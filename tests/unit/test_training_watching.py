@@ -16,7 +16,6 @@ import pytest
 
 import training_fixtures
 from throughline.launch import lock, machine, progress
-from throughline.launch.watchdog import Watchdog
 from throughline.messages import Beat
 from throughline.observe import environment
 from throughline.rank import heartbeat, schedule
@@ -52,7 +51,7 @@ def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:
 
 
 def test_the_watchdog_names_who_is_behind() -> None:
-    dog = Watchdog(10.0, 0.0)
+    dog = progress.Watchdog(10.0, 0.0)
     assert dog.look([Beat("training", 4, 9), Beat("training", 3, 9)], 5.0) is None
     assert dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 14.0) is None, "it moved"
     assert dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 23.9) is None

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import selectors
 import shutil
 import signal
@@ -21,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +47,13 @@ class Agent:
         os.environ.update(self.order.variables)
         if self.order.reach == "simulated" and self.order.kind == "cuda":
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.order, node))
-        shared = self.order.shared
-        self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if shared else self.work))
+        self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if self.order.shared else self.work))
         self.ranks = self.order.ranks_of(node)
-        starter = frameworks.of(self.order.spec["framework"]).starter
-        self.command = starter.command(self.order, node, str(path), str(self.folder))
         self.watched = selectors.DefaultSelector()
         self.partial: dict[int, bytes] = {}
         self.awaited = set(self.ranks)
         self.seen: dict[int, Beat] = {}
+        self.ready: Ready | None = None
         self.cut_off = self.over = False
 
     def run(self) -> int:
@@ -69,27 +67,18 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.watched.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 4096))
         self.watched.register(0, selectors.EVENT_READ, self._obey)
-        pipes = [self.folder / f"rank_{rank}.out" for rank in self.ranks]
-        for rank, pipe in zip(self.ranks, pipes):  # noqa: B905  as Python 3.8 knows it
+        for rank in self.ranks:
+            pipe = self.folder / f"rank_{rank}.out"
             os.mkfifo(pipe)
             self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
         sampler = self._start_sampler()
-        if sampler and self.order.kind == "cuda" and (refused := self._refused(sampler)):
-            _tell(Refusal(self.node, refused))
+        if sampler and self.order.kind == "cuda" and (faults := self._faults(sampler)):
+            _tell(Refusal(self.node, faults))
             _end_all()
             return 1
-        if sampler and sampler.stdout:
-            self._pass_on(sampler.stdout.fileno(), TELEMETRY)
-        starter = subprocess.Popen(
-            self.command,
-            env={**os.environ, ranks.NODE_FOLDER: str(self.folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_tied,
-        )
-        assert starter.stdout is not None
-        self._pass_on(starter.stdout.fileno(), "")
+        command = frameworks.of(self.order.spec["framework"]).starter.command
+        words = command(self.order, self.node, str(self.path), str(self.folder))
+        starter = self._start(words, "", subprocess.DEVNULL, {ranks.NODE_FOLDER: str(self.folder)})
         last = 0.0
         while starter.poll() is None and not self.cut_off:
             if self.awaited:
@@ -101,47 +90,50 @@ class Agent:
         self._wait(0.0)
         self._tell_where()
         self.over = True
-        if sampler and not self.cut_off:
-            _finish(sampler)
+        if sampler and sampler.stdin and not self.cut_off:
+            sampler.stdin.close()  # it writes what it has; where it does not, it is ended with the rest
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                sampler.wait(PATIENCE_S)
         _end_all()
         while self._wait(0.0):
             pass
         self._tell_where()
         return starter.wait()
 
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.cut_off and not self.order.shared:  # the launcher may be gone: its folder is nobody's
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def _start(self, command: list[str], mark: str, stdin: int, variables: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start a process that ends with this one; its output is passed on."""
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **variables},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_tied,
+        )
+        assert process.stdout is not None
+        self._pass_on(process.stdout.fileno(), mark)
+        return process
+
     def _start_sampler(self) -> subprocess.Popen[bytes] | None:
         """The node's telemetry, in a process of the workflow's own environment; None where it is switched off."""
         if not self.order.telemetry:
             return None
         python = self.order.telemetry if Path(self.order.telemetry).exists() else sys.executable
-        return subprocess.Popen(
-            [python, "-m", "throughline.observe.telemetry", str(self.path), str(self.node), str(self.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_tied,
-        )
+        place = [str(self.path), str(self.node), str(self.folder)]
+        return self._start([python, "-m", "throughline.observe.telemetry", *place], TELEMETRY, subprocess.PIPE, {})
 
-    def _refused(self, sampler: subprocess.Popen[bytes]) -> list[str]:
+    def _faults(self, sampler: subprocess.Popen[bytes]) -> list[str]:
         """What the sampler finds wrong with this node's GPUs, before any rank starts; nothing where it does not say."""
-        assert sampler.stdout is not None
-        line, deadline = b"", time.monotonic() + READY_S
-        while b"\n" not in line and time.monotonic() < deadline and not self.cut_off:
-            self._wait(0.0)
+        deadline = time.monotonic() + READY_S
+        while self.ready is None and sampler.poll() is None and time.monotonic() < deadline and not self.cut_off:
+            self._wait(EVERY_S)
             self._tell_where()
-            if select.select([sampler.stdout], [], [], EVERY_S)[0]:
-                part = os.read(sampler.stdout.fileno(), 1 << 16)
-                line += part
-                if not part:
-                    break
-        words = line.decode("utf-8", "replace").split("\n")
-        lines = [messages.heard(one) for one in words if one.startswith(messages.MARK)]
-        return [fault for one in lines if isinstance(one, Ready) for fault in one.faults]
-
-    def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self.cut_off and not self.order.shared:  # the launcher may be gone: its folder is nobody's
-            shutil.rmtree(self.work, ignore_errors=True)
+        return self.ready.faults if self.ready else []
 
     def _stop(self, *_: Any) -> None:
         self.cut_off = True
@@ -164,7 +156,7 @@ class Agent:
         return bool(events)
 
     def _pass_on(self, descriptor: int, mark: str) -> None:
-        """Pass on every line that arrives at `descriptor`."""
+        """Pass on every line that arrives at `descriptor`; the sampler's message is for this process."""
         os.set_blocking(descriptor, False)
         self.partial[descriptor] = b""
 
@@ -173,10 +165,12 @@ class Agent:
             if not text:
                 self.watched.unregister(descriptor)
             *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
-            for line in lines:
-                if mark == TELEMETRY and line.startswith(messages.MARK.encode()):
-                    continue
-                _say(mark + files.scrub(line.decode("utf-8", "replace")))
+            for line in (one.decode("utf-8", "replace") for one in lines):
+                if mark == TELEMETRY and line.startswith(messages.MARK):
+                    message = messages.heard(line)
+                    self.ready = message if isinstance(message, Ready) else None
+                else:
+                    _say(mark + files.scrub(line))
 
         self.watched.register(descriptor, selectors.EVENT_READ, read)
 
@@ -187,20 +181,16 @@ class Agent:
             if pid is None:
                 continue
             self.awaited.discard(rank)
-            try:
+            with contextlib.suppress(AttributeError, OSError):  # an older Python, an older system
                 descriptor = os.pidfd_open(pid)
-            except (AttributeError, OSError):
-                continue
+                self.watched.register(descriptor, selectors.EVENT_READ, partial(self._ended, rank, pid, descriptor))
 
-            def ended(rank: int = rank, pid: int = pid, descriptor: int = descriptor) -> None:
-                self.watched.unregister(descriptor)
-                os.close(descriptor)
-                if self.over:  # this process ended it
-                    return
-                self._tell_where()
-                _tell(Ended(rank, _exit_status(pid)))
-
-            self.watched.register(descriptor, selectors.EVENT_READ, ended)
+    def _ended(self, rank: int, pid: int, descriptor: int) -> None:
+        self.watched.unregister(descriptor)
+        os.close(descriptor)
+        if not self.over:  # else this process ended it
+            self._tell_where()
+            _tell(Ended(rank, _exit_status(pid)))
 
     def _tell_where(self) -> None:
         _tell(Alive(self.node, self.over))
@@ -212,16 +202,8 @@ class Agent:
                 _tell(Standing(rank, beat))
 
 
-def _finish(sampler: subprocess.Popen[bytes]) -> None:
-    """Have the sampler write what it has; one that does not is ended with the rest."""
-    assert sampler.stdin is not None
-    sampler.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        sampler.wait(PATIENCE_S)
-
-
 def _tied() -> None:
-    """Between fork and exec: the starter ends with this process, and its ranks with it."""
+    """Between fork and exec: the process ends with this one, and its ranks with it."""
     processes.die_with_parent(os.getppid(), signal.SIGKILL)
 
 
@@ -255,10 +237,8 @@ def _end_all() -> None:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and (left := processes.descendants(os.getpid())):
         for pid in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         time.sleep(0.02)
 
 

@@ -85,46 +85,42 @@ def _stages(recipe: Recipe, folder: Path, log: Path, interpreter: str | None = N
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
         run = _Runner(recipe, folder, output, log)
-        total = len(recipe.stages) + 2
         if interpreter:
-            with run.stage(1, total, "virtual environment"):
-                run([interpreter, "-m", "venv", str(folder)])
+            with run.stage(1, "virtual environment"):
+                run(interpreter, "-m", "venv", str(folder))
         for number, stage in enumerate(recipe.stages, 2):
-            with run.stage(number, total, stage.title + (", compiled from its source" if stage.source else "")):
-                _install(run, stage)
-        with run.stage(total, total, "check"):
-            run.python("-m", "pip", "check")
-            run.python("-c", "import " + ", ".join(recipe.modules))
+            with run.stage(number, stage.title + (", compiled from its source" if stage.source else "")):
+                (_compile if stage.source else _install_wheels)(run, stage)
+        with run.stage(run.total, "check"):
+            run(run.python, "-m", "pip", "check")
+            run(run.python, "-c", "import " + ", ".join(recipe.modules))
     facts = {"framework": recipe.framework, "mpi": _mpi(), "cuda": _cuda() is not None, "seconds": run.seconds}
     write_json(folder / BUILT, facts)
     _say(f"  ready after {time.monotonic() - began:.0f} s")
 
 
 class _Runner:
-    """Runs commands in the new environment, with their output in the log."""
+    """Runs commands with the new environment's programs, and their output in the log."""
 
     def __init__(self, recipe: Recipe, folder: Path, output: IO[str], log: Path) -> None:
-        self.recipe, self.folder, self.output, self.log = recipe, folder, output, log
+        self.framework, self.total, self.output, self.log = recipe.framework, len(recipe.stages) + 2, output, log
+        self.python = str(folder / "bin" / "python")
         self.seconds: dict[str, float] = {}
         inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-        self.variables = inherited | {
-            "PATH": os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")]),
-            "MAKEFLAGS": os.environ.get("MAKEFLAGS", f"-j{min(4, len(os.sched_getaffinity(0)))}"),
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        }
+        self.variables = {"MAKEFLAGS": f"-j{min(4, len(os.sched_getaffinity(0)))}"} | inherited
+        self.variables["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
+        self.variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
     @contextlib.contextmanager
-    def stage(self, number: int, total: int, title: str) -> Iterator[None]:
-        _say(f"  {self.recipe.framework} {number}/{total}: {title} ...")
+    def stage(self, number: int, title: str) -> Iterator[None]:
+        place = f"  {self.framework} {number}/{self.total}: {title}"
+        _say(f"{place} ...")
         began = time.monotonic()
         yield
         self.seconds[title] = round(time.monotonic() - began, 1)
-        _say(f"  {self.recipe.framework} {number}/{total}: {title}: {self.seconds[title]:.0f} s")
+        _say(f"{place}: {self.seconds[title]:.0f} s")
 
-    def python(self, *arguments: str, **variables: str) -> None:
-        self([str(self.folder / "bin" / "python"), *arguments], **variables)
-
-    def __call__(self, command: list[str], **variables: str) -> None:
+    def __call__(self, *command: str, **variables: str) -> None:
         self.output.write(f"$ {' '.join(command)}\n")
         self.output.flush()
         start = self.output.tell()
@@ -135,60 +131,51 @@ class _Runner:
         if done.returncode:
             with self.log.open(encoding="utf-8", errors="replace") as written:
                 written.seek(start)
-                raise _failed(self.recipe.framework, written.read().splitlines(), self.log)
+                raise _failed(self.framework, written.read().splitlines(), self.log)
 
 
 def _failed(framework: str, lines: list[str], log: Path) -> UserError:
     """Why a build broke off, from what it printed."""
+    what = f"the environment of {framework} could not be built"
     for sign, advice in HINTS.items():
-        line = next((line.strip() for line in lines if sign in line), None)
-        if line:
-            return UserError(f"the environment of {framework} could not be built", why=line, next_step=advice)
+        if line := next((line.strip() for line in lines if sign in line), None):
+            return UserError(what, why=line, next_step=advice)
     errors = [line.strip() for line in lines if "error: " in line.lower()] or [line.strip() for line in lines if line]
-    return UserError(
-        f"the environment of {framework} could not be built",
-        why=errors[0][:300] if errors else "the command printed nothing",
-        next_step=f"read {log}; nothing half made is left behind",
-    )
+    why = errors[0][:300] if errors else "the command printed nothing"
+    return UserError(what, why=why, next_step=f"read {log}; nothing half made is left behind")
 
 
-def _install(run: _Runner, stage: Stage) -> None:
-    pip = ["-m", "pip", "install", "--no-input"]
-    if not stage.source:
-        _install_wheels(run, [*pip, "--only-binary", ":all:"], stage.requirements)
-        return
-    flags = {**stage.variables, **_detected(stage.variables), **_given()}
+def _compile(run: _Runner, stage: Stage) -> None:
+    """Compile the requirements; of each the archive itself, so that it can be patched and its checksum is compared."""
+    flags = {**stage.variables, **_horovod(stage.variables)}
+    alone = ("--no-input", "--no-deps", "--no-build-isolation")
     with tempfile.TemporaryDirectory(prefix="throughline-build-") as name:
         work = Path(name)
         (work / "pins.txt").write_text("\n".join(stage.requirements) + "\n")
-        # The archive itself, so that it can be patched and its checksum is compared.
-        run.python(
-            *("-m", "pip", "download", "--no-input", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"),
-            *("--dest", str(work), "--requirement", str(work / "pins.txt")),
-            **flags,
-        )
+        place = ("--no-binary", ":all:", "--dest", str(work), "--requirement", str(work / "pins.txt"))
+        run(run.python, "-m", "pip", "download", *alone, *place, **flags)
         for archive in [*work.glob("*.tar.gz"), *work.glob("*.zip")]:
             shutil.unpack_archive(archive, work / "source")
         for source in (work / "source").iterdir():
             for cython in source.rglob("*.pyx"):
                 cython.touch()  # what was generated from it belongs to an older Python
             if stage.patch:
-                run(["patch", "--batch", "-p1", "-d", str(source), "-i", str(stage.patch)])
-            run.python(*pip, "--no-deps", "--no-build-isolation", "--no-cache-dir", "-v", str(source), **flags)
+                run("patch", "--batch", "-p1", "-d", str(source), "-i", str(stage.patch))
+            run(run.python, "-m", "pip", "install", *alone, "--no-cache-dir", "-v", str(source), **flags)
 
 
-def _install_wheels(run: _Runner, pip: list[str], requirements: list[str]) -> None:
+def _install_wheels(run: _Runner, stage: Stage) -> None:
     """Install; of torch the same build (CPU or a CUDA version) as the workflow's, so that both can be compared."""
-    label = _torch_build() if any(line.startswith("torch==") for line in requirements) else ""
-    wanted = [f"{line}+{label}" if label and line.startswith("torch==") else line for line in requirements]
+    pip = [run.python, "-m", "pip", "install", "--no-input", "--only-binary", ":all:"]
+    label = _torch_build() if any(line.startswith("torch==") for line in stage.requirements) else ""
+    pins = [f"{line}+{label}" if label and line.startswith("torch==") else line for line in stage.requirements]
     index = os.environ.get("TORCH_INDEX", "")
-    extra = ["--extra-index-url", index] if index else []
     try:
-        run.python(*pip, *extra, *wanted)
+        run(*pip, *(["--extra-index-url", index] if index else []), *pins)
     except UserError:
         if not label or index:
             raise
-        run.python(*pip, "--extra-index-url", f"{TORCH_INDEX}/{label}", *wanted)
+        run(*pip, "--extra-index-url", f"{TORCH_INDEX}/{label}", *pins)
 
 
 def _torch_build() -> str:
@@ -199,20 +186,16 @@ def _torch_build() -> str:
         return ""
 
 
-def _detected(variables: dict[str, str]) -> dict[str, str]:
-    """Horovod's flags for what this machine has: MPI, and with a CUDA compiler NCCL."""
+def _horovod(variables: dict[str, str]) -> dict[str, str]:
+    """Horovod's flags for what this machine has: MPI, and with a CUDA compiler NCCL. Those that the user set win."""
     if not any(name.startswith("HOROVOD_") for name in variables):
         return {}
     flags = {"HOROVOD_WITH_MPI": "1"} if _mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
     if not _mpi():
         _say("    no mpicxx here: without MPI (Debian, Ubuntu: libopenmpi-dev openmpi-bin has it)")
-    cuda = _cuda()
-    return flags | ({"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": cuda} if cuda else {})
-
-
-def _given() -> dict[str, str]:
-    """Horovod's flags that the user has set win."""
-    return {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
+    if cuda := _cuda():
+        flags |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": cuda}
+    return flags | {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
 
 
 def _mpi() -> bool:
@@ -229,8 +212,7 @@ def _requirements(recipe: Recipe) -> None:
     compiled = [stage for stage in recipe.stages if stage.source]
     needed = ["g++", "make"] if compiled else []
     needed += ["patch"] if any(stage.patch for stage in compiled) else []
-    missing = [PROGRAMS[name] for name in needed if shutil.which(name) is None]
-    if missing:
+    if missing := [PROGRAMS[name] for name in needed if shutil.which(name) is None]:
         raise UserError(
             f"the environment of {recipe.framework} cannot be built: a system package is missing",
             why=f"{', '.join(stage.title for stage in compiled)} is compiled from its source",
@@ -240,9 +222,7 @@ def _requirements(recipe: Recipe) -> None:
 
 def _interpreter(version: str, framework: str) -> str:
     """A Python of this version: the one that runs, or python<version> on the path."""
-    if "{}.{}".format(*sys.version_info) == version:
-        return sys.executable
-    program = shutil.which(f"python{version}")
+    program = sys.executable if "{}.{}".format(*sys.version_info) == version else shutil.which(f"python{version}")
     if program is None:
         raise UserError(
             f"the environment of {framework} needs Python {version}, and python{version} was not found",

@@ -14,7 +14,6 @@ from typing import Any
 
 from throughline import files
 from throughline.files import UserError
-from throughline.launch import watchdog
 from throughline.messages import Training
 from throughline.study.runs import RunSpec
 
@@ -51,11 +50,6 @@ class Job:
         """The specification with its defaults, as JSON values."""
         value: dict[str, Any] = json.loads(self.spec.model_dump_json())
         return value
-
-    @property
-    def limit_s(self) -> float:
-        compiles = self.spec.options.compile
-        return self.hang_after_s or (watchdog.COMPILE_HANG_AFTER_S if compiles else watchdog.HANG_AFTER_S)
 
     def failed(self, what: str, why: str | None) -> UserError:
         """The run's end by an infrastructure failure."""

@@ -18,12 +18,10 @@ from typing import Any
 from throughline import files, records, workloads
 from throughline.files import UserError, now
 from throughline.launch import launchers, lock, outcome, site
-from throughline.launch.agents import Agents
-from throughline.launch.interruption import Interrupted, interruptible
 from throughline.launch.job import Job, Log
 from throughline.launch.progress import Progress
 from throughline.launch.site import Site
-from throughline.launch.supervision import supervise
+from throughline.launch.supervision import Agents, Interrupted, interruptible, supervise
 from throughline.messages import Order, RankReport
 from throughline.observe import environment, observed, telemetry_window, work
 from throughline.observe.observed import Observation
@@ -40,22 +38,18 @@ AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"
 class Ended:
     """A run whose ranks came to an end that is an outcome: what each reports, where they ran, and what was observed.
 
-    data: the identity of what it read, None where that is made up; environment: the record's.
+    data: the identity of what it read, None where that is made up; device and environment: the record's.
     """
 
     reports: dict[int, RankReport]
     order: Order
     site: Site
     observations: list[Observation]
+    device: dict[str, Any]
     data: dict[str, Any] | None
     environment: dict[str, Any]
     started: str
     ended: str
-
-    @property
-    def device(self) -> dict[str, Any]:
-        """The record's `device`."""
-        return asdict(self.site.device)
 
 
 @dataclass(frozen=True)
@@ -67,9 +61,8 @@ class Turn:
     parent: Parent
     since: float
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.since
+    def conclude(self, outcome: str) -> None:
+        self.log.write(f"outcome: {outcome} (the whole run took {time.monotonic() - self.since:.1f} s)")
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -81,7 +74,16 @@ def run(job: Job) -> dict[str, Any]:
         ended = _attempt(job, turn)
         record = _record(job, ended)
         _write(job, record, ended)
-        _conclude(job, record, turn)
+        for warning in record["warnings"]:
+            turn.log.write(f"warning: {warning}")
+        came_to = f"{record['status']}: {record['reason']}"
+        if record["status"] == "ok":
+            steps, window = record["steps_timed"], record["window_s"]
+            came_to = f"{record['samples_per_s']:.1f} samples/s over {steps} steps in {window:.2f} s"
+        turn.conclude(came_to)
+        if not job.part_of:
+            turn.log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
+        turn.progress.say(came_to)
         return record
 
 
@@ -89,7 +91,7 @@ def train(job: Job) -> Ended:
     """Train as `job.convergence` says: nothing is measured, and no record is written. UserError as of `run`."""
     with _turn(job) as turn:
         ended = _attempt(job, turn)
-        turn.log.write(f"outcome: trained to the end (the whole run took {turn.seconds:.1f} s)")
+        turn.conclude("trained to the end")
         return ended
 
 
@@ -126,7 +128,7 @@ def _attempt(job: Job, turn: Turn) -> Ended:
     started, others = now(), environment.Others()
     where = site.survey(job)
     manifest = _checked_data(job)
-    where = site.with_doubts(where, job, others)
+    where.warnings.extend(site.doubts(where, job, others))
     order = _order(job, where)
     for warning in where.warnings:
         turn.log.write(f"warning: {warning}")
@@ -137,7 +139,8 @@ def _attempt(job: Job, turn: Turn) -> Ended:
         reports = supervise(job, agents, turn.progress, turn.parent)
         observations = observed.nodes(order, folder, reports)
     facts = _environment(reports, where, observations)
-    return Ended(reports, order, where, observations, _identity(manifest), facts, started, now())
+    data = {key: manifest.content[key] for key in ("content_digest", "rows")} if manifest else None
+    return Ended(reports, order, where, observations, asdict(device), data, facts, started, now())
 
 
 def _order(job: Job, where: Site) -> Order:
@@ -159,7 +162,7 @@ def _order(job: Job, where: Site) -> Order:
         shared=where.nodes.elsewhere,
         weights=str(job.weights.resolve()) if job.weights else None,
         telemetry=sys.executable if job.telemetry else None,
-        earlier_gpus=where.earlier_gpus,
+        earlier_gpus=next((one["environment"].get("gpus") or [] for one in reversed(where.earlier.values())), []),
         strict=job.strict,
         convergence=job.convergence,
     )
@@ -193,12 +196,6 @@ def _checked_data(job: Job) -> Manifest | None:
     return manifest
 
 
-def _identity(manifest: Manifest | None) -> dict[str, Any] | None:
-    if manifest is None:
-        return None
-    return {"content_digest": manifest.content["content_digest"], "rows": manifest.content["rows"]}
-
-
 def _environment(reports: dict[int, RankReport], where: Site, observations: list[Observation]) -> dict[str, Any]:
     """The record's `environment`."""
     software = reports[0].software if 0 in reports else None
@@ -218,9 +215,9 @@ def _environment(reports: dict[int, RankReport], where: Site, observations: list
 
 def _record(job: Job, ended: Ended) -> dict[str, Any]:
     """The record of a measured run, validated."""
-    topology = Topology.parse(job.spec.topology)
-    measured = outcome.assemble(job.full, ended.reports, topology.devices, every_loss=bool(job.weights))
-    software = ended.reports[0].software if 0 in ended.reports else None
+    order, reports = ended.order, ended.reports
+    measured = outcome.assemble(job.full, reports, order.per_node, every_loss=bool(job.weights))
+    software = reports[0].software if 0 in reports else None
     record: dict[str, Any] = {
         "schema": records.SCHEMA,
         "spec": job.full,
@@ -233,10 +230,10 @@ def _record(job: Job, ended: Ended) -> dict[str, Any]:
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,
-        "work": work.of(job.full, measured.samples_per_s, topology.world, ended.device, work.measured(ended.reports)),
+        "work": work.of(job.full, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.site.warnings + record["warnings"]
-    record |= observed.record(ended.order, ended.reports, ended.observations, record)
+    record |= observed.record(order, reports, ended.observations, record)
     records.RunRecord.model_validate_json(json.dumps(record, allow_nan=False))
     return record
 
@@ -250,17 +247,3 @@ def _write(job: Job, record: dict[str, Any], ended: Ended) -> None:
     except OSError:
         job.record.unlink(missing_ok=True)
         raise
-
-
-def _conclude(job: Job, record: dict[str, Any], turn: Turn) -> None:
-    if record["status"] == "ok":
-        steps, window = record["steps_timed"], record["window_s"]
-        what = f"{record['samples_per_s']:.1f} samples/s over {steps} steps in {window:.2f} s"
-    else:
-        what = f"{record['status']}: {record['reason']}"
-    for warning in record["warnings"]:
-        turn.log.write(f"warning: {warning}")
-    turn.log.write(f"outcome: {what} (the whole run took {turn.seconds:.1f} s)")
-    if not job.part_of:
-        turn.log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
-    turn.progress.say(what)

@@ -21,12 +21,6 @@ from throughline.files import UserError, now
 SAY_EVERY_S = 60.0
 
 
-def folder() -> Path:
-    """THROUGHLINE_LOCKS, or the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("THROUGHLINE_LOCKS") or Path(cache, "throughline"))
-
-
 @contextlib.contextmanager
 def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Hold this machine's devices for the record `target`.
@@ -35,7 +29,7 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
     """
     # A home folder may be shared between machines: each has a lock of its own.
     machine = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
-    path = _writable(folder()) / f"devices-{machine}.lock"
+    path = _folder() / f"devices-{machine}.lock"
     holder = path.with_suffix(".json")
     lock = filelock.FileLock(path)
     said = 0.0
@@ -113,26 +107,27 @@ def _check(path: Path, claim: Path, job: str | None = None) -> None:
 def _is_in_queue(job: str) -> bool:
     """Whether a job waits or runs; UserError where Slurm does not say."""
     question = ["squeue", "--noheader", "--jobs", job, "--states", "PENDING,RUNNING,SUSPENDED", "--format", "%T"]
+    what = "`squeue` does not say whether an earlier job still runs"
     try:
         answer = subprocess.run(question, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError("`squeue` does not say whether an earlier job still runs", why=type(error).__name__) from None
+        raise UserError(what, why=type(error).__name__) from None
     if answer.returncode and "Invalid job id" not in answer.stderr:
-        raise UserError("`squeue` does not say whether an earlier job still runs", why=" ".join(answer.stderr.split()))
+        raise UserError(what, why=" ".join(answer.stderr.split()))
     return bool(answer.stdout.strip())
 
 
-def _writable(wanted: Path) -> Path:
-    """`wanted`, or where there is no home to write to, a folder of this user's among the temporary ones."""
-    for place in (wanted, Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")):
-        try:
+def _folder() -> Path:
+    """THROUGHLINE_LOCKS or the user's cache folder; without a home to write to, one among the temporary folders."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    first = Path(os.environ.get("THROUGHLINE_LOCKS") or Path(cache, "throughline"))
+    for place in (first, Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")):
+        with contextlib.suppress(OSError):
             place.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(place, os.W_OK):
-            return place
+            if os.access(place, os.W_OK):
+                return place
     raise UserError(
-        f"no folder for the lock on this machine's devices: {wanted} cannot be written",
+        f"no folder for the lock on this machine's devices: {first} cannot be written",
         next_step="set THROUGHLINE_LOCKS to a folder that can",
     )
 

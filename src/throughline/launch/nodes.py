@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from throughline import files, messages
 from throughline.files import UserError
@@ -23,7 +23,6 @@ from throughline.observe.environment import DECIDES
 from throughline.study.runs import RunSpec
 from throughline.topology import Topology
 
-LOOPBACK = "127.0.0.1"
 REACH = {
     "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
     "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
@@ -45,7 +44,7 @@ class Nodes:
     @property
     def master(self) -> str:
         """Where the ranks meet."""
-        return self.names[0].rpartition("@")[2] if self.names else LOOPBACK
+        return self.names[0].rpartition("@")[2] if self.names else "127.0.0.1"
 
 
 def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> list[str]:
@@ -87,13 +86,13 @@ def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.
 
 def _allocation(job: str) -> tuple[str, ...]:
     """The job's nodes. Asked for: Snakemake takes most SLURM_ variables out of a job's environment."""
-    listed = _ask(["squeue", "--noheader", "--jobs", job, "--format", "%N"])
-    return tuple(_ask(["scontrol", "show", "hostnames", listed]).split())
+    listed = _output(["squeue", "--noheader", "--jobs", job, "--format", "%N"])
+    return tuple(_output(["scontrol", "show", "hostnames", listed]).split())
 
 
-def _ask(command: list[str]) -> str:
+def _output(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or type(error).__name__
         raise UserError(
@@ -101,7 +100,6 @@ def _ask(command: list[str]) -> str:
             why=" ".join(str(said).split()),
             next_step="check that it is installed on the nodes, and reaches the controller from there",
         ) from None
-    return done.stdout.strip()
 
 
 def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:
@@ -109,10 +107,17 @@ def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str
 
     UserError unless all are reached, see the file `question.seen`, have the same software, and are fit for a run now.
     """
-    ask = _through_srun if nodes.kind == "slurm" else _through_ssh
+    command = [python, "-m", "throughline.launch.machine", messages.text(question)]
+    if nodes.kind == "slurm":
+        count = len(nodes.names)
+        step = [*srun(count, question.ranks * question.threads), "--overlap"]
+        replies = _through_srun(count, [*step, *command], variables)
+    else:
+        with ThreadPoolExecutor(32) as pool:  # all are asked at once
+            replies = list(pool.map(lambda name: _through_ssh(name, command, variables), nodes.names))
     answers: list[Answer] = []
     warnings: list[str] = []
-    for number, answer in enumerate(ask(nodes, question, python, variables)):
+    for number, answer in enumerate(replies):
         where = f"entry {number + 1} of runs.hosts" if nodes.kind == "ssh" else f"node {number}"
         if isinstance(answer, str):
             raise UserError(f"{where} {answer}", next_step=REACH[nodes.kind])
@@ -151,56 +156,30 @@ def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:
 
 def _unlike(answer: Answer, first: Answer) -> list[str]:
     """What makes a node another machine than the first."""
-
-    def facts(one: Answer) -> dict[str, Any]:
-        known = {key: one.environment.get(key) for key in DECIDES}
-        return {**known, "number of GPUs": one.gpus.count, "GPU": one.gpus.name}
-
-    here, there = facts(answer), facts(first)
+    here, there = (
+        {key: one.environment.get(key) for key in DECIDES} | {"number of GPUs": one.gpus.count, "GPU": one.gpus.name}
+        for one in (answer, first)
+    )
     changed = [f"{key} is {here[key]}, not {there[key]}" for key in here if here[key] != there[key]]
     return [f"it is not like node 0 ({'; '.join(changed)}): the slowest node sets the pace"] if changed else []
 
 
-def _command(question: Question, python: str) -> list[str]:
-    return [python, "-m", "throughline.launch.survey", messages.text(question)]
-
-
-def _through_srun(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> list[Answer | str]:
+def _through_srun(count: int, command: list[str], variables: Mapping[str, str]) -> list[Answer | str]:
     """The answers of this Slurm job's nodes in the order of the ranks, or what is wrong with a node."""
-    step = srun(len(nodes.names), question.ranks * question.threads)
     try:
-        done = subprocess.run(
-            [*step, "--overlap", *_command(question, python)],
-            env=dict(os.environ) | dict(variables),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
+        done = _run(command, variables)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [f"does not answer through srun ({type(error).__name__})"] * len(nodes.names)
+        return [f"does not answer through srun ({type(error).__name__})"] * count
     answers = [_parsed(line) for line in done.stdout.splitlines() if line.startswith("{")]
     by_node = {answer.node: answer for answer in answers if isinstance(answer, Answer)}
     why = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
-    return [by_node.get(node, f"does not answer through srun ({why})") for node in range(len(nodes.names))]
+    return [by_node.get(node, f"does not answer through srun ({why})") for node in range(count)]
 
 
-def _through_ssh(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> list[Answer | str]:
-    """The hosts' answers, or what is wrong with a host; all are asked at once."""
-    command = _command(question, python)
-    with ThreadPoolExecutor(32) as pool:
-        return list(pool.map(lambda name: _of_host(name, command, variables), nodes.names))
-
-
-def _of_host(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
+def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
+    """A host's answer, or what is wrong with it."""
     try:
-        done = subprocess.run(
-            launchers.through_ssh(name, command, variables),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
+        done = _run(launchers.through_ssh(name, command, variables), {})
     except FileNotFoundError:
         return "cannot be reached: there is no ssh on this machine"
     except subprocess.TimeoutExpired:
@@ -211,6 +190,13 @@ def _of_host(name: str, command: list[str], variables: Mapping[str, str]) -> Ans
     if done.returncode:
         return f"cannot run {shlex.join(command[:3])} ({said[-300:]})"
     return _parsed(done.stdout.strip().splitlines()[-1])
+
+
+def _run(command: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
 
 
 def _parsed(line: str) -> Answer | str:

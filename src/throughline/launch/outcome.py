@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import signal
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from throughline import memory, records, workloads
-from throughline.messages import Measured, RankReport, Window
+from throughline.messages import Measured, RankReport
 from throughline.topology import StepSize
 
 SKIPPED_AT_MOST = 0.01
@@ -21,10 +22,8 @@ Spec = Mapping[str, Any]
 
 def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
     """The report that a rank could not write any more, when its last words say why it ended."""
-    for line in last_words:
-        if memory.is_refusal(line):
-            return RankReport(rank, 0.0, "oom", line.strip())
-    return None
+    line = next((line for line in last_words if memory.is_refusal(line)), None)
+    return RankReport(rank, 0.0, "oom", line.strip()) if line else None
 
 
 def failure(
@@ -88,85 +87,70 @@ class Outcome:
 
 def assemble(spec: Spec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
     """What a run came to whose ranks ended as they should, or were refused."""
+    steps = spec["steps"]
     for status in ("oom", "unsupported"):
-        those = [report for _, report in sorted(reports.items()) if report.status == status]
-        if those:
-            reason = str(those[0].reason).splitlines()[0]
-            where = f"rank {those[0].rank}: " if status == "oom" else ""
-            return Outcome(status=status, reason=where + reason, steps_asked=spec["steps"]["timed"])
+        if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
+            where = f"rank {refused[0].rank}: " if status == "oom" else ""
+            reason = where + str(refused[0].reason).splitlines()[0]
+            return Outcome(status=status, reason=reason, steps_asked=steps["timed"])
     ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
     outcome = _measured(spec, ranks, per_node, every_loss)
-    invalid = fault(spec, ranks)
-    if invalid:
+    if invalid := fault(spec, ranks):
         return replace(outcome, status="invalid", reason=invalid)
-    return replace(outcome, samples_per_s=_rate(spec, outcome), warnings=_cut_short(spec, outcome))
+    warnings = []
+    if outcome.steps_timed < steps["timed"] or outcome.warmup_steps < steps["warmup"]:
+        warnings.append(
+            f"at_most_s {steps['at_most_s']:g}: {outcome.warmup_steps} of {steps['warmup']} warm-up "
+            f"and {outcome.steps_timed} of {steps['timed']} timed steps"
+        )
+    samples = StepSize.of_spec(spec).samples_per_step * outcome.steps_timed
+    return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
 
 
 def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
-    """The figures of all ranks; whether they may be used is not asked yet."""
-    first, windows = ranks[0], aligned([rank.window for rank in ranks], per_node)
+    """The figures of all ranks; whether they may be used is not asked yet.
+
+    Each node has a clock of its own: windows count from the first start on their node, and the longest one counts.
+    """
+    first = ranks[0]
+    starts = [rank.window.start for rank in ranks]
+    origins = [min(starts[node : node + per_node]) for node in range(0, len(ranks), per_node)]
+    entries = [
+        records.Rank(
+            rank=number,
+            node=number // per_node,
+            window_start_s=one.window.start - origins[number // per_node],
+            window_end_s=one.window.end - origins[number // per_node],
+            peak_memory_bytes=one.memory.reserved_bytes,
+            cpu_seconds=one.cpu_seconds,
+            loader_stall_s=one.loader_stall_s,
+            loss=_finite(one.loss) if every_loss else None,
+        )
+        for number, one in enumerate(ranks)
+    ]
     stalls = [rank.loader_stall_s / rank.window.seconds for rank in ranks if rank.loader_stall_s is not None]
-    held = [rank.memory.reserved_bytes for rank in ranks]
+    peaks = [entry.peak_memory_bytes for entry in entries if entry.peak_memory_bytes is not None]
     busy = [rank.cpu_seconds / (rank.window.seconds * spec["threads"]) for rank in ranks]
     return Outcome(
         status="ok",
         reason=None,
         steps_asked=spec["steps"]["timed"],
-        window_s=max(window.end for window in windows),
+        window_s=max(entry.window_end_s for entry in entries),
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
         figures=first.figures,
         loss=_finite(first.loss),
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
-        peak_memory_bytes=max((peak for peak in held if peak is not None), default=None),
+        ranks=entries,
+        peak_memory_bytes=max(peaks, default=None),
         loader_stall_share=max(stalls, default=None),
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
-        ranks=[
-            records.Rank(
-                rank=number,
-                node=number // per_node,
-                window_start_s=window.start,
-                window_end_s=window.end,
-                peak_memory_bytes=one.memory.reserved_bytes,
-                cpu_seconds=one.cpu_seconds,
-                loader_stall_s=one.loader_stall_s,
-                loss=_finite(one.loss) if every_loss else None,
-            )
-            for number, (one, window) in enumerate(zip(ranks, windows, strict=True))
-        ],
     )
 
 
 def _finite(losses: Iterable[float]) -> list[float | None]:
     return [loss if math.isfinite(loss) else None for loss in losses]
-
-
-def aligned(windows: Sequence[Window], per_node: int) -> list[Window]:
-    """The ranks' windows, counted from the first start on their node.
-
-    Each node has a clock of its own: windows are compared within a node, and the longest one counts.
-    """
-    origins = [
-        min(window.start for window in windows[node : node + per_node]) for node in range(0, len(windows), per_node)
-    ]
-    pairs = [(window, origins[rank // per_node]) for rank, window in enumerate(windows)]
-    return [Window(window.start - origin, window.end - origin) for window, origin in pairs]
-
-
-def _rate(spec: Spec, outcome: Outcome) -> float | None:
-    samples = StepSize.of_spec(spec).samples_per_step * outcome.steps_timed
-    return samples / outcome.window_s if outcome.window_s else None
-
-
-def _cut_short(spec: Spec, outcome: Outcome) -> list[str]:
-    steps = spec["steps"]
-    if outcome.steps_timed >= steps["timed"] and outcome.warmup_steps >= steps["warmup"]:
-        return []
-    return [
-        f"at_most_s {steps['at_most_s']:g}: {outcome.warmup_steps} of {steps['warmup']} warm-up "
-        f"and {outcome.steps_timed} of {steps['timed']} timed steps"
-    ]
 
 
 def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
@@ -198,12 +182,5 @@ def falls(losses: list[float]) -> bool:
     Counted from the first warm-up step: a long warm-up may already have reached a plateau.
     """
     head, tail = losses[: max(5, len(losses) // 10)], losses[-max(5, len(losses) // 5) :]
-
-    def mean(values: list[float]) -> float:
-        return sum(values) / len(values)
-
-    def error2(values: list[float]) -> float:
-        centre = mean(values)
-        return sum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
-
-    return mean(head) - mean(tail) > 2 * math.sqrt(error2(head) + error2(tail))
+    error2 = sum(statistics.variance(part) / len(part) for part in (head, tail))
+    return statistics.fmean(head) - statistics.fmean(tail) > 2 * math.sqrt(error2)

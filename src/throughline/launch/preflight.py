@@ -7,6 +7,7 @@ looked at on every node, by its agent. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -18,7 +19,6 @@ from typing import Any
 
 from throughline.files import UserError
 from throughline.memory import gib
-from throughline.messages import Refusal
 from throughline.observe.environment import DECIDES, Others, crowded
 
 WORKER_BYTES = 384 << 20
@@ -87,17 +87,19 @@ def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict
 
 def _room(record: Path, ranks: int, earlier: Mapping[str, Any]) -> None:
     """UserError where memory or disk cannot be enough."""
-    free, limit = free_memory_bytes(), _process_limit_bytes()
-    held = [value.get("peak_memory_bytes") for value in earlier.values() if _is_on_cpu(value)]
-    each = max([WORKER_BYTES, *(peak for peak in held if peak)])
+    on_cpu = [value for value in earlier.values() if (value.get("device") or {}).get("kind") == "cpu"]
+    each = max([WORKER_BYTES, *(value.get("peak_memory_bytes") or 0 for value in on_cpu)])
     known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
+    free = _free_memory_bytes()
     if free is not None and free < ranks * each:
         raise UserError(
             f"too little memory: {gib(free)} are free here, and {ranks} ranks need {gib(ranks * each)}",
             why=known,
             next_step="end what uses the memory, or choose fewer devices per node or a smaller batch",
         )
-    if limit is not None and limit < each:
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    limit = min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=each)
+    if limit < each:
         raise UserError(
             f"too little memory: a process may have {gib(limit)} (ulimit -v, -d), and a rank needs {gib(each)}",
             why=known,
@@ -114,35 +116,15 @@ def _room(record: Path, ranks: int, earlier: Mapping[str, Any]) -> None:
             )
 
 
-def free_memory_bytes() -> int | None:
+def _free_memory_bytes() -> int | None:
     """Memory that can be had without swapping, within this process's control group; None where nobody says."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, ValueError, StopIteration):
         return None
-    try:
+    with contextlib.suppress(OSError, ValueError):  # no group, or `max`
         group = Path("/sys/fs/cgroup")
-        most, used = (group / "memory.max").read_text().strip(), int((group / "memory.current").read_text())
-        return free if most == "max" else min(free, max(0, int(most) - used))
-    except (OSError, ValueError):
-        return free
-
-
-def _process_limit_bytes() -> int | None:
-    """What one process may hold at most by its limits; None where they set none."""
-    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-    return min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=None)
-
-
-def _is_on_cpu(record: Mapping[str, Any]) -> bool:
-    return (record.get("device") or {}).get("kind") == "cpu"
-
-
-def gpu_error(refusal: Refusal) -> UserError:
-    """What an agent that refuses is passed on as."""
-    return UserError(
-        f"the GPUs of node {refusal.node} are not fit to be measured: {'; '.join(refusal.faults)}",
-        why="a busy or faulty device measures something else; with runs.strict a changed limit does too",
-        next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
-    )
+        most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        return min(free, max(0, most - used))
+    return free

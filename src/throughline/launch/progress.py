@@ -1,4 +1,4 @@
-"""One line of progress per run on stderr: rewritten in place on a terminal, else now and then."""
+"""Whether a run moves: its line of progress on stderr, and the watchdog that finds one which has stopped."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Any, TextIO
 from throughline.messages import Beat
 
 EVERY_S, TERMINAL_EVERY_S = 15.0, 0.5
+HANG_AFTER_S = 300.0
+COMPILE_HANG_AFTER_S = 1800.0
+"""A compiler may work that long on the first step."""
 
-
-def title(spec: dict[str, Any]) -> str:
-    """`bert fp32 bz32 torch 1n2g run 1`."""
-    where = f"{spec['benchmark']} {spec['precision']} bz{spec['batch_per_device']}"
-    return f"{where} {spec['framework']} {spec['topology']} run {spec['repeat']}"
+PHASES = ("start", "join", "device", "model", "data", "optimizer", "warm-up", "training", "end")
+"""In a run's order: who waits for another rank may be phases ahead of it."""
 
 
 class Progress:
-    """`samples_per_step` is of all ranks together."""
+    """One line, rewritten in place on a terminal, else now and then; `samples_per_step` is of all ranks together."""
 
     def __init__(self, spec: dict[str, Any], samples_per_step: int, stream: TextIO | None = None) -> None:
-        self._title, self._samples = title(spec), samples_per_step
+        where = f"{spec['benchmark']} {spec['precision']} bz{spec['batch_per_device']}"
+        self._title = f"{where} {spec['framework']} {spec['topology']} run {spec['repeat']}"
+        self._samples = samples_per_step
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._said = time.monotonic()
@@ -35,11 +37,12 @@ class Progress:
             self._began = (beat.phase, now, beat.step)
         if now - self._said >= (TERMINAL_EVERY_S if self._terminal else EVERY_S):
             self._said = now
-            self._write(self._line(beat, now), "\r" if self._terminal else "\n")
+            self.say(self._line(beat, now), "\r" if self._terminal else "\n")
 
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        self._write(text, "\n")
+    def say(self, text: str, end: str = "\n") -> None:
+        """A line; one that ends with a line feed stays."""
+        start = "\x1b[2K" if self._terminal else ""
+        print(f"{start}{self._title}: {text}", end=end, file=self._stream, flush=True)
 
     def _line(self, beat: Beat, now: float) -> str:
         if not beat.steps:
@@ -51,8 +54,24 @@ class Progress:
             text += f", {steps * self._samples / seconds:.0f} samples/s, {left:.0f} s left"
         return text
 
-    def _write(self, text: str, end: str) -> None:
-        line = f"{self._title}: {text}"
-        if self._terminal:
-            line = f"\x1b[2K{line}"
-        print(line, end=end, file=self._stream, flush=True)
+
+class Watchdog:
+    """Remembers when any rank last moved. A step that takes longer than the limit counts as a hang."""
+
+    def __init__(self, limit_s: float, now: float) -> None:
+        self.limit_s = limit_s
+        self._moved, self._seen = now, list[Beat]()
+
+    def look(self, beats: list[Beat], now: float) -> str | None:
+        """None while something moves, else who stands where: the rank that is furthest behind."""
+        if beats != self._seen:
+            self._seen, self._moved = list(beats), now
+        if now - self._moved < self.limit_s or not beats:
+            return None
+        rank = min(range(len(beats)), key=lambda r: (PHASES.index(beats[r].phase), beats[r].step))
+        return f"no progress for {self.limit_s:.0f} s: {place(rank, beats[rank])}"
+
+
+def place(rank: int, beat: Beat) -> str:
+    """`rank 1 in training, step 5 of 100`."""
+    return f"rank {rank} in {beat.phase}" + (f", step {beat.step} of {beat.steps}" if beat.steps else "")

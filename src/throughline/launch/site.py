@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,66 +39,48 @@ class Site:
     earlier: dict[str, dict[str, Any]]
     warnings: list[str]
 
-    @property
-    def earlier_gpus(self) -> list[dict[str, Any]]:
-        """Facts of the first node's GPUs in the newest of the other repeats."""
-        return next((one["environment"].get("gpus") or [] for one in reversed(self.earlier.values())), [])
-
 
 def survey(job: Job) -> Site:
     """Look at every node, and choose the device. UserError where this run does not fit."""
     topology, spec = Topology.parse(job.spec.topology), job.full
+    framework, model, wants_gpus = job.spec.framework, job.spec.model, job.spec.device != "cpu"
     where = nodes.find(job.spec, job.hosts)
-    variables = _variables(spec, where)
+    names = os.environ[files.NODES] = host_names(where.names)  # from here on, node0, node1, ... in all that is written
+    variables = machine.worker_variables(spec, Path(throughline.__file__).parents[1]) | {files.NODES: names}
     doubts: list[str] = []
     if where.elsewhere:
-        answer, doubts = nodes.survey(where, _question(job, topology), job.python, variables)
+        question = Question(
+            framework=framework,
+            model=model,
+            gpus=wants_gpus,
+            seen=str(job.log.resolve()),
+            record=str(job.record.resolve()),
+            ranks=topology.devices,
+            threads=job.spec.threads,
+            strict=job.strict,
+        )
+        answer, doubts = nodes.survey(where, question, job.python, variables)
         gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
     else:
-        gpus = machine.gpus(job.spec.framework, job.python, os.environ | variables) if _wants_gpus(job) else NO_GPUS
-        cpu, facts = machine.processor(), environment.describe(job.spec.framework, job.spec.model)
+        variables["GLOO_SOCKET_IFNAME"] = "lo"
+        gpus = machine.gpus(framework, job.python, os.environ | variables) if wants_gpus else NO_GPUS
+        cpu, facts = machine.processor(), environment.describe(framework, model)
     device = machine.choose(spec, gpus, cpu)
     ranks = topology.world if where.kind == "simulated" else topology.devices
     warnings = machine.fits(spec, ranks, device)
     if where.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: no network lies between them")
-    earlier = preflight.siblings(job.record)
-    return Site(where, variables, device, facts, ranks, earlier, [*warnings, *doubts])
+    return Site(where, variables, device, facts, ranks, preflight.siblings(job.record), [*warnings, *doubts])
 
 
-def with_doubts(site: Site, job: Job, others: environment.Others) -> Site:
-    """The site with what is doubtful just before the run; UserError where it should not start."""
-    doubts = preflight.same_surroundings(site.environment, site.earlier, job.strict)
+def doubts(site: Site, job: Job, others: environment.Others) -> list[str]:
+    """What is doubtful just before the run; UserError where it should not start."""
+    texts = preflight.same_surroundings(site.environment, site.earlier, job.strict)
     if not site.nodes.elsewhere:  # other machines have looked at themselves
         cores = environment.cpu_cores()
-        doubts += preflight.look(job.record, others, site.ranks, job.spec.threads, cores, site.earlier, job.strict)
-    return replace(site, warnings=[*site.warnings, *doubts])
-
-
-def _wants_gpus(job: Job) -> bool:
-    return job.spec.device != "cpu"
-
-
-def _variables(spec: dict[str, Any], where: Nodes) -> dict[str, str]:
-    """What every rank finds in its environment; from here on, what is written calls the nodes node0, node1, ..."""
-    names = host_names(where.names)
-    os.environ[files.NODES] = names
-    variables = machine.worker_variables(spec, Path(throughline.__file__).parents[1]) | {files.NODES: names}
-    return variables if where.elsewhere else variables | {"GLOO_SOCKET_IFNAME": "lo"}
+        texts += preflight.look(job.record, others, site.ranks, job.spec.threads, cores, site.earlier, job.strict)
+    return texts
 
 
 def host_names(names: Iterable[str]) -> str:
     return " ".join(name.rpartition("@")[2] for name in names)
-
-
-def _question(job: Job, topology: Topology) -> Question:
-    return Question(
-        framework=job.spec.framework,
-        model=job.spec.model,
-        gpus=_wants_gpus(job),
-        seen=str(job.log.resolve()),
-        record=str(job.record.resolve()),
-        ranks=topology.devices,
-        threads=job.spec.threads,
-        strict=job.strict,
-    )

@@ -1,75 +1,175 @@
-"""A run's ranks from their start to their end, and nothing of them beyond it."""
+"""A run's agents and ranks from their start to their end, and nothing of them beyond it."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import os
+import re
+import signal
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
 
-from throughline.launch import outcome, preflight
-from throughline.launch.agents import Agents
-from throughline.launch.interruption import Interrupted
+from throughline import files, messages
+from throughline.files import UserError
+from throughline.launch import launchers, outcome
 from throughline.launch.job import Job
-from throughline.launch.progress import Progress
-from throughline.launch.watchdog import Watchdog, place
-from throughline.messages import Beat, RankReport
-from throughline.processes import Parent, wait_until
+from throughline.launch.progress import COMPILE_HANG_AFTER_S, HANG_AFTER_S, Progress, Watchdog, place
+from throughline.messages import Alive, Beat, Ended, Order, RankReport, Refusal, Standing
+from throughline.processes import Child, Parent, die_with_parent, wait_until
 
 GRACE_S = 10.0
 """How long other ranks may take to end once one has: to find their connection broken, or to report the same."""
+SILENT_S = 5.0
+"""An agent that has said nothing for so long, which it does every second, is gone, or its node is."""
+STACKS_S = 2.0
+"""How long the ranks may take to write their stacks."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Where every rank stood, which had ended and how, and which fell silent with their node."""
+class Interrupted(Exception):
+    """Somebody wants the run to end."""
 
-    beats: list[Beat]
-    ended: dict[int, int | None]
-    lost: list[int]
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Parent]:
+    """Ctrl-C, SIGTERM and the end of the parent raise Interrupted in the main thread."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    parent = Parent()
+    if threading.current_thread() is not threading.main_thread():
+        yield parent
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    die_with_parent(os.getppid(), signal.SIGTERM)
+    try:
+        yield parent
+    finally:
+        die_with_parent(os.getppid(), 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Agents:
+    """The agents of a run, and what they have told: where every rank stands, and which have ended, the first first."""
+
+    def __init__(self, order: Order, work: Path, log: Callable[[str], None], names: Sequence[str]) -> None:
+        messages.write(order, work / "job.json")
+        self.order, self.log, self.work = order, log, work
+        self.beats = [Beat("start", 0, 0)] * order.world
+        self.ended: dict[int, int | None] = {}
+        self.heard_at = {node: time.monotonic() for node in range(order.agents)}
+        self.over: set[int] = set()
+        self.refusal: Refusal | None = None
+        self.last_words = [collections.deque[str](maxlen=20) for _ in range(order.world)]
+        self.processes: list[Child] = []
+        try:
+            for command in launchers.commands(order, work / "job.json", names):
+                self.processes.append(Child(command, dict(os.environ) | order.variables, self._hear))
+        except BaseException:
+            self.end()
+            raise
+
+    def _hear(self, line: str) -> None:
+        if not line.startswith(messages.MARK):
+            if spoken := re.match(r"\[rank (\d+)\] ", line):
+                self.last_words[int(spoken[1])].append(line[spoken.end() :])
+            self.log(line)
+            return
+        match messages.heard(line):
+            case Refusal() as refusal:
+                self.refusal = self.refusal or refusal
+            case Alive(node, over):
+                self.heard_at[node] = time.monotonic()
+                if over:
+                    self.over.add(node)
+            case Standing(rank, beat):
+                self.beats[rank] = beat
+            case Ended(rank, status):
+                self.ended[rank] = status
+
+    def are_over(self) -> bool:
+        """Whether all agents have ended."""
+        return all(child.exit_status() is not None for child in self.processes)
+
+    def seen(self) -> tuple[list[Beat], dict[int, int | None], list[int]]:
+        """Where every rank stands, which have ended and how, and which have fallen silent with their node."""
+        over, now = self.are_over(), time.monotonic()
+        silent = {node for node, last in self.heard_at.items() if over or now - last > SILENT_S} - self.over
+        lost = [rank for node in sorted(silent) for rank in self.order.ranks_of(node)]
+        return list(self.beats), self.ended.copy(), lost
+
+    def have_failed(self) -> bool:
+        """Whether an agent or a rank has ended otherwise than it should."""
+        ended = self.ended.copy()
+        if any(child.exit_status() for child in self.processes) or any(ended.values()):
+            return True
+        return any(report.status != "ok" for report in self.reports(ended).values())
+
+    def reports(self, ranks: Iterable[int]) -> dict[int, RankReport]:
+        """rank -> what it has written at its end."""
+        reports = {}
+        for rank in ranks:
+            if (path := self.work / f"rank_{rank}.json").is_file():
+                report = messages.read(RankReport, path)
+                reports[rank] = replace(report, reason=report.reason and files.scrub(report.reason))
+        return reports
+
+    def write_stacks(self) -> None:
+        """Have every rank write the stacks of its threads into the log."""
+        for child in self.processes:
+            child.tell("stacks")
+        time.sleep(STACKS_S)
+
+    def end(self) -> None:
+        """End whatever still runs."""
+        for child in self.processes:
+            child.let_go()
+        for child in self.processes:
+            child.end(10.0 if self.order.shared else 5.0)
 
 
 def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> dict[int, RankReport]:
     """Run the ranks to their end; rank -> report. UserError when the run failed."""
     try:
         hang = _watch(job, agents, progress, parent)
-        over, seen = agents.are_over(), _seen(agents)
+        over, seen = agents.are_over(), agents.seen()
         if hang:
             agents.write_stacks()
     finally:
         agents.end()
     if agents.refusal:
-        raise preflight.gpu_error(agents.refusal)
+        raise UserError(
+            f"the GPUs of node {agents.refusal.node} are not fit to be measured: {'; '.join(agents.refusal.faults)}",
+            why="a busy or faulty device measures something else; with runs.strict a changed limit does too",
+            next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
+        )
     if hang:
         raise job.failed(hang, "the stacks of all threads are in the log")
-    if over:  # what they told last
-        seen = _seen(agents)
-    return _judged(job, agents, seen)
-
-
-def _seen(agents: Agents) -> Seen:
-    return Seen(list(agents.beats), agents.ended.copy(), agents.lost())
-
-
-def _judged(job: Job, agents: Agents, seen: Seen) -> dict[int, RankReport]:
-    """The reports of all ranks, with those that a rank out of memory could not write; UserError when the run failed."""
+    beats, ended, lost = agents.seen() if over else seen  # what they told last
     world = agents.order.world
     reports = agents.reports(range(world))
-    for rank, words in enumerate(agents.last_words):
+    for rank, words in enumerate(agents.last_words):  # a rank out of memory could not write its own
         if rank not in reports and (refused := outcome.out_of_memory(rank, words)):
             reports[rank] = refused
-    failure = outcome.failure(reports, seen.ended, world, seen.lost)
-    if failure:
+    if failure := outcome.failure(reports, ended, world, lost):
         rank, what = failure
         last = agents.last_words[rank] if rank not in reports else None
-        why = f"it said last: {last[-1]}" if last else None
-        raise job.failed(f"{place(rank, seen.beats[rank])}: {what}", why)
+        raise job.failed(f"{place(rank, beats[rank])}: {what}", f"it said last: {last[-1]}" if last else None)
     return reports
 
 
 def _watch(job: Job, agents: Agents, progress: Progress, parent: Parent) -> str | None:
     """Wait until all agents have ended, or a rank has ended early; the watchdog's words when they hang."""
-    dog = Watchdog(job.limit_s, time.monotonic())
+    limit_s = job.hang_after_s or (COMPILE_HANG_AFTER_S if job.spec.options.compile else HANG_AFTER_S)
+    dog = Watchdog(limit_s, time.monotonic())
     while not agents.are_over():
-        if agents.has_failed():
+        if agents.have_failed():
             wait_until(agents.are_over, GRACE_S)
             return None
         if parent.is_gone():
