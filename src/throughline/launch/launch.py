@@ -17,10 +17,9 @@ from typing import Any
 
 from throughline import files, records, workloads
 from throughline.files import UserError, now
-from throughline.launch import launchers, lock, outcome, site
-from throughline.launch.job import Job, Log
+from throughline.launch import launchers, lock, outcome
+from throughline.launch.job import WHERE, Job, Log, Site, host_names, last_doubts, survey
 from throughline.launch.progress import Progress
-from throughline.launch.site import Site
 from throughline.launch.supervision import Agents, Interrupted, interruptible, supervise
 from throughline.messages import Order, RankReport
 from throughline.observe import environment, observed, telemetry_window, work
@@ -101,7 +100,7 @@ def _turn(job: Job) -> Iterator[Turn]:
     with lock.record(job.record):
         log = Log(job.log)
         try:
-            os.environ[files.NODES] = site.host_names(job.hosts)  # what is written calls them node0, node1, ...
+            os.environ[files.NODES] = host_names(job.hosts)  # what is written calls them node0, node1, ...
             log.write(f"# again: snakemake --force {shlex.quote(job.target)}")
             if job.command:
                 log.write(f"# directly: {job.command}")
@@ -126,13 +125,13 @@ def _turn(job: Job) -> Iterator[Turn]:
 def _attempt(job: Job, turn: Turn) -> Ended:
     """Survey, check, order, supervise: a run from its specification to what came of it."""
     started, others = now(), environment.Others()
-    where = site.survey(job)
+    where = survey(job)
     manifest = _checked_data(job)
-    where.warnings.extend(site.doubts(where, job, others))
+    where.warnings.extend(last_doubts(where, job, others))
     order = _order(job, where)
     for warning in where.warnings:
         turn.log.write(f"warning: {warning}")
-    device, place = where.device, site.WHERE[where.nodes.kind]
+    device, place = where.device, WHERE[where.nodes.kind]
     turn.log.write(f"device: {device.kind}, {device.name}; {order.world} ranks on {place}")
     with _work_folder(job, order.shared) as folder:
         agents = Agents(order, folder, turn.log.write, where.nodes.names)

@@ -79,10 +79,10 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
         claim.unlink(missing_ok=True)
 
 
-def unclaimed(records: Iterable[str], root: Path = Path()) -> None:
+def unclaimed(records: Iterable[str]) -> None:
     """UserError where a job in Slurm's queue measures one of the records that are about to be made."""
     for path in map(Path, records):
-        if path.suffix == ".json" and (claim := root / _claim(path)).exists():
+        if path.suffix == ".json" and (claim := _claim(path)).exists():
             _check(path, claim)
 
 

@@ -9,8 +9,11 @@ import contextlib
 import json
 import os
 import platform
+import resource
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any
 
 from throughline import frameworks, messages
 from throughline.files import UserError
-from throughline.launch import preflight
+from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
 from throughline.processes import wait_until
@@ -27,6 +30,12 @@ ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
 NO_GPUS = Gpus(count=0, name=None, fp16=False)
 PACKAGES = ("torch", "transformers", "numpy", "h5py", "horovod", "mxnet", "gluonnlp")
+WORKER_BYTES = 384 << 20
+"""A rank of any framework with its libraries loaded, on the smallest model."""
+DISK_BYTES = 16 << 20
+"""A record, its log and its telemetry, with room to spare."""
+CONFIRM_S = 1.0
+"""How long others have to keep a processor busy."""
 SEEN_WITHIN_S = 10.0
 """How long a shared file system may take to show a file."""
 
@@ -92,6 +101,99 @@ def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
     }
 
 
+def look(record: Path, others: environment.Others, ranks: int, threads: int, strict: bool) -> list[str]:
+    """Warnings about this machine just before `ranks` start on it; UserError where they should not."""
+    _room(record, ranks)
+    cores, wanted = environment.cpu_cores(), ranks * threads
+    warning = environment.crowded(others.cores(), cores, wanted, "use {}")
+    if warning:  # a moment's work is no reason: it has to last
+        again = environment.Others()
+        time.sleep(CONFIRM_S)
+        warning = environment.crowded(again.cores(), cores, wanted, "use {}")
+    if warning and strict:
+        raise UserError(
+            f"this machine is busy: {warning.partition(':')[0]}",
+            why="a run would measure them as well, and runs.strict is on",
+            next_step="end them (see `top`), or set runs.strict: false to measure with a warning",
+        )
+    return [warning] if warning else []
+
+
+def siblings(record: Path) -> dict[str, dict[str, Any]]:
+    """Finished records of the same framework and topology, by name, the oldest first."""
+    paths = [path for path in record.parent.glob("run*.json") if path.name != record.name]
+    finished = {}
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+        try:
+            value = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(value, dict) and value.get("status") == "ok" and isinstance(value.get("environment"), dict):
+            finished[path.stem] = value
+    return finished
+
+
+def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict: bool) -> list[str]:
+    """Warnings where this machine is not as it was for an earlier repeat; UserError with `strict`."""
+    if not earlier:
+        return []
+    name, before = [(name, record["environment"]) for name, record in earlier.items()][-1]
+    known = [key for key in environment.DECIDES if key in now and key in before]
+    changed = [f"{key} was {before[key]} and is {now[key]}" for key in known if now[key] != before[key]]
+    if changed and strict:
+        raise UserError(
+            f"this machine is not as it was for {name}: {'; '.join(changed)}",
+            why="repeats from different environments are never pooled, and runs.strict is on",
+            next_step="put it back, or make the earlier repeats again (snakemake --force <record>)",
+        )
+    return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
+
+
+def _room(record: Path, ranks: int) -> None:
+    """UserError where memory or disk cannot be enough, also for what earlier repeats took."""
+    on_cpu = [value for value in siblings(record).values() if (value.get("device") or {}).get("kind") == "cpu"]
+    each = max([WORKER_BYTES, *(value.get("peak_memory_bytes") or 0 for value in on_cpu)])
+    known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
+    free = _free_memory_bytes()
+    if free is not None and free < ranks * each:
+        raise UserError(
+            f"too little memory: {gib(free)} are free here, and {ranks} ranks need {gib(ranks * each)}",
+            why=known,
+            next_step="end what uses the memory, or choose fewer devices per node or a smaller batch",
+        )
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    limit = min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=each)
+    if limit < each:
+        raise UserError(
+            f"too little memory: a process may have {gib(limit)} (ulimit -v, -d), and a rank needs {gib(each)}",
+            why=known,
+            next_step="raise the limit (ulimit -v unlimited), or ask the scheduler for more memory",
+        )
+    for place in (record.parent, Path(os.environ.get("TMPDIR") or "/tmp")):
+        there = next(folder for folder in (place, *place.parents) if folder.is_dir())
+        left = shutil.disk_usage(there).free
+        if left < DISK_BYTES:
+            raise UserError(
+                f"too little disk: {left / 2**20:.1f} MiB are free in {there}, and a run needs {DISK_BYTES >> 20} MiB",
+                why="its record, log and telemetry would not fit",
+                next_step="make room, and run snakemake again",
+            )
+
+
+def _free_memory_bytes() -> int | None:
+    """Memory that can be had without swapping, within this process's control group; None where nobody says."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, ValueError, StopIteration):
+        return None
+    with contextlib.suppress(OSError, ValueError):  # no group, or `max`
+        group = Path("/sys/fs/cgroup")
+        most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        return min(free, max(0, most - used))
+    return free
+
+
 def software(question: Question) -> dict[str, str | None]:
     """Versions of all that decides what is measured; `throughline` is a digest of what a rank runs of it."""
     versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
@@ -108,10 +210,8 @@ def answer(question: Question) -> Answer:
     warnings: list[str] = []
     sees_files = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5)
     if sees_files:
-        record, ranks = Path(question.record), question.ranks
-        earlier = preflight.siblings(record)
         try:
-            warnings = preflight.look(record, others, ranks, question.threads, cpu.count, earlier, question.strict)
+            warnings = look(Path(question.record), others, question.ranks, question.threads, question.strict)
         except UserError as error:
             refused = Fault(error.what, error.why, error.next_step)
     return Answer(

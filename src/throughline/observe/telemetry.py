@@ -87,8 +87,8 @@ class Processes:
     def __init__(self, agent: int) -> None:
         self.agent = agent
         self.reasons: dict[str, str] = {}
-        self.ended = dict.fromkeys(self.COUNTERS, 0.0)
         self.known: dict[int, tuple[psutil.Process, dict[str, float]]] = {}
+        self.ended: list[dict[str, float]] = []
 
     def discover(self) -> None:
         for pid in processes.descendants(self.agent):
@@ -98,22 +98,22 @@ class Processes:
 
     def read(self) -> dict[str, float | None]:
         resident = threads = 0
-        for pid, (process, last) in list(self.known.items()):
+        for pid, (process, used) in list(self.known.items()):
             try:
                 with process.oneshot():
                     cpu = process.cpu_times()
-                    last["cpu_s"] = cpu.user + cpu.system
+                    used["cpu_s"] = cpu.user + cpu.system
                     resident += process.memory_info().rss
                     threads += process.num_threads()
-                    self._read_disk(process, last)
+                    self._read_disk(process, used)
             except psutil.Error:
                 del self.known[pid]
-                for name in self.COUNTERS:
-                    self.ended[name] += last[name]
-        totals = {name: self.ended[name] + sum(last[name] for _, last in self.known.values()) for name in self.COUNTERS}
+                self.ended.append(used)
+        every = [*self.ended, *(used for _, used in self.known.values())]
+        totals = {name: sum(used[name] for used in every) for name in self.COUNTERS}
         return {**totals, **dict.fromkeys(self.reasons), "memory_bytes": resident, "threads": threads}
 
-    def _read_disk(self, process: psutil.Process, last: dict[str, float]) -> None:
+    def _read_disk(self, process: psutil.Process, used: dict[str, float]) -> None:
         try:
             disk = process.io_counters()
         except (psutil.AccessDenied, AttributeError, RuntimeError, ValueError, OSError) as error:
@@ -121,7 +121,7 @@ class Processes:
             for name in self.COUNTERS[1:]:
                 self.reasons[name] = f"/proc/<pid>/io: {type(error).__name__}"
         else:
-            last["disk_read_bytes"], last["disk_written_bytes"] = disk.read_bytes, disk.write_bytes
+            used["disk_read_bytes"], used["disk_written_bytes"] = disk.read_bytes, disk.write_bytes
 
 
 class Sampler:
