@@ -23,11 +23,7 @@ from throughline.recipes import Recipe, Stage
 BUILT = "built.json"
 TORCH_INDEX = "https://download.pytorch.org/whl"
 
-PROGRAMS = {
-    "g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)",
-    "make": "make",
-    "patch": "patch",
-}
+PROGRAMS = {"g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)", "make": "make", "patch": "patch"}
 """Programs that a build needs from the system, and the package that has each."""
 
 HINTS = {

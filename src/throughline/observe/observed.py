@@ -29,16 +29,12 @@ class Observation:
 
 def nodes(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Observation]:
     """What the samplers of all nodes have left in the run's folder."""
-    observations = []
-    for node in range(order.nodes):
-        mine = range(node * order.per_node, (node + 1) * order.per_node)
+    observations, simulated = [], order.reach == "simulated"
+    for node in range(order.agents if simulated else order.nodes):  # one agent may have sampled the one machine
+        mine = order.ranks_of(node) if simulated else range(node * order.per_node, (node + 1) * order.per_node)
         why = None if order.telemetry else "telemetry was switched off"
         if node >= order.agents:
-            if order.reach == "simulated":  # the one agent has sampled the one machine
-                break
             why = "Horovod's own launcher reaches this node: no agent of ours is there to sample"
-        elif order.reach == "simulated":
-            mine = order.ranks_of(node)
         windows = [part.window for rank in mine if rank in reports and (part := reports[rank].measured)]
         window = Window(min(one.start for one in windows), max(one.end for one in windows)) if windows else None
         sampled: NodeSamples | None = None
