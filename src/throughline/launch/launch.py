@@ -112,11 +112,9 @@ def _turn(job: Job) -> Iterator[Turn]:
                 "outcome: stopped from outside; no record\nnext: run snakemake again, only this run is made again"
             )
             raise UserError(f"{job.target}: stopped from outside", next_step="run snakemake again") from None
-        except UserError as error:
-            log.write(f"outcome: failed; no record\n{error}")
-            raise
-        except OSError as error:
-            log.write(f"outcome: failed; no record\n{files.disk_error(error) or error}")
+        except (UserError, OSError) as error:
+            mendable = files.disk_error(error) if isinstance(error, OSError) else None
+            log.write(f"outcome: failed; no record\n{mendable or error}")
             raise
         finally:
             log.close()
