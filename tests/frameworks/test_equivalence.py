@@ -82,7 +82,7 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     import report_fixture
     from throughline.report.analysis import cells
     from throughline.report.analysis.summary import summarize
-    from throughline.report.render import tables
+    from throughline.report.render.topics import write_tables
     from throughline.report.topics import Scope
 
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
@@ -98,7 +98,7 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     made = summarize(paths, repeats=3, equivalence=compared)
     assert any("does not compute what the others do" in text for text in made.frameworks["torch"]["1n1g"].warnings)
     found = cells.groups([made])
-    tables.write(Scope(found), tmp_path / "tables")
+    write_tables(Scope(found), tmp_path / "tables")
     for name in ("throughput.md", "throughput.tex", "memory.md", "memory.tex"):
         assert "torch (unequal)" in (tmp_path / "tables" / name).read_text(), name
     assert ",different," in (tmp_path / "tables" / "throughput.csv").read_text()

@@ -12,7 +12,7 @@ from report_fixture import CPU, jitter, write_series
 from throughline.records import Summary
 from throughline.report.analysis import cells, comparisons, summary
 from throughline.report.analysis.values import Value
-from throughline.report.render import tables
+from throughline.report.render.topics import write_tables
 from throughline.report.render.topics.comparisons import TOPIC
 from throughline.report.topics import Finding, Scope
 
@@ -121,13 +121,13 @@ def test_comparisons_as_a_file(tmp_path: Path) -> None:
     base, again = aa(tmp_path, 100.0, 102.7)
     two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
     groups = cells.groups([two])
-    tables.write(Scope(groups, [*groups, *cells.groups([again])]), tmp_path)
+    write_tables(Scope(groups, [*groups, *cells.groups([again])]), tmp_path)
     with (tmp_path / "comparisons.csv").open(encoding="utf-8", newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert (row["compared"], row["verdict"], row["a_a_pairs"]) == ("1n2g over 1n1g", "faster", "1")
     assert float(row["ratio"]) == pytest.approx(1.5)
     assert float(row["smallest_difference"]) == pytest.approx(0.027)
-    tables.write(Scope(cells.groups([base])), tmp_path / "none")
+    write_tables(Scope(cells.groups([base])), tmp_path / "none")
     assert (tmp_path / "none/comparisons.csv").read_text().startswith("compared,where,ratio")
 
 

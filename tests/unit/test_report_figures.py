@@ -9,8 +9,9 @@ import pytest
 
 from report_fixture import jitter, write_series
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page, plots, tables
-from throughline.report.render.collected import Results
+from throughline.report.render import page
+from throughline.report.render.page import Results
+from throughline.report.render.topics import write_plots, write_tables
 from throughline.report.topics import Scope
 
 
@@ -27,8 +28,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 def test_tables_and_plots(results: tuple[Path, Results]) -> None:
     root, found = results
     scope = Scope(cells.groups(found.present.values()))
-    tables.write(scope, root / "tables")
-    plots.write(scope, root / "plots")
+    write_tables(scope, root / "tables")
+    write_plots(scope, root / "plots")
     with (root / "tables/figures.csv").open(encoding="utf-8", newline="") as stream:
         first, _ = csv.DictReader(stream)
     assert (first["recall_1_%"], first["recall_10_%"], first["tokens_per_s"]) == ("71.5", "", "12800.0")

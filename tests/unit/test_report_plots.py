@@ -11,10 +11,10 @@ from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import axes as draws
-from throughline.report.render import inline, plots
+from throughline.report.render import inline
 from throughline.report.render.theme import LIGHT, svg
-from throughline.report.render.topics import precisions
 from throughline.report.render.topics import throughput as topic
+from throughline.report.render.topics import write_plots
 from throughline.report.topics import Scope
 from throughline.topology import Topology
 
@@ -25,8 +25,8 @@ def groups_of(root: Path) -> list[cells.Group]:
 
 def test_files_and_determinism(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
-    plots.write(Scope(groups), tmp_path / "one")
-    plots.write(Scope(groups), tmp_path / "two")
+    write_plots(Scope(groups), tmp_path / "one")
+    write_plots(Scope(groups), tmp_path / "two")
     names = {path.name for path in (tmp_path / "one").iterdir()}
     assert names == {
         f"{stem}.{suffix}"
@@ -48,7 +48,7 @@ def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
     for figure in (topic.throughput(group, inline.PAGE), topic.speedup(group, inline.PAGE)):
         assert "no measured value" in svg(figure, inline.PAGE)
-    assert "no measured value" in svg(precisions.precisions([group], inline.PAGE), inline.PAGE)
+    assert "no measured value" in svg(topic.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
     for draw in (topic.throughput, topic.speedup):
         assert hostile in svg(draw(group, inline.PAGE), inline.PAGE)
-    svg(precisions.precisions([group], inline.PAGE), inline.PAGE)
+    svg(topic.precisions([group], inline.PAGE), inline.PAGE)
 
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from markdown_it import MarkdownIt
 from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_record, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import page, tables
-from throughline.report.render.collected import Results
+from throughline.report.render import page
 from throughline.report.render.grid import Grid
-from throughline.report.render.topics import TOPICS
+from throughline.report.render.page import Results
+from throughline.report.render.topics import TOPICS, write_tables
 from throughline.report.topics import Scope
 from throughline.study.goals import Goals, Price
 
@@ -120,7 +120,7 @@ def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
 
 
 def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
-    tables.write(Scope(groups(tmp_path, True)), tmp_path / "tables")
+    write_tables(Scope(groups(tmp_path, True)), tmp_path / "tables")
     wanted = {
         "work": ("mfu", 100 * 69.93e9 / 15.7e12),
         "cost": ("price_per_million_samples", 10.0),
@@ -142,7 +142,7 @@ def test_hostile_reasons_are_inert(tmp_path: Path) -> None:
     run["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": HOSTILE}
     run["work"]["convention"]["attention"] = HOSTILE
     group = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1, terms=TERMS)])
-    tables.write(Scope(group), tmp_path / "tables")
+    write_tables(Scope(group), tmp_path / "tables")
     with (tmp_path / "tables/use.csv").open(encoding="utf-8", newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert row["throttle_reasons"].startswith("'=")

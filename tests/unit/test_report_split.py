@@ -9,9 +9,9 @@ import pytest
 from report_fixture import write_series
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import cells, split, summary
-from throughline.report.render import page, plots, tables
+from throughline.report.render import page
 from throughline.report.render.topics import split as topic
-from throughline.report.render.topics import throughput
+from throughline.report.render.topics import throughput, write_plots, write_tables
 from throughline.report.topics import Scope
 
 
@@ -91,7 +91,7 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
     tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]
 ) -> None:
     groups, derived = study
-    tables.write(Scope(derived[:1]), tmp_path / "tables")
+    write_tables(Scope(derived[:1]), tmp_path / "tables")
     for name in ("throughput.md", "throughput.tex"):
         assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
     assert set(throughput.frame(Scope(derived[:1]))["exchange"]) == {False}
@@ -101,8 +101,8 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
 
 def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
     groups, derived = study
-    plots.write(Scope(groups, derived), tmp_path / "plots")
-    tables.write(Scope(groups, derived), tmp_path / "tables")
+    write_plots(Scope(groups, derived), tmp_path / "plots")
+    write_tables(Scope(groups, derived), tmp_path / "tables")
     assert {path.name for path in (tmp_path / "plots").iterdir()} >= {"bz32_fp32_split.svg", "bz32_fp32_split.png"}
     assert "communication_s" in (tmp_path / "tables/split.csv").read_text()
     page.write(tmp_path, sorted(tmp_path.glob("*/bz*.json")), [], None, tmp_path / "report.html")

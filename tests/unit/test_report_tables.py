@@ -15,8 +15,8 @@ from throughline.files import UserError
 from throughline.records import read_equivalence, read_summary
 from throughline.report import numbers
 from throughline.report.analysis import cells, summary
-from throughline.report.render import markup, tables
-from throughline.report.render.topics import throughput
+from throughline.report.render import markup
+from throughline.report.render.topics import throughput, write_tables
 from throughline.report.topics import Scope
 
 GOLDEN = Path(__file__).parent / "golden_records"
@@ -30,7 +30,7 @@ EXPECTED = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
     found = [read_summary(path) for path in write_summaries(root, write_study(root), remarks="A remark.")]
-    tables.write(Scope(cells.groups(found, cells.read_asked(EXPECTED))), root / "bert/tables")
+    write_tables(Scope(cells.groups(found, cells.read_asked(EXPECTED))), root / "bert/tables")
     return root / "bert/tables"
 
 
@@ -112,7 +112,7 @@ def test_switches_are_in_the_title(tmp_path: Path) -> None:
 def test_hostile_text_is_inert(tmp_path: Path) -> None:
     run = record(spec(), None, status="invalid", reason=HOSTILE)
     found = summary.summarize([write_record(tmp_path, run)], repeats=1, remarks=HOSTILE)
-    tables.write(Scope(cells.groups([found])), tmp_path / "tables")
+    write_tables(Scope(cells.groups([found])), tmp_path / "tables")
     (cell,) = rows(tmp_path / "tables/throughput.csv")
     assert cell["reasons"].startswith("'=")
     html = MarkdownIt("commonmark").enable("table").render((tmp_path / "tables/throughput.md").read_text())
@@ -151,6 +151,6 @@ def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
     (tmp_path / "equivalence.json").write_text(json.dumps(proof))
     compared = read_equivalence(tmp_path / "equivalence.json")
     found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
-    tables.write(Scope(cells.groups([found])), tmp_path / "tables")
+    write_tables(Scope(cells.groups([found])), tmp_path / "tables")
     line = "* torch: equal mathematics is proven for: fp32; dropout 0 (measured: 0.1)"
     assert line in (tmp_path / "tables/throughput.md").read_text()

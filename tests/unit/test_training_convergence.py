@@ -12,7 +12,7 @@ from throughline import records
 from throughline.checks import convergence_check
 from throughline.files import UserError, write_json
 from throughline.rank.convergence import Book
-from throughline.report.render.topics import convergence
+from throughline.report.render.topics import checks
 from throughline.report.topics import Scope
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
@@ -114,12 +114,12 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
 
 def test_rows_and_plot(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "step,loss\n0,10\n20,7\n")
-    header, (row,) = convergence.table(Scope([], checks=[convergence.Check(verdict, None)]))
+    header, (row,) = checks.convergence(Scope([], checks=[checks.Check(verdict, None)]))
     assert header[5:8] == ["held-out loss", "mlm accuracy", "nsp accuracy"]
     assert row[3:8] == ["pass", "20", "7.0000", "20.0 %", "50.0 %"]
     place = tmp_path / "convergence_x.json"
-    convergence.write(verdict, curve(), place)
+    checks.write_convergence(verdict, curve(), place)
     assert place.with_suffix(".svg").stat().st_size > 5000 and place.with_suffix(".png").stat().st_size > 5000
     write_json(place, verdict.model_dump(by_alias=True, mode="json"))
-    assert convergence.read(place) == convergence.Check(verdict, None)
-    assert convergence.smoothed([1.0, 2.0, None, 4.0]) == ([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
+    assert checks.read(place) == checks.Check(verdict, None)
+    assert checks.smoothed([1.0, 2.0, None, 4.0]) == ([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])

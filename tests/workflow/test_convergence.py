@@ -17,7 +17,7 @@ import training_fixtures
 from framework_lab import python
 from process_helpers import until
 from throughline import records
-from throughline.report.render.topics import convergence
+from throughline.report.render.topics import checks
 from throughline.study.benchmark import Convergence
 from throughline.study.section import canonical
 
@@ -103,5 +103,5 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
     script = ["workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)], tmp_path)
-    assert convergence.read(place).verdict.verdict == "pass"
+    assert checks.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000

@@ -6,7 +6,7 @@ from pathlib import Path
 from throughline.checks import convergence_check
 from throughline.files import command_line, write_json
 from throughline.records import read_curve
-from throughline.report.render.topics import convergence
+from throughline.report.render.topics import checks
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     arguments = parser.parse_args()
     curve = read_curve(arguments.curve)
     verdict = convergence_check.judge(curve, arguments.against, arguments.tolerance)
-    convergence.write(verdict, curve, arguments.output)
+    checks.write_convergence(verdict, curve, arguments.output)
     write_json(arguments.output, verdict.model_dump(by_alias=True, mode="json"))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.records import read_equivalence
-from throughline.report.render.topics import equivalence
+from throughline.report.render.topics import checks
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     parser.add_argument("equivalence", type=Path, help="equivalence.json")
     parser.add_argument("--output", type=Path, required=True, help="equivalence.svg; the .png goes beside it")
     arguments = parser.parse_args()
-    equivalence.write(read_equivalence(arguments.equivalence), arguments.output)
+    checks.write_equivalence(read_equivalence(arguments.equivalence), arguments.output)
 
 
 if __name__ == "__main__":

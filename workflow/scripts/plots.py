@@ -6,7 +6,7 @@ from pathlib import Path
 from throughline.files import command_line
 from throughline.records import read_summary
 from throughline.report.analysis import cells
-from throughline.report.render import plots
+from throughline.report.render.topics import write_plots
 from throughline.report.topics import Scope
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     groups, extras = (
         cells.groups([read_summary(path) for path in paths]) for paths in (arguments.summaries, arguments.extras)
     )
-    plots.write(Scope(groups, [*groups, *extras]), arguments.output_dir)
+    write_plots(Scope(groups, [*groups, *extras]), arguments.output_dir)
 
 
 if __name__ == "__main__":

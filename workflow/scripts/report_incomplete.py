@@ -5,7 +5,7 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.report.analysis import cells
-from throughline.report.render import incomplete
+from throughline.report.render import page
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     parser.add_argument("--expected", required=True, metavar="JSON", help="the cells that were asked for")
     parser.add_argument("--output", type=Path, required=True, help="the page")
     arguments = parser.parse_args()
-    if incomplete.write(arguments.results, cells.read_asked(arguments.expected), arguments.output):
+    if page.write_incomplete(arguments.results, cells.read_asked(arguments.expected), arguments.output):
         print(f"What is measured so far: {arguments.output}")
 
 

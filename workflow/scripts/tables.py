@@ -6,7 +6,7 @@ from pathlib import Path
 from throughline.files import command_line
 from throughline.records import read_summary
 from throughline.report.analysis import cells
-from throughline.report.render import tables
+from throughline.report.render.topics import write_tables
 from throughline.report.topics import Scope
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     arguments = parser.parse_args()
     summaries, extras = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))
     groups = cells.groups(summaries, cells.read_asked(arguments.expected))
-    tables.write(Scope(groups, [*groups, *cells.groups(extras)]), arguments.output_dir)
+    write_tables(Scope(groups, [*groups, *cells.groups(extras)]), arguments.output_dir)
 
 
 if __name__ == "__main__":

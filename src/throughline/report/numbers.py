@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MIB = 2**20
+PREFIXES = {1e15: " P", 1e12: " T", 1e9: " G", 1e6: " M"}
 
 
-def speed(value: float | None, places: int = 2) -> str:
+def speed(value: float | None) -> str:
     """Samples per second for tables: two places, as DLPerf prints them."""
-    return "" if value is None else f"{value:.{places}f}"
+    return "" if value is None else f"{value:.2f}"
 
 
 def reading(value: float | None) -> str:
@@ -29,7 +32,10 @@ def scaled(value: float | None) -> str:
     """Three significant digits and the SI prefix: 10.9 T."""
     if value is None:
         return ""
-    size, prefix = next(
-        ((10.0**e, p) for e, p in ((15, "P"), (12, "T"), (9, "G"), (6, "M")) if value >= 10**e), (1.0, "")
-    )
-    return f"{value / size:#.3g}".rstrip(".") + (f" {prefix}" if prefix else "")
+    size = next((size for size in PREFIXES if value >= size), 1.0)
+    return f"{value / size:#.3g}".rstrip(".") + PREFIXES.get(size, "")
+
+
+def span(ends: Sequence[float] | None, places: int = 2) -> str:
+    """The two ends of a range: 1.23 to 4.56."""
+    return f"{ends[0]:.{places}f} to {ends[1]:.{places}f}" if ends else ""

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
 
 from throughline.records import MaxBatch
 from throughline.report.analysis import comparisons
 from throughline.report.analysis.cells import Group, Note
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from throughline.report.render.grid import Grid
-    from throughline.report.render.sheets import Sheet, Table
-    from throughline.report.render.theme import Theme
+from throughline.report.render.grid import Grid
+from throughline.report.render.sheets import Sheet, Table
+from throughline.report.render.theme import Theme
 
 ABOUT, LOSS, GAIN = range(3)
 """The order of findings: what a benchmark is, where nothing is gained or what limits, and how things compare."""
@@ -78,9 +76,9 @@ class Finding:
 class Topic:
     """The forms of one topic; `name` is its files' and its place on the page, `intro` stands below its title.
 
-    grid: figures by cell; frame: its CSV; sheets: its tables in Markdown and LaTeX; table: its rows on the page, where
-    they are not by cell; drawings, remarks (below its table), notes (below a group's table), findings (beside the
-    headline).
+    grid: figures by cell, on the page and in files; frame: the CSV of a topic without a grid; sheets: its tables in
+    Markdown and LaTeX, where they are not the grid's; table: its rows on the page, where they are not by cell;
+    drawings, remarks (below its table), notes (below a group's table), findings (beside the headline).
     """
 
     name: str

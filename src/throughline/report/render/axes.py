@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.transforms import offset_copy
 
 from throughline.report.analysis.values import MEASURED, Point, Series
+from throughline.report.numbers import reading
 from throughline.report.render.theme import Theme
 from throughline.topology import Topology
 
 CROWDED = 8  # with more device counts than this, ticks do not name the topologies
 WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
+GAP = 27.0  # points between two names at the ends of lines
 MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
 Label = tuple[float, float, str, str, str]  # where a line ends (devices, value), its name, figure and colour
 MARKERS = ("o", "s", "^", "D", "v", "p")
@@ -32,12 +35,8 @@ def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, f
     """Left, bottom, width and height of a panel's axes as shares of a figure of `size` inches, the first on top."""
     (width, height), (left, right, bottom, top) = size, MARGINS
     share = height / panels
-    return (
-        left / width,
-        ((panels - 1 - index) * share + bottom) / height,
-        (width - left - right) / width,
-        (share - bottom - top) / height,
-    )
+    low = ((panels - 1 - index) * share + bottom) / height
+    return left / width, low, (width - left - right) / width, (share - bottom - top) / height
 
 
 def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
@@ -54,17 +53,15 @@ def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
         spine.set_color(theme.grid)
 
 
-def device_axis(axes: Axes, topologies: Sequence[Topology], theme: Theme, share_scale: bool = True) -> None:
+def device_axis(axes: Axes, topologies: Iterable[Topology], theme: Theme, share_scale: bool = True) -> None:
     """Ticks at the measured device counts, each with its topologies; logarithmic where the counts lie far apart."""
-    names: dict[int, list[Topology]] = {}
+    names: dict[int, set[Topology]] = {}
     for topology in topologies:
-        if topology not in names.setdefault(topology.world, []):
-            names[topology.world].append(topology)
+        names.setdefault(topology.world, set()).add(topology)
     worlds = sorted(names)
     if not worlds:
         return
-    wide = worlds[-1] / worlds[0] >= WIDE
-    if wide:
+    if worlds[-1] / worlds[0] >= WIDE:
         axes.set_xscale("log", base=2)
         axes.set_xlim(worlds[0] / 1.3, worlds[-1] * 1.5)
         if share_scale:
@@ -81,20 +78,19 @@ def device_axis(axes: Axes, topologies: Sequence[Topology], theme: Theme, share_
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str, markers: bool = True) -> None:
-    """A series as a line with markers; one that was not measured here is dashed, its markers hollow."""
+def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str | None, text: str = "") -> Label:
+    """A series as a line with markers, or without (None); one that was not measured here is dashed and hollow.
+
+    Returns what stands at its end: its name, and `text`, else its last value.
+    """
     worlds = [point.topology.world for point in series.points]
     medians = [point.value.median for point in series.points]
-    if series.source != MEASURED:
-        axes.plot(
-            worlds, medians, "--", marker=marker, color=colour, lw=1.2, ms=6, mfc=theme.surface, mew=1.2, zorder=3
-        )
-    elif markers:
-        axes.plot(
-            worlds, medians, "-", marker=marker, color=colour, lw=1.6, ms=6, mec=theme.surface, mew=1.0, zorder=3,
-        )  # fmt: skip
-    else:
-        axes.plot(worlds, medians, "-", color=colour, lw=1.6, zorder=3)
+    measured: dict[str, Any] = {"ls": "-", "lw": 1.6, "mec": theme.surface, "mew": 1.0}
+    elsewhere: dict[str, Any] = {"ls": "--", "lw": 1.2, "mfc": theme.surface, "mew": 1.2}
+    look = measured if series.source == MEASURED else elsewhere
+    axes.plot(worlds, medians, marker=marker, color=colour, ms=6, zorder=3, **look)
+    name = series.name if series.source == MEASURED else f"{series.name}, {series.source}"
+    return worlds[-1], medians[-1], name, text or reading(medians[-1]), colour
 
 
 def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:
@@ -103,24 +99,29 @@ def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) ->
     axes.vlines(world, value.low, value.high, color=colour, lw=1.4, zorder=4)
     axes.plot([world], [value.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
     for index, repeat in enumerate(value.repeats):
-        axes.plot(
-            [world], [repeat], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4,
-            transform=axes.transData + _shift(axes, 7.5 + 2.3 * index),
-        )  # fmt: skip
+        beside = offset_copy(axes.transData, axes.figure, x=7.5 + 2.3 * index, units="points")
+        axes.plot([world], [repeat], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4, transform=beside)
 
 
-def _shift(axes: Axes, points: float) -> matplotlib.transforms.Transform:
-    figure = axes.figure
-    return matplotlib.transforms.ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
-
-
-def direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float = 27.0) -> None:
-    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another.
+def finish(figure: Figure, axes: Axes, labels: Sequence[Label], theme: Theme, legend: str) -> Figure:
+    """A legend above the axes and names at the ends of their lines; without any line, that nothing was measured.
 
     Comes last, when everything is drawn: places depend on the axes' limits.
     """
-    if not labels:
-        return
+    if legend:
+        place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 8), "textcoords": "offset points"}
+        axes.annotate(legend, (0, 1), **place, fontsize=8, color=theme.muted)
+    if labels:
+        _labels(axes, labels, theme)
+    else:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "no measured value", transform=axes.transAxes, ha="center", color=theme.muted)
+    return figure
+
+
+def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
+    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another."""
     if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
         axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
     axes.autoscale_view()
@@ -128,18 +129,14 @@ def direct_labels(axes: Axes, labels: Sequence[Label], theme: Theme, gap: float 
     ordered = sorted(labels, key=lambda label: label[1])
     own_places = [float(axes.transData.transform((x, value))[1]) * scale for x, value, *_ in ordered]
     bottom, top = axes.bbox.y0 * scale, axes.bbox.y1 * scale
-    places = spread_out(own_places, min(gap, (top - bottom) / len(ordered)), top)
+    places = spread_out(own_places, min(GAP, (top - bottom) / len(ordered)), top)
     right = axes.get_xlim()[1]
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+    look |= {"linespacing": 1.25, "parse_math": False}
     for y, own, (_, value, name, text, colour) in zip(places, own_places, ordered, strict=True):
-        axes.annotate(
-            f"{name}\n", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=9,
-            color=colour, fontweight="bold", annotation_clip=False, linespacing=1.25,
-            parse_math=False,
-        )  # fmt: skip
-        axes.annotate(
-            f"\n{text}", (right, value), xytext=(6, y - own), textcoords="offset points", va="center", fontsize=8.5,
-            color=theme.muted, annotation_clip=False, linespacing=1.25,
-        )  # fmt: skip
+        place = (6, y - own)
+        axes.annotate(f"{name}\n", (right, value), place, fontsize=9, color=colour, fontweight="bold", **look)
+        axes.annotate(f"\n{text}", (right, value), place, fontsize=8.5, color=theme.muted, **look)
 
 
 def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:
@@ -152,17 +149,3 @@ def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:
         result[index] = min(result[index], limit)
         limit = result[index] - gap
     return result
-
-
-def legend(axes: Axes, theme: Theme, text: str) -> None:
-    axes.annotate(
-        text, (0, 1), xycoords="axes fraction", xytext=(0, 8), textcoords="offset points", fontsize=8, color=theme.muted
-    )
-
-
-def or_nothing(figure: Figure, axes: Axes, measured: bool, theme: Theme) -> Figure:
-    if not measured:
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.text(0.5, 0.5, "no measured value", transform=axes.transAxes, ha="center", color=theme.muted)
-    return figure

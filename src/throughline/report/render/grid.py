@@ -5,13 +5,17 @@ Columns that no row knows are left out and named below the table with their reas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from throughline.records import Cell
 from throughline.report.analysis.cells import STATUS_MEANINGS, Group, Row
 
 NOT_KNOWN = "n/a"
+OLD = "the records are older than this figure"
+Reader = Callable[[Any], str]
+"""A value -> the text that people read."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,8 @@ class Figure:
     kind: str = ""
 
     @classmethod
-    def of(cls, value: float | str | None, text: str, why: str | None = None) -> Figure:
-        return cls(text, value) if value is not None else cls(why=why or "not recorded")
+    def of(cls, value: float | str | None, read: Reader, why: str | None = None) -> Figure:
+        return cls(why=why or "not recorded") if value is None else cls(read(value), value)
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,10 @@ class Line:
 class Grid:
     """`facts` are said below the table, name and text; `notes` are sentences."""
 
-    name: str
-    title: str
     columns: Sequence[Column]
     lines: Sequence[Line]
     facts: Sequence[tuple[str, str]] = ()
-    notes: Sequence[str] = field(default_factory=tuple)
+    notes: Sequence[str] = ()
 
     @property
     def known(self) -> bool:
@@ -79,33 +81,34 @@ class Grid:
         """Whether the records are recent enough to say why a figure is not known."""
         return any(line.row.cell is not None and line.row.cell.work is not None for line in self.lines)
 
+    @property
+    def below(self) -> list[str]:
+        """What is said below the table."""
+        return [*(f"{name}: {text}" for name, text in self.facts), *self.notes]
+
     def condensed(self) -> Grid:
         """Without the minor columns, and without those that no measured row knows: these are named in the notes."""
-        measured = [line for line in self.lines if line.figures]
-        empty = [
-            index for index in range(len(self.columns)) if all(line.figures[index].value is None for line in measured)
-        ]
-        by_reason: dict[str, dict[str, None]] = {}
-        for index in empty if measured else ():
-            if not self.columns[index].minor:
-                reasons = dict.fromkeys(line.figures[index].why or "not recorded" for line in measured)
-                by_reason.setdefault("; ".join(reasons), {})[self.columns[index].name] = None
-        some = {
-            figure.why: self.columns[index].name
-            for line in measured
-            for index, figure in enumerate(line.figures)
-            if index not in empty and not self.columns[index].minor and figure.value is None and figure.why
+        measured = [line.figures for line in self.lines if line.figures]
+        major = [index for index, column in enumerate(self.columns) if not column.minor]
+        kept = [index for index in major if any(figures[index].value is not None for figures in measured)]
+        missing: dict[str, list[str]] = {}
+        for index in major:
+            if measured and index not in kept:
+                reasons = dict.fromkeys(figures[index].why or "not recorded" for figures in measured)
+                missing.setdefault("; ".join(reasons), []).append(self.columns[index].name)
+        partly = {
+            figures[index].why: self.columns[index].name
+            for figures in measured
+            for index in kept
+            if figures[index].value is None and figures[index].why
         }
-        notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {why}" for why, names in by_reason.items()]
-        notes += [f"{heading}: {NOT_KNOWN} where {why}" for why, heading in some.items()]
-        keep = [i for i, column in enumerate(self.columns) if i not in empty and not column.minor]
-        return replace(
-            self,
-            columns=[self.columns[index] for index in keep],
-            lines=[
-                replace(line, figures=[line.figures[i] for i in keep] if line.figures else []) for line in self.lines
-            ],
-            notes=[*self.notes, *notes],
+        notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {why}" for why, names in missing.items()]
+        notes += [f"{heading}: {NOT_KNOWN} where {why}" for why, heading in partly.items()]
+        return Grid(
+            [self.columns[index] for index in kept],
+            [replace(line, figures=[line.figures[i] for i in kept] if line.figures else ()) for line in self.lines],
+            self.facts,
+            [*self.notes, *notes],
         )
 
 
@@ -116,3 +119,10 @@ def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Figure]]) 
         for group in groups
         for row in group.rows
     ]
+
+
+def read(part: Any, readers: Mapping[str, Reader], older: str = OLD) -> list[Figure]:
+    """The fields of a part of a cell that `readers` names; without the part, the reason is that the file is `older`."""
+    if part is None:
+        return [Figure(why=older)] * len(readers)
+    return [Figure.of(getattr(part, name), reader, part.reasons.get(name)) for name, reader in readers.items()]

@@ -1,61 +1,126 @@
-"""What stands above a benchmark's tables: its figures in large, and how it was set up, in words."""
+"""What stands above a benchmark's tables: the fastest of what was measured, goals, and how it was set up, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from throughline import statistics
-from throughline.records import Goal, Summary
+from throughline.records import Cell, Goal, Summary
 from throughline.report.analysis import figures as workload
 from throughline.report.analysis import goals
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import Group
-from throughline.report.numbers import percent, reading
-from throughline.report.render.best import Best, devices
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.numbers import percent, reading, span
 
 
-def figures(best: Best | None) -> list[dict[str, str]]:
-    """The headline's numbers, large."""
+@dataclass(frozen=True)
+class Best:
+    """A measured row and the group it belongs to."""
+
+    group: Group
+    row: Row
+    cell: Cell
+
+    @property
+    def speed(self) -> float:
+        return self.cell.median_speed or 0.0
+
+    @property
+    def baseline(self) -> str:
+        return baseline(self.group, self.row.framework)
+
+    @property
+    def devices(self) -> str:
+        """`32 devices (4n8g)`."""
+        world = self.row.topology.world
+        return f"{world} device{'s' if world > 1 else ''} ({self.row.topology})"
+
+    @property
+    def settings(self) -> str:
+        return f"{self.group.precision} with {self.group.batch_text}"
+
+
+def measured(groups: Iterable[Group]) -> list[Best]:
+    """Every row with a median."""
+    rows = ((group, row) for group in groups for row in group.rows)
+    return [Best(group, row, row.cell) for group, row in rows if row.cell and row.cell.median_speed is not None]
+
+
+def fastest(groups: Sequence[Group]) -> Best | None:
+    return max(measured(groups), key=lambda best: best.speed, default=None)
+
+
+def baseline(group: Group, framework: str) -> str:
+    """The topology that a framework's speedups are over."""
+    return group.summary.baselines.get(framework, ONE_DEVICE) if group.summary else ONE_DEVICE
+
+
+def over(topology: str) -> str:
+    """A baseline in words."""
+    return "one device" if topology == ONE_DEVICE else topology
+
+
+def headline(groups: Sequence[Group]) -> str:
+    """How fast and how well it scales, in a sentence with its sample count."""
+    best = fastest(groups)
+    if best is None:
+        return "Nothing could be measured yet."
+    cell, unit, summary = best.cell, best.group.unit, best.group.summary
+    repeats = f"Median of {cell.n_ok} repeats, which lie between {reading(cell.min)} and {reading(cell.max)} {unit}."
+    if cell.n_ok == 1:
+        repeats = "One repeat only: how much it varies is not known."
+    return (
+        f"{best.row.shown} trains {summary.model if summary else best.group.benchmark} at {reading(best.speed)} {unit} "
+        f"on {best.devices} ({best.settings}){_scaling(best)}. {repeats}"
+    )
+
+
+def _scaling(best: Best) -> str:
+    cell, world = best.cell, best.row.topology.world
+    if world == 1:
+        return ", the fastest of all that was measured"
+    if cell.speedup is None:
+        return f"; its speedup is not known, because {best.baseline} has no valid repeat"
+    between = f" (speedup {span(cell.speedup_range)} by the ranges of the repeats)" if cell.speedup_range else ""
+    return (
+        f": {cell.speedup:.2f} times {over(best.baseline)}, {percent(cell.efficiency)} of what {world} devices could "
+        f"ideally give{between}"
+    )
+
+
+def figures(best: Best | None) -> list[tuple[str, str, str]]:
+    """The headline's numbers, large: value, unit, and what it is."""
     if best is None:
         return []
-    cell, world = best.cell, best.row.topology.world
-    figures = [{"value": reading(best.speed), "unit": best.group.unit, "what": f"on {devices(best)}"}]
-    if world > 1 and cell.speedup is not None:
-        ends = cell.speedup_range
-        base = "one device" if best.baseline == ONE_DEVICE else best.baseline
-        what = f"speedup over {base}" + (f", {ends[0]:.2f} to {ends[1]:.2f} by the ranges" if ends else "")
-        figures.append({"value": f"{cell.speedup:.2f}", "unit": "×", "what": what})
-        figures.append({"value": percent(cell.efficiency), "unit": "", "what": "efficiency"})
+    cell = best.cell
+    rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
+    if best.row.topology.world > 1 and cell.speedup is not None:
+        ends = f", {span(cell.speedup_range)} by the ranges" if cell.speedup_range else ""
+        rows.append((f"{cell.speedup:.2f}", "×", f"speedup over {over(best.baseline)}{ends}"))
+        rows.append((percent(cell.efficiency), "", "efficiency"))
     width = statistics.spread([value for value in cell.values if value])
-    figures.append(
-        {
-            "value": percent(width, 1) if width is not None else "n/a",
-            "unit": "",
-            "what": f"spread of {cell.n_ok} of {cell.n} repeats",
-        }
-    )
-    return figures
+    return [*rows, (percent(width, 1) or "n/a", "", f"spread of {cell.n_ok} of {cell.n} repeats")]
 
 
 def settings(summary: Summary) -> list[tuple[str, str]]:
     """How one benchmark was set up, in words."""
-    optimizer, options, steps = summary.optimizer, summary.options, summary.steps
+    optimizer, steps = summary.optimizer, summary.steps
     cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
     repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
-    data = f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"
     coverage = statistics.range_coverage(repeats)
     sure = f"; their range holds the true median with {percent(coverage, 1)} probability" if coverage else ""
+    rates = f"learning rate {optimizer.learning_rate:g}, weight decay {optimizer.weight_decay:g}"
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary)) if part)),
         ("device", summary.device.name if summary.device else "n/a"),
         ("steps", f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
-        ("optimizer", f"{optimizer.name}, learning rate {optimizer.learning_rate:g}, "
-                      f"weight decay {optimizer.weight_decay:g}"),
-        ("dropout", f"{options.dropout:g}"),
-        ("data", data),
+        ("optimizer", f"{optimizer.name}, {rates}"),
+        ("dropout", f"{summary.options.dropout:g}"),
+        ("data", f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"),
         *([("mathematics", _mathematics(summary))] if summary.mathematics else []),
-    ]  # fmt: skip
+    ]
 
 
 def _mathematics(summary: Summary) -> str:
@@ -67,19 +132,19 @@ def _mathematics(summary: Summary) -> str:
     return "loss against a float64 reference: " + ", ".join(parts)
 
 
-def judged(groups: Sequence[Group]) -> list[dict[str, str]]:
-    """Every goal once, over all batch sizes and precisions: the worst verdict decides and is explained."""
-    found: dict[str, list[tuple[Group, Goal]]] = {}
+def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
+    """Every goal once, over all batch sizes and precisions: verdict, goal, why. The worst decides and is explained."""
+    judgements: dict[str, list[tuple[Group, Goal]]] = {}
     for group in groups:
         for goal in (group.summary.goals if group.summary else None) or ():
-            found.setdefault(goal.name, []).append((group, goal))
+            judgements.setdefault(goal.name, []).append((group, goal))
     rows = []
-    for every in found.values():
+    for every in judgements.values():
         verdict = goals.overall(goal for _, goal in every)
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
-        group, goal = min(deciding, key=lambda one: one[1].worst if one[1].worst is not None else 0.0)
+        group, goal = min(deciding, key=lambda one: one[1].worst or 0.0)
         place = f" ({group.precision}, batch {group.batch})" if goal.worst is not None else ""
-        rows.append({"verdict": verdict, "goal": _goal(goal), "why": f"{goal.why}{place}"})
+        rows.append((verdict, _goal(goal), f"{goal.why}{place}"))
     return rows
 
 

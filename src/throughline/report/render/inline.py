@@ -46,21 +46,18 @@ def figure(drawn: Figure, identity: str, title: str, description: str) -> Markup
     used = set(re.findall(r"(?:url\(#|href=\")#?([\w-]+)", ET.tostring(root, encoding="unicode")))
     for element in root.iter():
         element.tag = element.tag.removeprefix(SVG)
-        for name, value in list(element.attrib.items()):
-            del element.attrib[name]
-            if name == "id":
-                if value in used:
-                    element.set("id", f"{identity}-{value}")
-                continue
-            value = re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value)
+        attributes = dict(element.attrib)
+        element.attrib.clear()
+        for name, value in attributes.items():
             if name == f"{XLINK}href":
-                name, value = "href", f"#{identity}-{value.removeprefix('#')}"
-            element.set(name, value)
+                element.set("href", f"#{identity}-{value.removeprefix('#')}")
+            elif name != "id":
+                element.set(name, re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value))
+            elif value in used:
+                element.set("id", f"{identity}-{value}")
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
-    root.set("class", "plot")
-    root.set("role", "img")
-    root.set("aria-labelledby", f"{identity}-title {identity}-desc")
+    root.attrib |= {"class": "plot", "role": "img", "aria-labelledby": f"{identity}-title {identity}-desc"}
     for tag, text in (("desc", description), ("title", title)):
         child = ET.Element(tag, {"id": f"{identity}-{tag}"})
         child.text = text
@@ -71,23 +68,18 @@ def figure(drawn: Figure, identity: str, title: str, description: str) -> Markup
     return Markup(text)
 
 
-def strip(cell: Cell, unit: str) -> Markup | None:
+def strip(cell: Cell, unit: str) -> Markup:
     """Every repeat as a dot on a line that reaches from 5 % below to 5 % above the median."""
-    if not cell.median_speed:
-        return None
-    dots = []
-    for index, value in enumerate(cell.values, start=1):
-        if value is None:
-            continue
-        offset = (value / cell.median_speed - 1) / REACH
-        outside = abs(offset) > 1
-        x = 50 + 46 * max(-1.0, min(1.0, offset))
-        shape = "outside" if outside else "dot"
+    middle, dots = cell.median_speed or 1.0, []
+    known = [(index, value) for index, value in enumerate(cell.values, start=1) if value is not None]
+    for index, value in known:
+        offset = (value / middle - 1) / REACH
+        shape = "outside" if abs(offset) > 1 else "dot"
         dots.append(
-            f'<circle class="{shape}" cx="{x:.1f}" cy="8" r="2.6">'
+            f'<circle class="{shape}" cx="{50 + 46 * max(-1.0, min(1.0, offset)):.1f}" cy="8" r="2.6">'
             f"<title>repeat {index}: {reading(value)} {escape(unit)}</title></circle>"
         )
-    values = ", ".join(reading(value) for value in cell.values if value is not None)
+    values = ", ".join(reading(value) for _, value in known)
     return Markup(
         f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} {escape(unit)}">'
         f'<path d="M4 8H96M50 3V13"/>{"".join(dots)}</svg>'

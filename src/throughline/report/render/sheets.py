@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from throughline.report.analysis import figures
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.render import markup
 from throughline.report.render.grid import Grid
-from throughline.report.topics import Scope, Topic
 
 
 class Chip(NamedTuple):
@@ -55,28 +54,25 @@ def latex(sheets: Iterable[Sheet]) -> str:
     return "% Needs no package; \\input this file.\n" + "\n".join(map(_latex, sheets))
 
 
+LATEX = r"""\begin{table}[ht]
+\centering
+\caption{%s}
+\begin{tabular}{%s}
+\hline
+%s\hline
+%s\hline
+\end{tabular}
+%s\end{table}
+"""
+
+
 def _latex(sheet: Sheet) -> str:
     header, body = sheet.table
-    below = "".join(f"\\\\ {markup.latex(line)}\n" for line in sheet.below)
     columns = "".join("l" if name == "framework" else "r" for name in header)
-    lines = [" & ".join(markup.latex(str(text)) for text in line) + r" \\" for line in [header, *body]]
-    return "\n".join(
-        [
-            r"\begin{table}[ht]",
-            r"\centering",
-            rf"\caption{{{markup.latex(sheet.heading)}}}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\hline",
-            lines[0],
-            r"\hline",
-            *lines[1:],
-            r"\hline",
-            r"\end{tabular}",
-            *([r"\par\footnotesize " + below.removeprefix("\\\\ ").rstrip()] if below else []),
-            r"\end{table}",
-            "",
-        ]
-    )
+    lines = [" & ".join(markup.latex(str(text)) for text in line) + " \\\\\n" for line in [header, *body]]
+    below = "\n\\\\ ".join(map(markup.latex, sheet.below)).rstrip()
+    note = rf"\par\footnotesize {below}" + "\n" if sheet.below else ""
+    return LATEX % (markup.latex(sheet.heading), columns, lines[0], "".join(lines[1:]), note)
 
 
 def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> pd.DataFrame:
@@ -89,23 +85,18 @@ def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> p
     return table.astype(dict.fromkeys([*counts, "global_batch_size", *whole], "Int64")) if rows else table
 
 
-def grid_frame(grid: Grid) -> pd.DataFrame:
+def of_cells(grid: Grid) -> pd.DataFrame:
     """One row per cell with all figures of a grid, unrounded; a number that is not known is empty."""
-    cells = (
-        (line.group, line.row, {
-            column.key: _inert(line.figures[index].value) if line.figures else None
-            for index, column in enumerate(grid.columns)
-        })
-        for line in grid.lines
-    )  # fmt: skip
-    return frame(cells, *(column.key for column in grid.columns if column.key.endswith("_bytes")))
+    keys = [column.key for column in grid.columns]
+    cells = []
+    for line in grid.lines:
+        values = [figure.value for figure in line.figures] or [None] * len(keys)
+        inert = [markup.spreadsheet(value) if isinstance(value, str) else value for value in values]
+        cells.append((line.group, line.row, dict(zip(keys, inert, strict=True))))
+    return frame(cells, *(key for key in keys if key.endswith("_bytes")))
 
 
-def _inert(value: float | str | None) -> float | str | None:
-    return markup.spreadsheet(value) if isinstance(value, str) else value
-
-
-def of_grid(grid: Grid, heading: str | None = None) -> Sheet:
+def of_grid(grid: Grid, heading: str) -> Sheet:
     """A grid with the cell's identity to the left; an outcome stands in the first column."""
     grid = grid.condensed()
     header = [batch_heading([line.group for line in grid.lines]), "precision", "framework", "topology"]
@@ -115,30 +106,18 @@ def of_grid(grid: Grid, heading: str | None = None) -> Sheet:
         start = [str(line.group.batch), line.group.precision, line.row.shown, str(line.row.topology)]
         texts = [figure.text for figure in line.figures] or [line.row.label, *[""] * (len(columns) - 1)]
         body.append([*start, *texts[: len(columns)]])
-    return Sheet(heading or grid.title, ([*header, *columns], body), below(grid), spaced=True)
-
-
-def grid_topic(name: str, title: str, make: Callable[[Scope], Grid], **others: Any) -> Topic:
-    """A topic that is a grid: the page, the CSV and the sheets show the same figures."""
-    return Topic(name, title, **{
-        "grid": make, "frame": lambda scope: grid_frame(make(scope)), "sheets": lambda scope: [of_grid(make(scope))],
-        **others,
-    })  # fmt: skip
+    return Sheet(heading, ([*header, *columns], body), grid.below, spaced=True)
 
 
 def batch_heading(groups: Sequence[Group]) -> str:
     return "batch per device" if all(group.per_device for group in groups) else "batch"
 
 
-def below(grid: Grid) -> list[str]:
-    """What is said below a grid that is condensed."""
-    return [*(f"{name}: {text}" for name, text in grid.facts), *grid.notes]
-
-
 def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, Any]:
     """What a cell is; `parameters` are the columns of its workload's parameters."""
     summary, cell = group.summary, row.cell
     values = figures.parameters(summary) if summary else {}
+    proof = (summary.mathematics or {}).get(row.framework) if summary else None
     return {
         "benchmark": markup.spreadsheet(group.benchmark),
         "model": markup.spreadsheet(summary.model) if summary else None,
@@ -153,12 +132,6 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
         "global_batch_size": cell.global_batch if cell else None,
         "device": markup.spreadsheet(summary.device.name) if summary and summary.device else None,
         "status": row.status,
-        "mathematics": _verdict(group, row),
+        "mathematics": proof.verdict if proof else None,
         "exchange": row.exchanges,
     }
-
-
-def _verdict(group: Group, row: Row) -> str | None:
-    """Whether the framework computes what the others do: the word of equivalence.json."""
-    compared = group.summary.mathematics if group.summary else None
-    return compared[row.framework].verdict if compared and row.framework in compared else None

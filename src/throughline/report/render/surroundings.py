@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 
@@ -15,6 +16,7 @@ from throughline.corpus import facts as corpus
 from throughline.records import Summary
 from throughline.report.analysis import advice
 
+T = TypeVar("T")
 NAMES = {
     "device.name": "device",
     "device.count": "devices on the machine",
@@ -44,43 +46,39 @@ NAMES = {
 
 def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Columns (who ran in it) and rows (what it was) of every different environment."""
-    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    different: dict[str, tuple[dict[str, Any], dict[str, None]]] = {}
     for summary in summaries:
         device = {"device": summary.device.model_dump()} if summary.device else {}
         for framework, environment in summary.environment.items():
             inner = dict(environment) if isinstance(environment, Mapping) else {}
-            inner["packages"] = _listed(inner.get("packages"))
+            packages = inner.get("packages") or {}
+            inner["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items()) or None
             facts = advice.flat({**device, **inner})
-            key = json.dumps(facts, sort_keys=True, default=str)
-            names = found.setdefault(key, (facts, []))[1]
-            label = f"{summary.benchmark}: {framework}"
-            if label not in names:
-                names.append(label)
-    columns = [", ".join(names) for _, names in found.values()]
-    keys = list(dict.fromkeys(key for facts, _ in found.values() for key in facts))
-    keys.sort(key=lambda key: list(NAMES).index(key) if key in NAMES else len(NAMES))
+            names = different.setdefault(json.dumps(facts, sort_keys=True, default=str), (facts, {}))[1]
+            names[f"{summary.benchmark}: {framework}"] = None
+    every = [facts for facts, _ in different.values()]
+    keys = dict.fromkeys(key for facts in every for key in facts)
+    order = {key: place for place, key in enumerate(NAMES)}
     rows = [
-        (_name(key), [_value(key, facts.get(key)) for facts, _ in found.values()])
-        for key in keys
+        (_name(key), [_value(key, facts.get(key)) for facts in every])
+        for key in sorted(keys, key=lambda key: order.get(key, len(order)))
         if key != "device.kind" and not key.startswith("reasons.")
-        and any(facts.get(key) is not None for facts, _ in found.values())
+        and any(facts.get(key) is not None for facts in every)
     ]  # fmt: skip
-    unknown = [_unknown(facts) for facts, _ in found.values()]
-    return columns, [*rows, ("not known", unknown)] if any(unknown) else rows
-
-
-def _listed(packages: Any) -> str | None:
-    """Packages with their versions, as one text."""
-    return ", ".join(f"{name} {version}" for name, version in packages.items()) if packages else None
+    unknown = [_unknown(facts) for facts in every]
+    return [", ".join(names) for _, names in different.values()], [
+        *rows,
+        *([("not known", unknown)] if any(unknown) else []),
+    ]
 
 
 def _unknown(facts: Mapping[str, Any]) -> str:
     """What is not known of an environment, by the reason."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for key, why in facts.items():
         if key.startswith("reasons."):
-            found.setdefault(str(why), []).append(_name(key.removeprefix("reasons.")))
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in found.items())
+            by_reason.setdefault(str(why), []).append(_name(key.removeprefix("reasons.")))
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
 
 
 def _name(key: str) -> str:
@@ -122,38 +120,36 @@ def _plain(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
 
 
+def _read(logs: Iterable[Path], wanted: Callable[[Any], T]) -> Iterator[T]:
+    """What is `wanted` of the records beside `logs`; a record that cannot be read, or lacks it, is left out."""
+    for log in logs:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            yield wanted(json.loads(log.with_suffix(".json").read_text(encoding="utf-8")))
+
+
 def span(logs: Sequence[Path]) -> str | None:
     """First start to last end (UTC) in the records beside `logs`; None where no record is readable."""
-    starts: list[datetime] = []
-    ends: list[datetime] = []
-    for log in logs:
-        try:
-            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
-            start, end = (datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended"))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        starts.append(start)
-        ends.append(end)
-    if not starts:
+
+    def window(record: Any) -> list[datetime]:
+        return [datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended")]
+
+    windows = list(_read(logs, window))
+    if not windows:
         return None
-    first, last = min(starts), max(ends)
+    first, last = min(start for start, _ in windows), max(end for _, end in windows)
     form = "%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M"
     return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
 
 
 def configurations(logs: Sequence[Path]) -> list[tuple[str, str]]:
     """Of every benchmark the merged configuration that its runs came from, as YAML: (names, text), alike ones once."""
-    found: dict[str, list[str]] = {}
-    known: set[str] = set()
-    for log in logs:
-        try:
-            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
-            name, value = record["spec"]["benchmark"], record["configuration"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if isinstance(value, dict) and str(name) not in known:
-            known.add(str(name))
-            stream = io.StringIO()
-            YAML(typ="safe", pure=True).dump(value, stream)
-            found.setdefault(stream.getvalue(), []).append(str(name))
-    return [(", ".join(names), text) for text, names in found.items()]
+    merged: dict[str, Any] = {}
+    for name, value in _read(logs, lambda record: (str(record["spec"]["benchmark"]), record["configuration"])):
+        if isinstance(value, dict):
+            merged.setdefault(name, value)
+    texts: dict[str, list[str]] = {}
+    for name, value in merged.items():
+        stream = io.StringIO()
+        YAML(typ="safe", pure=True).dump(value, stream)
+        texts.setdefault(stream.getvalue(), []).append(name)
+    return [(", ".join(names), text) for text, names in texts.items()]

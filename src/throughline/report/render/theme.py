@@ -37,12 +37,8 @@ def svg(figure: Figure, theme: Theme) -> str:
     """The figure as SVG text, without date or program name."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": theme.fonts, "svg.hashsalt": "throughline"}):
-        figure.savefig(
-            stream,
-            format="svg",
-            facecolor=theme.surface if theme.background else "none",
-            metadata={"Date": None, "Creator": None},
-        )
+        face = theme.surface if theme.background else "none"
+        figure.savefig(stream, format="svg", facecolor=face, metadata={"Date": None, "Creator": None})
     return stream.getvalue()
 
 

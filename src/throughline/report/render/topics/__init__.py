@@ -1,25 +1,39 @@
-"""The topics of the report in the order of the page. A topic is a file here, and a name in TOPICS."""
+"""The topics of the report in the order of the page, and their files. A topic is in a file here, and in TOPICS."""
 
-from throughline.report.render.topics import (
-    comparisons,
-    convergence,
-    cost,
-    equivalence,
-    figures,
-    largest,
-    memory,
-    precisions,
-    split,
-    throughput,
-    use,
-    work,
-)
-from throughline.report.topics import Topic
+from pathlib import Path
 
-TOPICS: tuple[Topic, ...] = tuple(
-    module.TOPIC
-    for module in (
-        *(throughput, split, equivalence, figures, memory, use, work, cost),
-        *(comparisons, largest, convergence, precisions),
-    )
+from throughline.files import write_text
+from throughline.report.render import sheets
+from throughline.report.render.theme import LIGHT, save
+from throughline.report.render.topics import checks, comparisons, cost, figures, hardware, split, throughput
+from throughline.report.topics import Scope, Topic
+
+TOPICS: tuple[Topic, ...] = (
+    *(throughput.TOPIC, split.TOPIC, checks.EQUIVALENCE, figures.TOPIC, *hardware.TOPICS, cost.TOPIC),
+    *(comparisons.TOPIC, checks.LARGEST, checks.CONVERGENCE, throughput.COMPARED),
 )
+
+
+def write_tables(scope: Scope, folder: Path) -> None:
+    """Write every table of one benchmark into `folder`: tidy CSV, and Markdown and LaTeX.
+
+    The CSV has one row per cell, units in its column names, unrounded numbers, and nothing where nothing is known. The
+    Markdown and LaTeX tables of throughput look as DLPerf prints them, with what they add to it to the right.
+    """
+    for topic in TOPICS:
+        grid = topic.grid(scope)
+        frame = sheets.of_cells(grid) if grid else topic.frame(scope)
+        tables = topic.sheets(scope) or ([sheets.of_grid(grid, topic.title)] if grid else [])
+        if frame is not None:
+            write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        if tables:
+            write_text(folder / f"{topic.name}.md", sheets.markdown(tables))
+            write_text(folder / f"{topic.name}.tex", sheets.latex(tables))
+
+
+def write_plots(scope: Scope, folder: Path) -> None:
+    """Write every plot of one benchmark into `folder`, as SVG and PNG; one without a measured value says so."""
+    for topic in TOPICS:
+        for drawing in topic.drawings(scope):
+            if drawing.in_files:
+                save(drawing.draw(LIGHT), folder / drawing.name)

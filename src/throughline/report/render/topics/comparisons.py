@@ -9,12 +9,11 @@ import pandas as pd
 
 from throughline.report.analysis import advice, comparisons
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.comparisons import Pair
 from throughline.report.analysis.values import MEASURED, Value, of_cell
-from throughline.report.numbers import percent, reading
+from throughline.report.numbers import percent, reading, span
 from throughline.report.render import markup
-from throughline.report.render.best import Best, fastest, measured
+from throughline.report.render.head import Best, fastest, measured
 from throughline.report.render.sheets import Chip, Table
 from throughline.report.topics import LOSS, Finding, Scope, Topic
 
@@ -27,10 +26,10 @@ def frame(scope: Scope) -> pd.DataFrame:
     """Every pair, judged by the A/A runs of its device."""
     rows = []
     for pair in comparisons.pairs(scope.groups, scope.groups, scope.floors):
-        low, high = pair.range or (None, None)
-        floor = (pair.floor.share, pair.floor.compared) if pair.floor else (None, 0)
+        ends, floor = pair.range or (None, None), pair.floor
+        noise = (floor.share, floor.compared) if floor else (None, 0)
         names = markup.spreadsheet(pair.what), markup.spreadsheet(pair.where)
-        rows.append([*names, pair.ratio, low, high, pair.p, *floor, pair.verdict])
+        rows.append([*names, pair.ratio, *ends, pair.p, *noise, pair.verdict])
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -42,16 +41,9 @@ def table(scope: Scope) -> Table:
 
 
 def _row(pair: Pair) -> list[str | Chip]:
-    ends = pair.range
-    return [
-        pair.what,
-        pair.where,
-        f"{_named(pair.other)} against {_named(pair.one)}",
-        f"{pair.ratio:.3f}",
-        f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "n/a",
-        Chip(pair.verdict.replace(" ", "-"), pair.verdict),
-        pair.why,
-    ]
+    medians = f"{_named(pair.other)} against {_named(pair.one)}"
+    verdict = Chip(pair.verdict.replace(" ", "-"), pair.verdict)
+    return [pair.what, pair.where, medians, f"{pair.ratio:.3f}", span(pair.range, 3) or "n/a", verdict, pair.why]
 
 
 def _named(value: Value) -> str:
@@ -106,11 +98,11 @@ def _frameworks(scope: Scope) -> Iterator[Finding]:
         return
     fastest_of = {row.topology: row for row in best.group.series(best.row.framework)}
     for name in best.group.frameworks:
-        shared = [(row, fastest_of[row.topology]) for row in best.group.series(name) if row.topology in fastest_of]
+        shared = [row for row in best.group.series(name) if row.topology in fastest_of]
         if name == best.row.framework or not shared:
             continue
-        row, mine = shared[-1]
-        one, other = of_cell(name, row.cell), of_cell(mine.framework, mine.cell)
+        mine = fastest_of[shared[-1].topology]
+        one, other = of_cell(name, shared[-1].cell), of_cell(mine.framework, mine.cell)
         if one and other and min(len(one.repeats), len(other.repeats)) >= ENOUGH:
             where = f"on {mine.topology} ({best.settings})"
             yield Finding(_faster(Pair("", where, one, other, scope.floors.get(comparisons.device(best.group)))))
@@ -118,30 +110,29 @@ def _frameworks(scope: Scope) -> Iterator[Finding]:
 
 def _faster(pair: Pair) -> str:
     """Which of two is faster, and how sure that is."""
-    first, second = pair.other.label, pair.one.label
+    names, gain = (pair.other.label, pair.one.label), pair.ratio - 1
     if pair.verdict == "no difference":
-        return (
-            f"No difference between {first} and {second} {pair.where}: {percent(abs(pair.ratio - 1), 1)}, {pair.why}."
-        )
+        return f"No difference between {' and '.join(names)} {pair.where}: {percent(abs(gain), 1)}, {pair.why}."
     if pair.verdict == "not told apart":
-        return f"{first} and {second} cannot be told apart {pair.where}: {pair.why} of the rank test."
-    ahead, behind = (first, second) if pair.ratio > 1 else (second, first)
+        return f"{' and '.join(names)} cannot be told apart {pair.where}: {pair.why} of the rank test."
+    ahead, behind = names if gain > 0 else names[::-1]
     gain = max(pair.ratio, 1 / pair.ratio) - 1
     return f"{ahead} is {percent(gain, 1)} faster than {behind} {pair.where}; {pair.why} of the rank test."
 
 
 def _precisions(scope: Scope) -> Iterator[Finding]:
     """Lower precisions against fp32 (else tf32) on one device, each at its fastest batch."""
+    alone = [best for best in measured(scope.groups) if str(best.row.topology) == ONE_DEVICE]
     for framework in dict.fromkeys(name for group in scope.groups for name in group.frameworks):
-        speeds: dict[str, Best] = {}
-        for best in measured(scope.groups):
-            if best.row.framework == framework and str(best.row.topology) == ONE_DEVICE:
-                kept = speeds.get(best.group.precision)
-                speeds[best.group.precision] = best if kept is None or best.speed > kept.speed else kept
-        full = speeds.get("fp32") or speeds.get("tf32")
+        here = [best for best in alone if best.row.framework == framework]
+        by_precision = {
+            precision: max((best for best in here if best.group.precision == precision), key=lambda best: best.speed)
+            for precision in {best.group.precision for best in here}
+        }
+        full = by_precision.get("fp32") or by_precision.get("tf32")
         for precision in comparisons.LOWER:
-            if full and precision in speeds:
-                yield _precision(scope, framework, speeds[precision], full)
+            if full and precision in by_precision:
+                yield _precision(scope, framework, by_precision[precision], full)
 
 
 def _precision(scope: Scope, framework: str, half: Best, full: Best) -> Finding:
@@ -155,15 +146,13 @@ def _precision(scope: Scope, framework: str, half: Best, full: Best) -> Finding:
     assert one and other
     pair = Pair("", "", one, other, floor)
     against = f"on one device (batch {half.group.batch} against {full.group.batch})"
-    if pair.verdict == "faster":
-        return Finding(
-            f"{framework}: {precision} is {pair.ratio:.2f} times as fast as {reference} {against}; {pair.why} of the "
-            "rank test."
-        )
-    return Finding(
-        f"{framework}: {precision} and {reference} cannot be told apart {against}: the medians' ratio is "
-        f"{pair.ratio:.2f}, {pair.why}."
+    text = (
+        f"{precision} is {pair.ratio:.2f} times as fast as {reference} {against}; {pair.why} of the rank test."
+        if pair.verdict == "faster"
+        else f"{precision} and {reference} cannot be told apart {against}: the medians' ratio is {pair.ratio:.2f}, "
+        f"{pair.why}."
     )
+    return Finding(f"{framework}: {text}")
 
 
 def _more_devices(scope: Scope) -> Iterator[Finding]:
@@ -172,22 +161,16 @@ def _more_devices(scope: Scope) -> Iterator[Finding]:
         floor = scope.floors.get(comparisons.device(group))
         for framework in group.frameworks:
             for before, after in pairwise(group.series(framework)):
-                if after.topology.world > before.topology.world and _no_faster(before, after, floor):
-                    yield Finding(_gains_nothing(group, before, after), LOSS)
-
-
-def _no_faster(before: Row, after: Row, floor: comparisons.Floor | None) -> bool:
-    a, b = of_cell("", before.cell), of_cell("", after.cell)
-    return bool(a and b and b.median <= a.median * (1 + (floor.share if floor else 0.0)))
-
-
-def _gains_nothing(group: Group, before: Row, after: Row) -> str:
-    a, b = (row.cell.median_speed if row.cell else None for row in (before, after))
-    return (
-        f"{after.framework}: {after.topology} is no faster than {before.topology} ({reading(b)} against {reading(a)} "
-        f"{group.unit}, {group.precision}, batch {group.batch}): the additional devices gain nothing. Look at what the "
-        "devices share: cores, memory bandwidth, the network; a larger batch per device exchanges less often."
-    )
+                a, b = of_cell("", before.cell), of_cell("", after.cell)
+                more = after.topology.world > before.topology.world
+                if more and a and b and b.median <= a.median * (1 + (floor.share if floor else 0.0)):
+                    yield Finding(
+                        f"{framework}: {after.topology} is no faster than {before.topology} ({reading(b.median)} "
+                        f"against {reading(a.median)} {group.unit}, {group.precision}, batch {group.batch}): the "
+                        "additional devices gain nothing. Look at what the devices share: cores, memory bandwidth, the "
+                        "network; a larger batch per device exchanges less often.",
+                        LOSS,
+                    )
 
 
 TOPIC = Topic("comparisons", "Comparisons", frame=frame, table=table, remarks=remarks, findings=findings)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from throughline.records import Cell
 from throughline.report.numbers import reading
-from throughline.report.render.grid import Column, Figure, Grid, Line, lines
-from throughline.report.render.sheets import grid_topic
-from throughline.report.topics import Scope
+from throughline.report.render.grid import Column, Figure, Grid, Line, lines, read
+from throughline.report.topics import Scope, Topic
 
 COLUMNS = (
     Column("price_per_device_hour", "device hour", "price"),
@@ -19,44 +18,40 @@ COLUMNS = (
     Column("task_price", "price", "task"),
     Column("energy_j_per_sample", "energy", "J per sample"),
 )
-CHEAPEST = COLUMNS[1]
 
 
 def grid(scope: Scope) -> Grid:
     """A row per cell; the cheapest one is marked, and the fastest within twice its price is named."""
     made = lines(scope.groups, _figures)
-    cells = [(line, line.row.cell.cost) for line in made if line.row.cell and line.row.cell.cost]
-    sources = dict.fromkeys(cost.price_source for _, cost in cells if cost.price_source)
-    tasks = dict.fromkeys(cost.task_samples for _, cost in cells if cost.task_samples)
+    costs = [line.row.cell.cost for line in made if line.row.cell and line.row.cell.cost]
+    sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
+    tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
     best = _cheapest(made)
     if best is None:
-        return Grid("cost", "Cost", COLUMNS, made, facts)
-    marked = [replace(line, figures=_marked(line.figures)) if line is best else line for line in made]
-    return Grid("cost", "Cost", COLUMNS, marked, facts, list(_value(made, best)))
+        return Grid(COLUMNS, made, facts)
+    hour, price, *others = best.figures
+    marked = replace(best, figures=[hour, replace(price, kind="best"), *others])
+    return Grid(COLUMNS, [marked if line is best else line for line in made], facts, list(_value(made, best)))
 
 
 def _figures(cell: Cell) -> list[Figure]:
-    cost, energy = cell.cost, cell.energy_j_per_sample
-    joules = Figure.of(energy, reading(energy), "no device told its energy")
-    if cost is None:
-        return [*[Figure(why="the summary is older than this figure")] * (len(COLUMNS) - 1), joules]
-    money = cost.currency or ""
+    cost = cell.cost
+    money = cost.currency or "" if cost else ""
 
-    def figure(name: str, unit: str = "") -> Figure:
-        value = getattr(cost, name)
-        return Figure.of(value, f"{reading(value)} {unit}".strip(), cost.reasons.get(name))
+    def priced(value: float) -> str:
+        return f"{reading(value)} {money}".strip()
 
-    price = cost.price_per_device_hour
-    return [
-        Figure.of(price, f"{price or 0.0:g} {money}", cost.reasons.get("per_million_samples")),
-        figure("per_million_samples", money), figure("samples_per_currency_unit"),
-        figure("task_hours"), figure("task_price", money), joules,
-    ]  # fmt: skip
-
-
-def _marked(figures: Sequence[Figure]) -> list[Figure]:
-    return [replace(figure, kind="best") if index == 1 else figure for index, figure in enumerate(figures)]
+    readers = {
+        "per_million_samples": priced,
+        "samples_per_currency_unit": reading,
+        "task_hours": reading,
+        "task_price": priced,
+    }
+    old = "the summary is older than this figure"
+    why = cost.reasons.get("per_million_samples") if cost else old
+    hour = Figure.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
+    return [hour, *read(cost, readers, old), Figure.of(cell.energy_j_per_sample, reading, "no device told its energy")]
 
 
 def _cheapest(made: Iterable[Line]) -> Line | None:
@@ -67,12 +62,11 @@ def _cheapest(made: Iterable[Line]) -> Line | None:
     return min(priced, key=lambda one: one[1].per_million_samples or 0.0)[0]
 
 
-def _value(made: Sequence[Line], best: Line) -> Iterable[str]:
+def _value(made: Sequence[Line], best: Line) -> Iterator[str]:
     cell = best.row.cell
     assert cell and cell.cost and cell.median_speed
-    yield (
-        f"best value: {_named(best)}, {reading(cell.cost.samples_per_currency_unit)} samples for 1 {cell.cost.currency}"
-    )
+    samples = reading(cell.cost.samples_per_currency_unit)
+    yield f"best value: {_named(best)}, {samples} samples for 1 {cell.cost.currency}"
     fastest = max(made, key=lambda line: line.row.cell.median_speed or 0.0 if line.row.cell else 0.0)
     other = fastest.row.cell
     if fastest is not best and other and other.cost and other.cost.per_million_samples and other.median_speed:
@@ -85,4 +79,4 @@ def _named(line: Line) -> str:
     return f"{line.row.shown} {line.row.topology}, {line.group.precision}, batch {line.group.batch}"
 
 
-TOPIC = grid_topic("cost", "Cost", grid)
+TOPIC = Topic("cost", "Cost", grid=grid)

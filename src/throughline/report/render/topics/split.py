@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import pandas as pd
@@ -10,16 +10,27 @@ from matplotlib.figure import Figure
 
 from throughline import statistics
 from throughline.report.analysis.cells import Group, Note
-from throughline.report.analysis.split import Part, Split, milliseconds, split
+from throughline.report.analysis.split import Split, milliseconds, split
 from throughline.report.numbers import percent
 from throughline.report.render import axes as draws
 from throughline.report.render import markup
+from throughline.report.render.head import measured
 from throughline.report.render.theme import Theme
 from throughline.report.render.topics.throughput import settings
 from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
+from throughline.topology import Topology
 
 LABELLED = 0.07
 """Share of the largest step from which on a part's share is written into its bar."""
+COLOURS = {"communication": 1, "input": 2}
+COLUMNS = {
+    "_s": "shown_s",
+    "_difference_s": "median_s",
+    "_difference_min_s": "low_s",
+    "_difference_max_s": "high_s",
+    "_pairs": "n",
+}
+"""Ends of the CSV's columns -> fields of a part."""
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
@@ -34,8 +45,8 @@ def frame(scope: Scope) -> pd.DataFrame | None:
             "devices": one.row.topology.world,
             "step_s": one.step_s,
             "compute_s": one.rest_s if one.communication and one.input else None,
-            **_columns("communication", one.communication),
-            **_columns("input", one.input),
+            **{f"communication{column}": getattr(one.communication, name, None) for column, name in COLUMNS.items()},
+            **{f"input{column}": getattr(one.input, name, None) for column, name in COLUMNS.items()},
             "notes": markup.spreadsheet("; ".join(one.notes)),
         }
         for group in scope.groups
@@ -44,14 +55,10 @@ def frame(scope: Scope) -> pd.DataFrame | None:
     return pd.DataFrame(rows) if rows else None
 
 
-def _columns(name: str, part: Part | None) -> dict[str, float | int | None]:
-    return {
-        f"{name}_s": part.shown_s if part else None,
-        f"{name}_difference_s": part.median_s if part else None,
-        f"{name}_difference_min_s": part.low_s if part else None,
-        f"{name}_difference_max_s": part.high_s if part else None,
-        f"{name}_pairs": part.n if part else None,
-    }
+def shown(one: Split) -> dict[str, float]:
+    """The parts of a step in seconds, by their names; those that are not known belong to the first."""
+    known = {"communication": one.communication, "input": one.input}
+    return {one.rest: one.rest_s, **{name: part.shown_s for name, part in known.items() if part}}
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -62,47 +69,37 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), describe(parts), group)
 
 
-def draw(group: Group, found: Sequence[Split], theme: Theme) -> Figure:
+def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
     """A stacked bar per framework and topology, in ms per step."""
     figure, axes = draws.blank(theme, f"{group.benchmark}: a step's time, {settings(group)}", "ms per step")
     axes.set_xlabel("")
-    top = 1000 * max(one.step_s for one in found)
+    top = 1000 * max(one.step_s for one in splits)
     named: set[str] = set()
-    for place, one in enumerate(found):
-        parts = [(one.rest, one.rest_s, 0)]
-        parts += [("communication", one.communication.shown_s, 1)] if one.communication else []
-        parts += [("input", one.input.shown_s, 2)] if one.input else []
+    for place, one in enumerate(splits):
         height = 0.0
-        for name, seconds, colour in parts:
-            axes.bar(
-                place, 1000 * seconds, 0.55, bottom=height, color=theme.colour(colour), lw=0,
-                label=name if name not in named else None,
-            )  # fmt: skip
+        for name, seconds in shown(one).items():
+            colour, label = theme.colour(COLOURS.get(name, 0)), None if name in named else name
+            axes.bar(place, 1000 * seconds, 0.55, bottom=height, color=colour, lw=0, label=label)
             named.add(name)
             if 1000 * seconds >= LABELLED * top:
-                axes.annotate(
-                    percent(seconds / one.step_s), (place, height + 500 * seconds), ha="center", va="center",
-                    fontsize=8.5, color=theme.surface, fontweight="bold",
-                )  # fmt: skip
+                middle, look = (place, height + 500 * seconds), {"fontsize": 8.5, "fontweight": "bold"}
+                text = percent(seconds / one.step_s)
+                axes.annotate(text, middle, ha="center", va="center", color=theme.surface, **look)
             height += 1000 * seconds
-    axes.set_xticks(range(len(found)), [f"{one.row.topology}\n{one.row.shown}" for one in found])
-    axes.set_xlim(-0.6, len(found) - 0.4)
+    axes.set_xticks(range(len(splits)), [f"{one.row.topology}\n{one.row.shown}" for one in splits])
+    axes.set_xlim(-0.6, len(splits) - 0.4)
     axes.set_ylim(0, 1.08 * top)
-    axes.legend(
-        fontsize=8, frameon=False, labelcolor=theme.ink, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3,
-        handlelength=1.0, borderpad=0.2, columnspacing=1.4,
-    )  # fmt: skip
+    place_of_legend = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": 3}
+    room = {"handlelength": 1.0, "borderpad": 0.2, "columnspacing": 1.4}
+    axes.legend(fontsize=8, frameon=False, labelcolor=theme.ink, **place_of_legend, **room)
     return figure
 
 
-def describe(found: Sequence[Split]) -> str:
+def describe(splits: Sequence[Split]) -> str:
     """The plot's figures in words."""
     sentences = []
-    for one in found:
-        parts = {one.rest: one.rest_s}
-        parts |= {"communication": one.communication.shown_s} if one.communication else {}
-        parts |= {"input": one.input.shown_s} if one.input else {}
-        shares = ", ".join(f"{name} {percent(seconds / one.step_s, 1)}" for name, seconds in parts.items())
+    for one in splits:
+        shares = ", ".join(f"{name} {percent(seconds / one.step_s, 1)}" for name, seconds in shown(one).items())
         sentences.append(f"{one.name}: {milliseconds(one.step_s)} ms a step; {shares}.")
     return " ".join(sentences)
 
@@ -115,45 +112,27 @@ def notes(scope: Scope, group: Group) -> list[Note]:
 def findings(scope: Scope) -> Iterator[Finding]:
     """What a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the one it is derived from."""
     name, _, extra = scope.benchmark.partition("__")
-    if extra not in SAYS:
+    origin = _speeds(group for group in scope.everything if group.benchmark == name)
+    ratios = [speed / origin[key] for key, speed in _speeds(scope.groups).items() if key in origin]
+    if not ratios or not extra:
         return
-    there = {
-        (group.name, row.framework, row.topology): row.cell.median_speed
-        for group in scope.everything if group.benchmark == name
-        for row in group.rows if row.cell and row.cell.median_speed
-    }  # fmt: skip
-    ratios = [
-        row.cell.median_speed / there[key]
-        for group in scope.groups for row in group.rows
-        if row.cell and row.cell.median_speed and (key := (group.name, row.framework, row.topology)) in there
-    ]  # fmt: skip
-    if ratios:
-        yield Finding(SAYS[extra](name, ratios), ABOUT)
+    widest, middle = max(abs(ratio - 1) for ratio in ratios), statistics.median(ratios) or 1.0
+    said = {
+        "aa": f"The same configurations as {name} once more: their medians differ by up to {percent(widest, 1)} "
+        f"({len(ratios)} compared). Differences below that are noise here.",
+        "synthetic": f"The configurations of {name} with batches that are made up instead of read: {middle:.3f} times "
+        f"its throughput (median of {len(ratios)}). What is above 1 is the price of reading the data.",
+        "noexchange": f"The configurations of {name}, but every rank keeps its gradients: it trains as many models as "
+        f"there are devices, up to {max(ratios):.3f} times as fast. No speedup of a training, but the most that a "
+        "faster exchange could give.",
+    }
+    if extra in said:
+        yield Finding(said[extra], ABOUT)
 
 
-def _again(name: str, ratios: Sequence[float]) -> str:
-    widest = max(abs(ratio - 1) for ratio in ratios)
-    return (
-        f"The same configurations as {name} once more: their medians differ by up to {percent(widest, 1)} "
-        f"({len(ratios)} compared). Differences below that are noise here."
-    )
+def _speeds(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], float]:
+    """The medians by group, framework and topology."""
+    return {(one.group.name, one.row.framework, one.row.topology): one.speed for one in measured(groups)}
 
 
-def _synthetic(name: str, ratios: Sequence[float]) -> str:
-    middle = statistics.median(ratios) or 1.0
-    return (
-        f"The configurations of {name} with batches that are made up instead of read: {middle:.3f} times its "
-        f"throughput (median of {len(ratios)}). What is above 1 is the price of reading the data."
-    )
-
-
-def _alone(name: str, ratios: Sequence[float]) -> str:
-    return (
-        f"The configurations of {name}, but every rank keeps its gradients: it trains as many models as there are "
-        f"devices, up to {max(ratios):.3f} times as fast. No speedup of a training, but the most that a faster "
-        "exchange could give."
-    )
-
-
-SAYS = {"aa": _again, "synthetic": _synthetic, "noexchange": _alone}
 TOPIC = Topic("split", "Where a step's time goes", frame=frame, drawings=drawings, notes=notes, findings=findings)

@@ -1,68 +1,69 @@
-"""Throughput, the primary figure: its tables are DLPerf's, its plots are throughput and speedup over devices."""
+"""Throughput, the primary figure: its tables are DLPerf's, its plots go over devices; precisions side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from throughline.records import Cell
-from throughline.report.analysis import baseline, cells
-from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Note, Row, title
-from throughline.report.analysis.values import MEASURED, Point, Series, of_cell
+from throughline.report.analysis import cells
+from throughline.report.analysis.baseline import ONE_DEVICE
+from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Note, Row
+from throughline.report.analysis.values import MEASURED, Point, Series, Value, of_cell
 from throughline.report.numbers import percent, reading, speed
 from throughline.report.render import axes as draws
 from throughline.report.render import markup, sheets
-from throughline.report.render.axes import MARKERS, Label
+from throughline.report.render.axes import MARKERS
+from throughline.report.render.head import baseline, over
 from throughline.report.render.sheets import Sheet, Table
 from throughline.report.render.theme import Theme
-from throughline.report.render.topics import equivalence
+from throughline.report.render.topics import checks
 from throughline.report.topics import Drawing, Scope, Topic
 from throughline.topology import Topology
+
+COLUMNS = {
+    "repeats_asked": "n",
+    "repeats_ok": "n_ok",
+    "median_samples_per_s": "median_speed",
+    "average_samples_per_s": "average_speed",
+    "min_samples_per_s": "min",
+    "max_samples_per_s": "max",
+    "speedup": "speedup",
+    "efficiency": "efficiency",
+    "median_absolute_deviation_samples_per_s": "median_absolute_deviation",
+    "coefficient_of_variation": "coefficient_of_variation",
+    "range_coverage": "range_coverage",
+}
+"""Columns of the CSV -> fields of a cell."""
 
 
 def frame(scope: Scope) -> pd.DataFrame:
     """One row per cell; a number that is not known is empty."""
-    measured = [row.cell for group in scope.groups for row in group.rows if row.cell]
-    units = dict.fromkeys(unit for cell in measured for unit in cell.other_units)
-    every = ((group, row, _values(row.cell, units)) for group in scope.groups for row in group.rows)
+    rows = [(group, row) for group in scope.groups for row in group.rows]
+    units = list(dict.fromkeys(unit for _, row in rows if row.cell for unit in row.cell.other_units))
+    every = ((group, row, _values(row, units)) for group, row in rows)
     return sheets.frame(every, "repeats_asked", "repeats_left_out")
 
 
-def _values(cell: Cell | None, units: Iterable[str]) -> dict[str, object]:
+def _values(row: Row, units: Sequence[str]) -> dict[str, object]:
+    cell = row.cell
+    low, high = (cell.speedup_range if cell else None) or (None, None)
     return {
-        "repeats_asked": cell.n if cell else None,
+        **{column: getattr(cell, name, None) for column, name in COLUMNS.items()},
         "repeats_ok": cell.n_ok if cell else 0,
-        "median_samples_per_s": cell.median_speed if cell else None,
-        "average_samples_per_s": cell.average_speed if cell else None,
-        "min_samples_per_s": cell.min if cell else None,
-        "max_samples_per_s": cell.max if cell else None,
-        "speedup": cell.speedup if cell else None,
-        "efficiency": cell.efficiency if cell else None,
-        **_scatter(cell),
+        "speedup_at_least": low,
+        "speedup_at_most": high,
+        "repeats_left_out": sum(len(part.repeats) for part in cell.left_out) if cell else None,
         "reasons": markup.spreadsheet("; ".join(cell.reasons)) if cell else None,
         **{f"median_{unit.replace('/', '_per_')}": cell.other_units.get(unit) if cell else None for unit in units},
     }
 
 
-def _scatter(cell: Cell | None) -> dict[str, float | int | None]:
-    """How far the repeats lie apart, and what that leaves of the speedup."""
-    ends: Sequence[float | None] = (cell.speedup_range if cell else None) or (None, None)
-    return {
-        "median_absolute_deviation_samples_per_s": cell.median_absolute_deviation if cell else None,
-        "coefficient_of_variation": cell.coefficient_of_variation if cell else None,
-        "range_coverage": cell.range_coverage if cell else None,
-        "speedup_at_least": ends[0],
-        "speedup_at_most": ends[1],
-        "repeats_left_out": sum(len(part.repeats) for part in cell.left_out) if cell else None,
-    }
-
-
 def tables(scope: Scope) -> list[Sheet]:
     """A table per batch size and precision, with the remarks and warnings about it."""
-    return [Sheet(title(group), table(group), _below(scope, group)) for group in scope.groups]
+    return [Sheet(cells.title(group), table(group), _below(group)) for group in scope.groups]
 
 
 def table(group: Group) -> Table:
@@ -79,24 +80,17 @@ def _row(row: Row) -> list[str]:
     cell = row.cell
     if cell is None or cell.median_speed is None:
         return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]
-    return [
-        *start,
-        speed(cell.median_speed),
-        speed(cell.speedup),
-        speed(cell.average_speed),
-        f"{speed(cell.min)} to {speed(cell.max)}",
-        f"{cell.n_ok}/{cell.n}",
-        percent(cell.efficiency),
-    ]
+    speeds = [speed(cell.median_speed), speed(cell.speedup), speed(cell.average_speed)]
+    ends = f"{speed(cell.min)} to {speed(cell.max)}"
+    return [*start, *speeds, ends, f"{cell.n_ok}/{cell.n}", percent(cell.efficiency)]
 
 
-def _below(scope: Scope, group: Group) -> list[str]:
+def _below(group: Group) -> list[str]:
     """Remarks, what the words in the table mean, what a proof covers, and the warnings about its cells."""
-    seen = dict.fromkeys(row.status for row in group.rows if row.status != "ok")
+    seen = dict.fromkeys(row.status for row in group.rows)
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    every = [*equivalence.notes(scope, group), *notes(scope, group)]
-    return lines + [f"{note.where}: {note.text}" for note in every]
+    return lines + [f"{note.where}: {note.text}" for note in [*checks.proofs(group), *cells.notes(group)]]
 
 
 def notes(scope: Scope, group: Group) -> list[Note]:
@@ -118,22 +112,14 @@ def describe(group: Group, what: str) -> str:
     """A plot's numbers in words, for those who do not see it."""
     parts = []
     for framework in group.frameworks:
-        base = _times(group, framework)
-        values = []
-        for row in group.series(framework):
-            cell = row.cell
-            if cell and what == "throughput":
-                values.append(f"{row.topology} {reading(cell.median_speed)} {group.unit}")
-            elif cell and cell.speedup is not None:
-                values.append(f"{row.topology} {cell.speedup:.2f} times {base}")
+        base = over(baseline(group, framework))
+        measured = [(row.topology, row.cell) for row in group.series(framework) if row.cell]
+        if what == "throughput":
+            values = [f"{topology} {reading(cell.median_speed)} {group.unit}" for topology, cell in measured]
+        else:
+            values = [f"{topology} {cell.speedup:.2f} times {base}" for topology, cell in measured if cell.speedup]
         parts += [f"{framework}: {', '.join(values)}."] if values else []
     return " ".join(parts)
-
-
-def _times(group: Group, framework: str) -> str:
-    """What a framework's speedups are over."""
-    base = group.summary.baselines.get(framework, baseline.ONE_DEVICE) if group.summary else baseline.ONE_DEVICE
-    return "one device" if base == baseline.ONE_DEVICE else base
 
 
 def series(group: Group, framework: str) -> Series:
@@ -148,65 +134,48 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
     `elsewhere`: series that were not measured here, such as published ones; dashed, and named with their source.
     """
     figure, axes = draws.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
-    measured = [one for name in group.frameworks if (one := series(group, name)).points]
-    labels: list[Label] = []
-    for one in [*measured, *elsewhere]:
+    every = [one for one in [*(series(group, name) for name in group.frameworks), *elsewhere] if one.points]
+    labels: list[draws.Label] = []
+    for one in every:
         place = group.frameworks.index(one.name) if one.name in group.frameworks else len(labels)
         colour, marker = theme.colour(place), MARKERS[place % len(MARKERS)]
-        first, last = one.points[0], one.points[-1]
-        if one.source == MEASURED and first.topology.world == 1 < last.topology.world:
-            ideal = [first.value.median, first.value.median * last.topology.world]
-            axes.plot([1, last.topology.world], ideal, ":", color=colour, lw=1.0, alpha=0.7)
-        draws.line(axes, one, colour, theme, marker, markers=False)
-        for point in one.points if one.source == MEASURED else ():
+        measured, first, most = one.source == MEASURED, one.points[0], one.points[-1].topology.world
+        if measured and first.topology.world == 1 < most:
+            ideal = [first.value.median, first.value.median * most]
+            axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
+        labels.append(draws.line(axes, one, colour, theme, None if measured else marker))
+        for point in one.points if measured else ():
             draws.repeats(axes, point, colour, theme, marker)
-        labels.append(_label(one, colour))
-    topologies = [point.topology for one in [*measured, *elsewhere] for point in one.points]
+    topologies = [point.topology for one in every for point in one.points]
     draws.device_axis(axes, topologies, theme)
-    words = ["dots: repeats; dotted: ideal, the framework's own 1n1g times devices"]
-    if not any(topology.world == 1 for topology in topologies) or len(topologies) < 2:
-        words = []
+    scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
+    words = ["dots: repeats; dotted: ideal, the framework's own 1n1g times devices"] if scales else []
     words += ["dashed: not measured here"] if elsewhere else []
-    if words:
-        draws.legend(axes, theme, "; ".join(words))
-    draws.direct_labels(axes, labels, theme)
-    return draws.or_nothing(figure, axes, bool(topologies), theme)
-
-
-def _label(one: Series, colour: str) -> Label:
-    last = one.points[-1]
-    source = "" if one.source == MEASURED else f", {one.source}"
-    return last.topology.world, last.value.median, f"{one.name}{source}", reading(last.value.median), colour
+    return draws.finish(figure, axes, labels, theme, "; ".join(words))
 
 
 def speedup(group: Group, theme: Theme) -> Figure:
     """Median over that of the same framework's baseline, over devices, with the ideal line."""
-    bases = list(dict.fromkeys(group.summary.baselines.values())) if group.summary else [baseline.ONE_DEVICE]
-    over = ", ".join(bases) or baseline.ONE_DEVICE
-    figure, axes = draws.blank(theme, f"{group.benchmark}: speedup, {settings(group)}", f"speedup over {over}")
-    labels, shown = [], []
+    bases = list(dict.fromkeys(group.summary.baselines.values())) if group.summary else [ONE_DEVICE]
+    figure, axes = draws.blank(
+        theme, f"{group.benchmark}: speedup, {settings(group)}", f"speedup over {', '.join(bases) or ONE_DEVICE}"
+    )
+    labels, topologies = [], []
     for index, framework in enumerate(group.frameworks):
-        rows = [row for row in group.series(framework) if row.cell and row.cell.speedup]
-        if not rows:
-            continue
-        shown += rows
-        colour = theme.colour(index)
-        worlds = [row.topology.world for row in rows]
-        values = [row.cell.speedup or 0.0 for row in rows if row.cell]
-        axes.plot(
-            worlds, values, "-", marker=MARKERS[index % len(MARKERS)], color=colour, lw=1.6, ms=6, mec=theme.surface,
-            mew=1.0, zorder=3,
-        )  # fmt: skip
-        last = rows[-1].cell
-        text = f"{values[-1]:.2f}× ({percent(last.efficiency if last else None)})"
-        labels.append((worlds[-1], values[-1], framework, text, colour))
-    draws.device_axis(axes, [row.topology for row in shown], theme)
-    most, least = max((row.topology.world for row in shown), default=1), Topology.parse(bases[0]).world if bases else 1
+        scaled = [(row.topology, row.cell) for row in group.series(framework) if row.cell and row.cell.speedup]
+        if scaled:
+            points = tuple(Point(topology, Value(framework, cell.speedup or 0.0)) for topology, cell in scaled)
+            last, marker = scaled[-1][1], MARKERS[index % len(MARKERS)]
+            text = f"{last.speedup:.2f}× ({percent(last.efficiency)})"
+            labels.append(draws.line(axes, Series(framework, points), theme.colour(index), theme, marker, text))
+            topologies += [topology for topology, _ in scaled]
+    draws.device_axis(axes, topologies, theme)
+    most, legend = max((topology.world for topology in topologies), default=1), ""
     if most > 1 and len(bases) == 1:
+        least = Topology.parse(bases[0]).world
         axes.plot([least, most], [1, most / least], ":", color=theme.muted, lw=1.2, zorder=2)
-        draws.legend(axes, theme, "dotted: ideal; in brackets: efficiency, speedup over devices")
-    draws.direct_labels(axes, labels, theme)
-    return draws.or_nothing(figure, axes, bool(shown), theme)
+        legend = "dotted: ideal; in brackets: efficiency, speedup over devices"
+    return draws.finish(figure, axes, labels, theme, legend)
 
 
 def settings(group: Group) -> str:
@@ -214,4 +183,64 @@ def settings(group: Group) -> str:
     return f"{group.precision}, {group.batch_text}" + ("" if group.exchanges else ", no exchange")
 
 
+def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
+    """All of them in one file; on the page one figure per framework, where there are several precisions."""
+    yield Drawing("precisions", "", partial(precisions, scope.groups), on_page=False)
+    measured = [(group, row) for group in scope.groups for row in group.rows if row.cell and row.cell.median_speed]
+    if len({group.precision for group, _ in measured}) > 1:
+        for index, name in enumerate(dict.fromkeys(row.framework for _, row in measured)):
+            words = " ".join(
+                f"{point.topology} {group.precision} batch {group.batch}: {reading(point.value.median)} {group.unit}."
+                for group in scope.groups
+                for point in _per_device(group, name).points
+            )
+            heading = f"{name}: throughput per device by precision"
+            draw = partial(precisions, scope.groups, only=name)
+            yield Drawing(f"precisions-{index}", heading, draw, words, in_files=False)
+
+
+def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -> Figure:
+    """Throughput per device over devices, a panel per framework (or `only` one), a line per precision and batch size.
+
+    All panels have the same axes, also those that are drawn one by one.
+    """
+    every = [
+        (name, group.precision, MARKERS[order % len(MARKERS)], one)
+        for order, group in enumerate(groups)
+        for name in group.frameworks
+        if (one := _per_device(group, name)).points
+    ]
+    points = [point for *_, one in every for point in one.points]
+    frameworks = [only] if only else list(dict.fromkeys(name for name, *_ in every)) or [""]
+    size = (theme.size[0], theme.size[1] * (1 if len(frameworks) == 1 else 0.82 * len(frameworks)))
+    figure = Figure(figsize=size)
+    for index, framework in enumerate(frameworks):
+        axes = figure.add_axes(draws.inside(size, index, len(frameworks)))
+        heading = f"{groups[0].benchmark if groups else ''}: throughput per device, {framework}"
+        draws.style(axes, theme, heading.removesuffix(", "), f"{groups[0].unit if groups else 'throughput'} per device")
+        draws.device_axis(axes, (point.topology for point in points), theme, share_scale=False)
+        axes.set_ylim(0, 1.12 * max((point.value.high for point in points), default=1.0))
+        labels = []
+        for _, precision, marker, one in (drawn for drawn in every if drawn[0] == framework):
+            colour = theme.colour(PRECISIONS.index(precision))
+            labels.append(draws.line(axes, one, colour, theme, marker))
+            for world, value in ((point.topology.world, point.value) for point in one.points):
+                axes.vlines(world, value.low, value.high, color=colour, lw=1.2, zorder=2)
+        words = "a flat line scales without loss; whiskers: range of the repeats"
+        draws.finish(figure, axes, labels, theme, words)
+    return figure
+
+
+def _per_device(group: Group, framework: str) -> Series:
+    """The throughput of one framework per device: its median, and the range of its repeats."""
+    points = []
+    for row in group.series(framework):
+        if (cell := row.cell) and cell.median_speed:
+            world = row.topology.world
+            ends = (cell.min / world, cell.max / world) if cell.min and cell.max else ()
+            points.append(Point(row.topology, Value(framework, cell.median_speed / world, ends)))
+    return Series(f"{group.precision}, batch {group.batch}", tuple(points))
+
+
 TOPIC = Topic("throughput", "Throughput", frame=frame, sheets=tables, drawings=drawings, notes=notes)
+COMPARED = Topic("precisions", "precisions compared", drawings=drawings_of_precisions)

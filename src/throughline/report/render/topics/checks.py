@@ -1,4 +1,4 @@
-"""Convergence checks in the report: their verdicts as rows, the curve of each as a plot."""
+"""The checks beside the measured runs: equal mathematics, the largest batch that fits, and convergence."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from throughline import workloads
-from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
-from throughline.report.numbers import percent, reading
+from throughline.records import ConvergenceVerdict, Curve, Equivalence, Largest, MaxBatch, read_curve, read_verdict
+from throughline.report.analysis.cells import Group, Note
+from throughline.report.numbers import mebibytes, percent, reading
 from throughline.report.render import axes as draws
 from throughline.report.render.sheets import Table
 from throughline.report.render.theme import LIGHT, Theme, save
 from throughline.report.topics import Drawing, Scope, Topic
 
+FLOOR = 1e-9
+"""Smaller differences are drawn here: a logarithm has no zero."""
 LOSS = "loss"
 SHARE = "accuracy"
 """Figures whose names end so are shares between 0 and 1."""
@@ -25,9 +28,77 @@ SMOOTHED = 100
 """Training losses are averaged so that about so many points are drawn."""
 
 
+def proofs(group: Group) -> list[Note]:
+    """What the proof of equal mathematics covers, where it says so; alike ones once."""
+    covered: dict[str, list[str]] = {}
+    for name, proof in (group.summary.mathematics or {} if group.summary else {}).items():
+        if proof.covers:
+            covered.setdefault("; ".join(proof.covers), []).append(name)
+    return [
+        Note(", ".join(names), f"equal mathematics is proven for: {text}", "proof") for text, names in covered.items()
+    ]
+
+
+def write_equivalence(proof: Equivalence, path: Path) -> None:
+    """Write the plot beside `path`, as .svg and .png."""
+    save(draw_equivalence(proof, LIGHT), path.with_suffix(""))
+
+
+def draw_equivalence(proof: Equivalence, theme: Theme) -> Figure:
+    """Relative difference over steps, logarithmic: a colour per framework, a dash per topology."""
+    heading = f"{proof.benchmark}: loss against a float64 reference"
+    figure, axes = draws.blank(theme, heading, "relative difference")
+    axes.set_xlabel("step", color=theme.muted, fontsize=9)
+    axes.set_yscale("log")
+    for index, (framework, topologies) in enumerate(proof.frameworks.items()):
+        for dash, (topology, one) in zip(("-", "--", ":"), topologies.items(), strict=False):
+            steps, values = range(1, len(one.difference) + 1), [max(FLOOR, value) for value in one.difference]
+            label = f"{framework} {topology}: {one.verdict}"
+            axes.plot(steps, values, dash, color=theme.colour(index), lw=max(1.2, 3.2 - index), label=label)
+    axes.axhline(proof.tolerance, color=theme.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
+    figure.set_size_inches(theme.size[0], theme.size[1] * 1.25)
+    axes.set_position((0.13, 0.36, 0.83, 0.52))
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}
+    axes.legend(fontsize=7.5, frameon=False, labelcolor=theme.ink, **place)
+    return figure
+
+
+def largest(scope: Scope) -> Table:
+    """A row per precision and framework; what is not known is n/a."""
+    header = ["framework", "precision", "topology", "limit", "largest batch per device", "refused", "peak memory, MiB"]
+    return [*header, "tries"], [
+        [
+            framework,
+            search.precision,
+            search.topology,
+            _limit(search, found),
+            _answer(found),
+            f"{found.smallest_out_of_memory:,}" if found.smallest_out_of_memory else "n/a",
+            mebibytes(found.peak_memory_bytes) or "n/a",
+            ", ".join(f"{t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries),
+        ]
+        for search in scope.largest
+        for framework, found in search.frameworks.items()
+    ]
+
+
+def _limit(search: MaxBatch, found: Largest) -> str:
+    """What memory the device had."""
+    if found.device is None or found.device.kind == "cpu":
+        return f"{search.memory_limit_mb:,} MiB per worker" if search.memory_limit_mb else "none"
+    return found.device.name
+
+
+def _answer(found: Largest) -> str:
+    """The batch, or why there is none."""
+    if found.largest_batch_per_device is None:
+        return f"{'n/a' if found.status == 'unsupported' else 'OOM'}: {found.reason}"
+    return f"{found.largest_batch_per_device:,}" + (" or more" if found.smallest_out_of_memory is None else "")
+
+
 @dataclass(frozen=True)
 class Check:
-    """A verdict, and the curve that it is about where that still lies beside it."""
+    """A verdict on convergence, and the curve that it is about where that still lies beside it."""
 
     verdict: ConvergenceVerdict
     curve: Curve | None
@@ -39,7 +110,7 @@ def read(path: Path) -> Check:
     return Check(read_verdict(path), read_curve(curve) if curve.is_file() else None)
 
 
-def table(scope: Scope) -> Table:
+def convergence(scope: Scope) -> Table:
     """Header and a row per check of one benchmark; what is not known is n/a."""
     verdicts = [check.verdict for check in scope.checks]
     figures = list(workloads.of(verdicts[0].spec.model).HELD_OUT) if verdicts else []
@@ -69,15 +140,18 @@ def _text(name: str, value: float | None) -> str:
     return percent(value, 1) if name.endswith(SHARE) else f"{value:.4f}"
 
 
-def drawings(scope: Scope) -> Iterator[Drawing]:
-    """The curve of every check that still has one."""
+def curves(scope: Scope) -> Iterator[Drawing]:
+    """The curve of every check that still has one, with its ends in words."""
     for index, check in enumerate(scope.checks):
         if check.curve:
+            looks = check.curve.curve
+            ends = [looks[0], looks[-1]] if looks else []
+            words = [f"held-out loss {reading(look.figures.get(LOSS))} after {look.step:,} steps" for look in ends]
             heading = f"{scope.benchmark}: convergence"
-            yield Drawing(f"convergence-{index}", heading, partial(draw, check), describe(check), in_files=False)
+            yield Drawing(f"convergence-{index}", heading, partial(draw, check), "; ".join(words), in_files=False)
 
 
-def write(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:
+def write_convergence(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:
     """Write the plot beside `path`, as .svg and .png."""
     save(draw(Check(verdict, curve), LIGHT), path.with_suffix(""))
 
@@ -117,13 +191,6 @@ def _line(axes: Axes, check: Check, name: str, colour: str) -> None:
         axes.plot(*_columns(stated[name]), ":", color=colour, lw=1.6, label=f"{_label(name)}, stated", zorder=2)
 
 
-def describe(check: Check) -> str:
-    """The plot's ends in words."""
-    looks = check.curve.curve if check.curve else []
-    ends = [looks[0], looks[-1]] if looks else []
-    return "; ".join(f"held-out loss {reading(look.figures.get(LOSS))} after {look.step:,} steps" for look in ends)
-
-
 def smoothed(losses: Sequence[float | None]) -> tuple[list[float], list[float]]:
     """(steps, means) of the losses in about SMOOTHED equal stretches; one that is not finite is left out."""
     width = max(1, len(losses) // SMOOTHED)
@@ -136,5 +203,8 @@ def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float
     return [step for step, _ in points], [value for _, value in points]
 
 
-INTRO = "A long run of its own, looked at through data that it does not train on; no statement about speed."
-TOPIC = Topic("convergence", "Convergence", INTRO, table=table, drawings=drawings)
+EQUIVALENCE = Topic("equivalence", "Equal mathematics", notes=lambda scope, group: proofs(group))
+FOUND = "Found by doubling and bisection, every try a run of a few steps in fresh processes; no statement about speed."
+LARGEST = Topic("largest", "Largest batch", FOUND, table=largest)
+LONG = "A long run of its own, looked at through data that it does not train on; no statement about speed."
+CONVERGENCE = Topic("convergence", "Convergence", LONG, table=convergence, drawings=curves)
