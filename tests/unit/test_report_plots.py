@@ -11,8 +11,7 @@ from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import axes as draws
-from throughline.report.render import inline
-from throughline.report.render.theme import LIGHT, svg
+from throughline.report.render.theme import LIGHT, PAGE, inline, svg
 from throughline.report.render.topics import throughput as topic
 from throughline.report.render.topics import write_plots
 from throughline.report.topics import Scope
@@ -46,9 +45,9 @@ def test_files_and_determinism(tmp_path: Path) -> None:
 def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
-    for figure in (topic.throughput(group, inline.PAGE), topic.speedup(group, inline.PAGE)):
-        assert "no measured value" in svg(figure, inline.PAGE)
-    assert "no measured value" in svg(topic.precisions([group], inline.PAGE), inline.PAGE)
+    for figure in (topic.throughput(group, PAGE), topic.speedup(group, PAGE)):
+        assert "no measured value" in svg(figure, PAGE)
+    assert "no measured value" in svg(topic.precisions([group], PAGE), PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
@@ -63,23 +62,21 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
     hostile = r"$\frac{1}{"
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
     for draw in (topic.throughput, topic.speedup):
-        assert hostile in svg(draw(group, inline.PAGE), inline.PAGE)
-    svg(topic.precisions([group], inline.PAGE), inline.PAGE)
+        assert hostile in svg(draw(group, PAGE), PAGE)
+    svg(topic.precisions([group], PAGE), PAGE)
 
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
     (group,) = cells.groups([summary.summarize(paths, repeats=5)])
-    text = svg(topic.throughput(group, inline.PAGE), inline.PAGE)
+    text = svg(topic.throughput(group, PAGE), PAGE)
     assert "1n4g" in text
     assert "2n2g" in text
 
 
 def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
     group = groups_of(tmp_path)[0]
-    one, two = (
-        inline.figure(topic.throughput(group, inline.PAGE), name, "<title>", "& what it shows") for name in ("a", "b")
-    )
+    one, two = (inline(topic.throughput(group, PAGE), name, "<title>", "& what it shows") for name in ("a", "b"))
     first, second = (ET.fromstring(text) for text in (one, two))
     ids = [{element.get("id") for element in root.iter()} - {None} for root in (first, second)]
     assert ids[0]
@@ -102,9 +99,9 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), Value("theirs", 90.0 * nodes, source=source)) for nodes in (1, 2))
-    figure = topic.throughput(group, inline.PAGE, [Series("theirs", points)])
+    figure = topic.throughput(group, PAGE, [Series("theirs", points)])
     (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
-    assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == inline.PAGE.surface
-    text = svg(figure, inline.PAGE)
+    assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == PAGE.surface
+    text = svg(figure, PAGE)
     assert f"theirs, {source}" in text and "dashed: not measured here" in text and "2n1g" in text
-    assert "dashed" not in svg(topic.throughput(group, inline.PAGE), inline.PAGE)
+    assert "dashed" not in svg(topic.throughput(group, PAGE), PAGE)

@@ -13,8 +13,8 @@ from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_r
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import page
-from throughline.report.render.grid import Grid
 from throughline.report.render.page import Results
+from throughline.report.render.tables import Grid
 from throughline.report.render.topics import TOPICS, write_tables
 from throughline.report.topics import Scope
 from throughline.study.goals import Goals, Price

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from throughline.records import MaxBatch
 from throughline.report.analysis import comparisons
 from throughline.report.analysis.cells import Group, Note
-from throughline.report.render.grid import Grid
-from throughline.report.render.sheets import Sheet, Table
+from throughline.report.render.tables import Grid, Sheet, Table
 from throughline.report.render.theme import Theme
 
 ABOUT, LOSS, GAIN = range(3)

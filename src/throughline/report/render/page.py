@@ -9,26 +9,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from throughline import frameworks, workloads
 from throughline.files import UserError, write_text
-from throughline.records import MaxBatch, Summary, read_max_batch, read_summary
+from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
 from throughline.report import numbers
-from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups
+from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import benchmark, inline, markup, surroundings
-from throughline.report.render.topics import checks
-from throughline.report.topics import Scope
+from throughline.report.numbers import percent, reading
+from throughline.report.render import head, markup, surroundings
+from throughline.report.render.theme import PAGE, inline
+from throughline.report.render.topics import TOPICS, checks
+from throughline.report.topics import Drawing, Scope, Topic
 
 HERE = Path(__file__).parent
+REACH = 0.05  # a strip of repeats shows the median plus and minus this share
 
 
 @dataclass
@@ -40,12 +44,6 @@ class Results:
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     largest: list[MaxBatch] = field(default_factory=list)
     checks: list[checks.Check] = field(default_factory=list)
-
-    def scope(self, parts: Sequence[Group], everything: Sequence[Group]) -> Scope:
-        """What there is to tell of the groups of one benchmark."""
-        name = parts[0].benchmark
-        largest = [search for search in self.largest if search.benchmark == name]
-        return Scope(parts, everything, largest, [one for one in self.checks if one.verdict.spec.benchmark == name])
 
 
 def collect(results: Path, summaries: Sequence[Path]) -> Results:
@@ -103,30 +101,34 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
 def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path) -> str:
     """The page as HTML text; links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-    places = {_key(summary): path for path, summary in {**results.earlier, **results.present}.items()}
+    places = {(s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()}
     columns, facts = surroundings.environments([*results.present.values(), *results.earlier.values()])
-    logs = [path.with_suffix("") / log for path, s in results.present.items() for log in _logs(s)]
+    present = [(path, series) for path, summary in results.present.items() for series in summary.frameworks.values()]
+    logs = [path.with_suffix("") / log for path, series in present for cell in series.values() for log in cell.logs]
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
-    def benchmarks(parts: Sequence[Group], prefix: str = "") -> list[dict[str, Any]]:
-        """One entry per benchmark, in order."""
-        names = dict.fromkeys(group.benchmark for group in parts)
-        own = ([group for group in parts if group.benchmark == name] for name in names)
-        return [benchmark.shown(results.scope(every, [*now, *before]), prefix) for every in own]
+    def benchmarks(every: Sequence[Group], prefix: str = "") -> list[dict[str, Any]]:
+        """One entry per benchmark, in order; `prefix` makes its ids unique."""
+        entries = []
+        for name in dict.fromkeys(group.benchmark for group in every):
+            largest = [search for search in results.largest if search.benchmark == name]
+            judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
+            own = [group for group in every if group.benchmark == name]
+            entries.append(_benchmark(Scope(own, [*now, *before], largest, judged), prefix))
+        return entries
 
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    readers = (numbers.reading, numbers.percent, numbers.mebibytes, numbers.span, inline.strip)
-    words = (benchmark.scatter, benchmark.others, benchmark.repeat)
-    environment.filters |= {reader.__name__: reader for reader in (*readers, *words)}
+    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, repeat)
+    environment.filters |= {one.__name__: one for one in filters}
     return environment.get_template("report.html.j2").render(
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         benchmarks=benchmarks(now),
         earlier=benchmarks(before, prefix="earlier-"),
-        place=lambda group: places.get((group.benchmark, group.name)),
+        place=lambda group: places.get((group.benchmark, group.batch, group.precision)),
         link=lambda path: quote(_relative(path, output.parent)),
         unreadable=results.unreadable,
         columns=columns,
@@ -164,13 +166,96 @@ def _features(measured: Sequence[Group]) -> tuple[list[str], list[tuple[str, lis
     return names, [(words, [key in one for one in pairs.values()]) for key, words in frameworks.FEATURES.items()]
 
 
-def _key(summary: Summary) -> tuple[str, str]:
-    return summary.benchmark, f"bz{summary.batch}_{summary.precision}"
-
-
-def _logs(summary: Summary) -> list[str]:
-    return [log for series in summary.frameworks.values() for cell in series.values() for log in cell.logs]
-
-
 def _relative(path: Path, base: Path) -> str:
     return Path(os.path.relpath(path, base)).as_posix()
+
+
+def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
+    """One benchmark as the template prints it: its headline, its groups, and a section per topic."""
+    identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
+    drawings = {topic.name: [one for one in topic.drawings(scope) if one.on_page] for topic in TOPICS}
+    beside = [one for every in drawings.values() for one in every]
+    findings = (one for topic in TOPICS for one in topic.findings(scope))
+    sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
+    summaries = [group.summary for group in scope.groups if group.summary]
+    return {
+        "id": identity,
+        "name": scope.benchmark,
+        "headline": head.headline(scope.groups),
+        "figures": head.figures(head.fastest(scope.groups)),
+        "further": sorted(findings, key=lambda one: one.order),
+        "goals": head.judged(scope.groups),
+        "settings": head.settings(summaries[0]) if summaries else [],
+        "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
+        "groups": [_group(scope, group, identity, beside) for group in scope.groups],
+        "sections": [section for section in sections if section],
+    }
+
+
+def _group(scope: Scope, group: Group, identity: str, drawings: Iterable[Drawing]) -> dict[str, Any]:
+    return {
+        "group": group,
+        "id": f"{identity}-{group.name}",
+        "title": f"{group.precision}, {group.batch_text}",
+        "subtitle": switches(group.summary) if group.summary else "",
+        "plots": _plots(drawings, identity, group),
+        "notes": [note for topic in TOPICS for note in topic.notes(scope, group)],
+        "command": f"snakemake results/{group.benchmark}/{group.name}.json",
+    }
+
+
+def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawing]) -> dict[str, Any] | None:
+    """What a topic has on the page beside the groups; None where it has nothing to show there."""
+    grid, table, plots = topic.grid(scope), topic.table(scope), _plots(drawings, identity, None)
+    grid = grid.condensed() if grid and (grid.known or grid.asked) else None
+    table = table if table and table[1] else None
+    if not (grid or table or plots):
+        return None
+    return {"topic": topic, "grid": grid, "table": table, "plots": plots, "remarks": list(topic.remarks(scope))}
+
+
+def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> list[Markup]:
+    """Those that stand beside `group`'s table, drawn; None: beside none."""
+    return [
+        inline(one.draw(PAGE), f"{identity}-{one.name}", one.title, one.words) for one in drawings if one.group is group
+    ]
+
+
+def scatter(cell: Cell) -> str:
+    """How far the repeats lie apart, in two figures."""
+    deviation = cell.median_absolute_deviation
+    if deviation is None:
+        return ""
+    text = f"{deviation:.2g}" if deviation < 100 else f"{deviation:,.0f}"
+    return f"MAD {text}, CV {percent(cell.coefficient_of_variation, 1)}"
+
+
+def others(cell: Cell) -> str:
+    """The statuses of repeats that are not ok, such as `2 invalid, 1 failed`."""
+    parts = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in cell.statuses.items() if status != "ok"]
+    missing = cell.n - sum(cell.statuses.values())
+    return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])
+
+
+def repeat(log: str) -> str:
+    """The number of the repeat that wrote a log."""
+    named = re.search(r"run(\d+)\.log$", log)
+    return named[1] if named else "log"
+
+
+def strip(cell: Cell, unit: str) -> Markup:
+    """Every repeat as a dot on a line that reaches from 5 % below to 5 % above the median."""
+    middle, dots = cell.median_speed or 1.0, []
+    known = [(index, value) for index, value in enumerate(cell.values, start=1) if value is not None]
+    for index, value in known:
+        offset = (value / middle - 1) / REACH
+        shape = "outside" if abs(offset) > 1 else "dot"
+        dots.append(
+            f'<circle class="{shape}" cx="{50 + 46 * max(-1.0, min(1.0, offset)):.1f}" cy="8" r="2.6">'
+            f"<title>repeat {index}: {reading(value)} {escape(unit)}</title></circle>"
+        )
+    values = ", ".join(reading(value) for _, value in known)
+    return Markup(
+        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} {escape(unit)}">'
+        f'<path d="M4 8H96M50 3V13"/>{"".join(dots)}</svg>'
+    )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from throughline.files import write_text
-from throughline.report.render import sheets
+from throughline.report.render import tables
 from throughline.report.render.theme import LIGHT, save
 from throughline.report.render.topics import checks, comparisons, cost, figures, hardware, split, throughput
 from throughline.report.topics import Scope, Topic
@@ -22,13 +22,13 @@ def write_tables(scope: Scope, folder: Path) -> None:
     """
     for topic in TOPICS:
         grid = topic.grid(scope)
-        frame = sheets.of_cells(grid) if grid else topic.frame(scope)
-        tables = topic.sheets(scope) or ([sheets.of_grid(grid, topic.title)] if grid else [])
+        frame = tables.of_cells(grid) if grid else topic.frame(scope)
+        sheets = topic.sheets(scope) or ([tables.of_grid(grid, topic.title)] if grid else [])
         if frame is not None:
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
-        if tables:
-            write_text(folder / f"{topic.name}.md", sheets.markdown(tables))
-            write_text(folder / f"{topic.name}.tex", sheets.latex(tables))
+        if sheets:
+            write_text(folder / f"{topic.name}.md", tables.markdown(sheets))
+            write_text(folder / f"{topic.name}.tex", tables.latex(sheets))
 
 
 def write_plots(scope: Scope, folder: Path) -> None:

@@ -15,7 +15,7 @@ from throughline.records import ConvergenceVerdict, Curve, Equivalence, Largest,
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.numbers import mebibytes, percent, reading
 from throughline.report.render import axes as draws
-from throughline.report.render.sheets import Table
+from throughline.report.render.tables import Table
 from throughline.report.render.theme import LIGHT, Theme, save
 from throughline.report.topics import Drawing, Scope, Topic
 

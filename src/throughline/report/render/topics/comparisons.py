@@ -14,7 +14,7 @@ from throughline.report.analysis.values import MEASURED, Value, of_cell
 from throughline.report.numbers import percent, reading, span
 from throughline.report.render import markup
 from throughline.report.render.head import Best, fastest, measured
-from throughline.report.render.sheets import Chip, Table
+from throughline.report.render.tables import Chip, Table
 from throughline.report.topics import LOSS, Finding, Scope, Topic
 
 ENOUGH = 3  # repeats below which no rank test says anything

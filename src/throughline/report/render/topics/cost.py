@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from throughline.records import Cell
 from throughline.report.numbers import reading
-from throughline.report.render.grid import Column, Figure, Grid, Line, lines, read
+from throughline.report.render.tables import Column, Figure, Grid, Line, lines, read
 from throughline.report.topics import Scope, Topic
 
 COLUMNS = (
@@ -36,22 +36,17 @@ def grid(scope: Scope) -> Grid:
 
 
 def _figures(cell: Cell) -> list[Figure]:
-    cost = cell.cost
+    cost, old = cell.cost, "the summary is older than this figure"
     money = cost.currency or "" if cost else ""
 
-    def priced(value: float) -> str:
-        return f"{reading(value)} {money}".strip()
+    def text(name: str, value: float) -> str:
+        return f"{reading(value)} {money if name in ('per_million_samples', 'task_price') else ''}".strip()
 
-    readers = {
-        "per_million_samples": priced,
-        "samples_per_currency_unit": reading,
-        "task_hours": reading,
-        "task_price": priced,
-    }
-    old = "the summary is older than this figure"
+    names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
     why = cost.reasons.get("per_million_samples") if cost else old
     hour = Figure.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
-    return [hour, *read(cost, readers, old), Figure.of(cell.energy_j_per_sample, reading, "no device told its energy")]
+    joules = Figure.of(cell.energy_j_per_sample, reading, "no device told its energy")
+    return [hour, *read(cost, names, text, old), joules]
 
 
 def _cheapest(made: Iterable[Line]) -> Line | None:

@@ -13,8 +13,8 @@ from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.numbers import reading
 from throughline.report.render import axes as draws
 from throughline.report.render.axes import MARKERS
-from throughline.report.render.grid import Column, Grid, lines
-from throughline.report.render.grid import Figure as Shown
+from throughline.report.render.tables import Column, Grid, lines
+from throughline.report.render.tables import Figure as Shown
 from throughline.report.render.theme import Theme
 from throughline.report.topics import Drawing, Scope, Topic
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from throughline.records import Cell, Series
 from throughline.report.analysis.cells import Row
 from throughline.report.numbers import MIB, mebibytes, percent, reading, scaled
-from throughline.report.render.grid import OLD, Column, Figure, Grid, Reader, lines, read
-from throughline.report.render.sheets import Sheet, batch_heading
+from throughline.report.render.head import measured
+from throughline.report.render.tables import OLD, Column, Figure, Grid, Sheet, batch_heading, lines, read
 from throughline.report.topics import LOSS, Finding, Scope, Topic
 
 MEMORY_COLUMNS = (
@@ -31,18 +30,6 @@ WORK_COLUMNS = (
     Column("real_tokens_per_s", "real tokens/s", "all devices"),
     Column("real_token_share", "real tokens", "of positions"),
 )
-share = partial(percent, places=1)
-WORK: dict[str, Reader] = {
-    "flops_per_sample": scaled,
-    "flops_per_s": scaled,
-    "datasheet_flops_per_s": scaled,
-    "mfu": share,
-    "matmul_flops_per_s": scaled,
-    "matmul_share": share,
-    "real_tokens_per_s": reading,
-    "real_token_share": share,
-}
-"""Fields of a cell's work in the order of WORK_COLUMNS, and how they are read."""
 CONVENTIONS = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
@@ -52,45 +39,34 @@ CONVENTIONS = {
 """Conventions that the page names otherwise."""
 WAITS = 0.05
 """Share of the time that is worth a finding."""
-
-
-class Shown(NamedTuple):
-    """A series of `Use` by the part it is in, its name there, and how the page names it; without a heading CSV only."""
-
-    part: str
-    name: str
-    heading: str = ""
-    of: str = ""
-
-
 SERIES = (
-    Shown("devices", "sm_active", "SM active"),
-    Shown("devices", "tensor_active", "tensor units active"),
-    Shown("devices", "dram_active", "DRAM active"),
-    Shown("devices", "nvlink_bytes_per_s", "NVLink"),
-    Shown("devices", "sm_clock_mhz", "SM clock"),
-    Shown("devices", "memory_clock_mhz"),
-    Shown("devices", "power_w", "power"),
-    Shown("devices", "temperature_c", "temperature"),
-    Shown("devices", "memory_used_bytes"),
-    Shown("processes", "cpu_cores", "CPU", "of the run"),
-    Shown("processes", "memory_bytes", "memory", "of the run"),
-    Shown("processes", "threads"),
-    Shown("processes", "disk_read_bytes_per_s"),
-    Shown("processes", "disk_written_bytes_per_s"),
-    Shown("machine", "cpu_share", "CPU", "of the machine"),
-    Shown("machine", "cpu_others_share", "CPU", "of others"),
-    Shown("machine", "cpu_steal_share", "CPU", "stolen by the host"),
-    Shown("machine", "memory_used_bytes"),
-    Shown("machine", "disk_read_bytes_per_s", "disk read"),
-    Shown("machine", "disk_written_bytes_per_s", "disk written"),
-    Shown("machine", "network_received_bytes_per_s", "network in"),
-    Shown("machine", "network_sent_bytes_per_s", "network out"),
-    Shown("machine", "infiniband_received_bytes_per_s"),
-    Shown("machine", "infiniband_sent_bytes_per_s"),
-    Shown("machine", "loopback_bytes_per_s", "loopback"),
+    Column("devices_sm_active_mean", "SM active"),
+    Column("devices_tensor_active_mean", "tensor units active"),
+    Column("devices_dram_active_mean", "DRAM active"),
+    Column("devices_nvlink_bytes_per_s_mean", "NVLink", "MB/s"),
+    Column("devices_sm_clock_mhz_mean", "SM clock", "MHz"),
+    Column("devices_memory_clock_mhz_mean", minor=True),
+    Column("devices_power_w_mean", "power", "W"),
+    Column("devices_temperature_c_mean", "temperature", "°C"),
+    Column("devices_memory_used_bytes_mean", minor=True),
+    Column("processes_cpu_cores_mean", "CPU", "of the run, cores"),
+    Column("processes_memory_bytes_mean", "memory", "of the run, MiB"),
+    Column("processes_threads_mean", minor=True),
+    Column("processes_disk_read_bytes_per_s_mean", minor=True),
+    Column("processes_disk_written_bytes_per_s_mean", minor=True),
+    Column("machine_cpu_share_mean", "CPU", "of the machine"),
+    Column("machine_cpu_others_share_mean", "CPU", "of others"),
+    Column("machine_cpu_steal_share_mean", "CPU", "stolen by the host"),
+    Column("machine_memory_used_bytes_mean", minor=True),
+    Column("machine_disk_read_bytes_per_s_mean", "disk read", "MB/s"),
+    Column("machine_disk_written_bytes_per_s_mean", "disk written", "MB/s"),
+    Column("machine_network_received_bytes_per_s_mean", "network in", "MB/s"),
+    Column("machine_network_sent_bytes_per_s_mean", "network out", "MB/s"),
+    Column("machine_infiniband_received_bytes_per_s_mean", minor=True),
+    Column("machine_infiniband_sent_bytes_per_s_mean", minor=True),
+    Column("machine_loopback_bytes_per_s_mean", "loopback", "MB/s"),
 )
-UNITS = {"_bytes_per_s": "MB/s", "_bytes": "MiB", "_mhz": "MHz", "_w": "W", "_c": "°C", "_cores": "cores"}
+"""The series of `Use`, by the part that they are in."""
 
 
 def memory(scope: Scope) -> Grid:
@@ -106,16 +82,11 @@ def _memory(cell: Cell) -> list[Figure]:
     held = cell.memory
     used, total = (held.device_used_bytes, held.device_total_bytes) if held else (None, None)
     why = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes") if held else OLD
-    names = ("needed_bytes", "reserved_bytes", "device_used_bytes", "device_total_bytes")
     return [
-        Figure.of(cell.peak_memory_bytes, _mebibytes, "the framework does not tell"),
-        *read(held, dict.fromkeys(names, _mebibytes)),
+        Figure.of(cell.peak_memory_bytes, partial(_text, "peak_memory_bytes"), "the framework does not tell"),
+        *read(held, [column.key for column in MEMORY_COLUMNS[1:-1]], _text),
         Figure.of(used / total if used and total else None, percent, why),
     ]
-
-
-def _mebibytes(count: float) -> str:
-    return f"{count / MIB:,.0f}"
 
 
 def memory_sheet(scope: Scope) -> Sheet:
@@ -145,11 +116,12 @@ def _peak(row: Row) -> str:
 def work(scope: Scope) -> Grid:
     """FLOPs, shares of the peaks, real tokens; every convention below."""
     conventions: dict[str, dict[str, None]] = {}
-    for cell in (row.cell for group in scope.groups for row in group.rows if row.cell):
-        for name, text in (cell.work.convention if cell.work else {}).items():
+    for work in (row.cell.work for group in scope.groups for row in group.rows if row.cell and row.cell.work):
+        for name, text in work.convention.items():
             conventions.setdefault(name, {})[text] = None
     facts = [(CONVENTIONS.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
-    return Grid(WORK_COLUMNS, lines(scope.groups, lambda cell: read(cell.work, WORK)), facts)
+    names = [column.key.removesuffix("_per_device") for column in WORK_COLUMNS]
+    return Grid(WORK_COLUMNS, lines(scope.groups, lambda cell: read(cell.work, names, _text)), facts)
 
 
 def use(scope: Scope) -> Grid:
@@ -158,18 +130,12 @@ def use(scope: Scope) -> Grid:
         Column("gpu_busy_share", "GPUs busy"),
         Column("worker_threads_busy_share", "threads busy", "of workers"),
         Column("waiting_for_data_share", "waiting", "for data"),
-        *(_column(one) for one in SERIES),
+        *SERIES,
         Column("throttle_reasons", "throttled by"),
         Column("telemetry_cpu_share", "telemetry", "CPU cost"),
     ]
     note = "means over the timed window, over nodes, devices and repeats; a figure's title says the extremes"
     return Grid(columns, lines(scope.groups, _use), notes=[note])
-
-
-def _column(one: Shown) -> Column:
-    unit = next((unit for suffix, unit in UNITS.items() if one.name.endswith(suffix)), "")
-    small = ", ".join(word for word in (one.of, unit) if word)
-    return Column(f"{one.part}_{one.name}_mean", one.heading or one.name, small, minor=not one.heading)
 
 
 def _use(cell: Cell) -> list[Figure]:
@@ -178,61 +144,59 @@ def _use(cell: Cell) -> list[Figure]:
     no_gpu = reasons.get("devices") or "the run used no GPU"
     throttled = use.throttle_reasons if use else None
     causes = None if throttled is None else ", ".join(throttled)
+    cost = use.cost_cpu_share if use else None
     return [
         Figure.of(shares.gpu if shares else None, percent, no_gpu),
         Figure.of(shares.cpu if shares else None, percent, OLD),
-        Figure.of(cell.loader_stall_share, share, "nothing is read: made-up batches"),
-        *(_series(cell, one) for one in SERIES),
+        Figure.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: made-up batches"),
+        *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in SERIES),
         Figure.of(causes, lambda names: names or "nothing", no_gpu),
-        Figure.of(
-            use.cost_cpu_share if use else None, partial(percent, places=2), reasons.get("telemetry") or "not sampled"
-        ),
+        Figure.of(cost, partial(percent, places=2), reasons.get("telemetry") or "not sampled"),
     ]
 
 
-def _series(cell: Cell, one: Shown) -> Figure:
+def _series(cell: Cell, part: str, name: str) -> Figure:
+    """The mean, and in its title the extremes; or why there is none: by its own name, by that of its part."""
     if cell.use is None:
         return Figure(why=OLD)
-    part: Mapping[str, Series | None] = getattr(cell.use, one.part)
-    series = part.get(one.name)
-    if series is None:
-        no_gpu = one.part == "devices" and not part and not cell.use.reasons
-        return Figure(why="the run used no GPU" if no_gpu else _reason(cell.use.reasons, one))
-    mean, least, most = (_text(one.name, value) for value in (series.mean, series.min, series.max))
-    return Figure(mean, series.mean, f"{least} to {most}")
-
-
-def _reason(reasons: Mapping[str, str], one: Shown) -> str:
-    """Why a series is missing: by its own name, by that of its part, or because nothing was sampled."""
-    for key in (f"{one.part}.{one.name}", f"{one.part}.0.{one.name}", one.name, one.part, "telemetry"):
-        if key in reasons:
-            return reasons[key]
-    return "the driver does not say" if one.part == "devices" else "not sampled"
+    every: Mapping[str, Series | None] = getattr(cell.use, part)
+    reasons, series = cell.use.reasons, every.get(name)
+    if series is not None:
+        mean, least, most = (_text(name, value) for value in (series.mean, series.min, series.max))
+        return Figure(mean, series.mean, f"{least} to {most}")
+    keys = (f"{part}.{name}", f"{part}.0.{name}", name, part, "telemetry")
+    silent = "not sampled"
+    if part == "devices":
+        silent = "the driver does not say" if every or reasons else "the run used no GPU"
+    return Figure(why=next((reasons[key] for key in keys if key in reasons), silent))
 
 
 def _text(name: str, value: float) -> str:
-    """A figure in the unit that its name ends with, without the unit."""
+    """A figure in the unit that its name says, without the unit."""
     if name.endswith("_bytes_per_s"):
         return reading(value / 1e6) if value else "0"
     if name.endswith("_bytes"):
-        return _mebibytes(value)
-    if name.endswith(("_share", "_active")):
+        return f"{value / MIB:,.0f}"
+    if name.endswith(("_share", "_active", "mfu")):
         return percent(value, 1)
+    if "flops" in name:
+        return scaled(value)
+    if name == "real_tokens_per_s":
+        return reading(value)
     return f"{value:.2f}" if name.endswith("_cores") else f"{value:,.0f}"
 
 
 def waiting(scope: Scope) -> Iterator[Finding]:
     """Cells that wait for their data."""
-    for group in scope.groups:
-        for row in group.rows:
-            waits = row.cell.loader_stall_share if row.cell and row.cell.median_speed else None
-            if waits is not None and waits > WAITS:
-                yield Finding(
-                    f"{row.framework} {row.topology} waits {percent(waits)} of its time for data "
-                    f"({group.precision} with {group.batch_text}): the figure measures reading as well. Put the data "
-                    "on a faster disk, or compare with the extra `synthetic`.",
-                    LOSS,
-                )
+    for best in measured(scope.groups):
+        waits, row = best.cell.loader_stall_share, best.row
+        if waits is not None and waits > WAITS:
+            yield Finding(
+                f"{row.framework} {row.topology} waits {percent(waits)} of its time for data ({best.settings}): the "
+                "figure measures reading as well. Put the data on a faster disk, or compare with the extra "
+                "`synthetic`.",
+                LOSS,
+            )
 
 
 TOPICS = (

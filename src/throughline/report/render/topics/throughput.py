@@ -14,10 +14,10 @@ from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_
 from throughline.report.analysis.values import MEASURED, Point, Series, Value, of_cell
 from throughline.report.numbers import percent, reading, speed
 from throughline.report.render import axes as draws
-from throughline.report.render import markup, sheets
+from throughline.report.render import markup, tables
 from throughline.report.render.axes import MARKERS
 from throughline.report.render.head import baseline, over
-from throughline.report.render.sheets import Sheet, Table
+from throughline.report.render.tables import Sheet, Table
 from throughline.report.render.theme import Theme
 from throughline.report.render.topics import checks
 from throughline.report.topics import Drawing, Scope, Topic
@@ -44,7 +44,7 @@ def frame(scope: Scope) -> pd.DataFrame:
     rows = [(group, row) for group in scope.groups for row in group.rows]
     units = list(dict.fromkeys(unit for _, row in rows if row.cell for unit in row.cell.other_units))
     every = ((group, row, _values(row, units)) for group, row in rows)
-    return sheets.frame(every, "repeats_asked", "repeats_left_out")
+    return tables.frame(every, "repeats_asked", "repeats_left_out")
 
 
 def _values(row: Row, units: Sequence[str]) -> dict[str, object]:
@@ -61,7 +61,7 @@ def _values(row: Row, units: Sequence[str]) -> dict[str, object]:
     }
 
 
-def tables(scope: Scope) -> list[Sheet]:
+def sheets(scope: Scope) -> list[Sheet]:
     """A table per batch size and precision, with the remarks and warnings about it."""
     return [Sheet(cells.title(group), table(group), _below(group)) for group in scope.groups]
 
@@ -242,5 +242,5 @@ def _per_device(group: Group, framework: str) -> Series:
     return Series(f"{group.precision}, batch {group.batch}", tuple(points))
 
 
-TOPIC = Topic("throughput", "Throughput", frame=frame, sheets=tables, drawings=drawings, notes=notes)
+TOPIC = Topic("throughput", "Throughput", frame=frame, sheets=sheets, drawings=drawings, notes=notes)
 COMPARED = Topic("precisions", "precisions compared", drawings=drawings_of_precisions)

@@ -1,17 +1,135 @@
-"""Tables as text: Markdown and LaTeX that look as DLPerf prints them, and frames for CSV with a row per cell."""
+"""A table once, for the page and for files: a row per cell, figures that are known, and why others are not.
+
+Columns that no row knows are left out and named below the table with their reason. Markdown and LaTeX look as DLPerf
+prints them; a CSV has a row per cell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from throughline.report.analysis import figures
-from throughline.report.analysis.cells import Group, Row
+from throughline.records import Cell
+from throughline.report.analysis import figures as workload
+from throughline.report.analysis.cells import STATUS_MEANINGS, Group, Row
 from throughline.report.render import markup
-from throughline.report.render.grid import Grid
+
+NOT_KNOWN = "n/a"
+OLD = "the records are older than this figure"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: `text` for reading, `value` for sorting and CSV; None where it is not known, and `why` it is not."""
+
+    text: str = NOT_KNOWN
+    value: float | str | None = None
+    why: str | None = None
+    kind: str = ""
+
+    @classmethod
+    def of(cls, value: float | str | None, read: Callable[[Any], str], why: str | None = None) -> Figure:
+        return cls(why=why or "not recorded") if value is None else cls(read(value), value)
+
+
+@dataclass(frozen=True)
+class Column:
+    """`key` is its name in the CSV, with its unit; `small` stands below the heading; `minor`: in the CSV only."""
+
+    key: str
+    heading: str = ""
+    small: str = ""
+    minor: bool = False
+
+    @property
+    def name(self) -> str:
+        """Heading and small line in one."""
+        return f"{self.heading} ({self.small})" if self.small else self.heading
+
+
+@dataclass(frozen=True)
+class Line:
+    """The figures of one cell; without any, its outcome stands in their place."""
+
+    group: Group
+    row: Row
+    figures: Sequence[Figure]
+
+    @property
+    def outcome(self) -> tuple[str, str, str] | None:
+        """(status, label, meaning) of a cell without a figure."""
+        row = self.row
+        return None if row.status == "ok" else (row.status, row.label, STATUS_MEANINGS.get(row.status, ""))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`facts` are said below the table, name and text; `notes` are sentences."""
+
+    columns: Sequence[Column]
+    lines: Sequence[Line]
+    facts: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to show."""
+        return any(figure.value is not None for line in self.lines for figure in line.figures)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the records are recent enough to say why a figure is not known."""
+        return any(line.row.cell is not None and line.row.cell.work is not None for line in self.lines)
+
+    @property
+    def below(self) -> list[str]:
+        """What is said below the table."""
+        return [*(f"{name}: {text}" for name, text in self.facts), *self.notes]
+
+    def condensed(self) -> Grid:
+        """Without the minor columns, and without those that no measured row knows: these are named in the notes."""
+        measured = [line.figures for line in self.lines if line.figures]
+        major = [index for index, column in enumerate(self.columns) if not column.minor]
+        kept = [index for index in major if any(figures[index].value is not None for figures in measured)]
+        missing: dict[str, list[str]] = {}
+        for index in major:
+            if measured and index not in kept:
+                reasons = dict.fromkeys(figures[index].why or "not recorded" for figures in measured)
+                missing.setdefault("; ".join(reasons), []).append(self.columns[index].name)
+        partly = {
+            figures[index].why: self.columns[index].name
+            for figures in measured
+            for index in kept
+            if figures[index].value is None and figures[index].why
+        }
+        notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {why}" for why, names in missing.items()]
+        notes += [f"{heading}: {NOT_KNOWN} where {why}" for why, heading in partly.items()]
+        return Grid(
+            [self.columns[index] for index in kept],
+            [replace(line, figures=[line.figures[i] for i in kept] if line.figures else ()) for line in self.lines],
+            self.facts,
+            [*self.notes, *notes],
+        )
+
+
+def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Figure]]) -> list[Line]:
+    """A line per cell of `groups`; `figures` gives a measured cell's."""
+    return [
+        Line(group, row, figures(row.cell) if row.cell and row.cell.n_ok else ())
+        for group in groups
+        for row in group.rows
+    ]
+
+
+def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older: str = OLD) -> list[Figure]:
+    """These fields of a part of a cell, by name and value as `text`; without the part, the file is `older`."""
+    if part is None:
+        return [Figure(why=older) for _ in names]
+    return [Figure.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 
 class Chip(NamedTuple):
@@ -78,7 +196,7 @@ def _latex(sheet: Sheet) -> str:
 def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> pd.DataFrame:
     """One row per cell: what it is, then its figures; `counts` are whole numbers, also where some are missing."""
     every = list(cells)
-    names = dict.fromkeys(name for group, *_ in every if group.summary for name in figures.parameters(group.summary))
+    names = dict.fromkeys(name for group, *_ in every if group.summary for name in workload.parameters(group.summary))
     rows = [{**_identity(group, row, names), **values} for group, row, values in every]
     whole = [name for name in names if all(isinstance(row[name], int | None) for row in rows)]
     table = pd.DataFrame(rows)
@@ -116,7 +234,7 @@ def batch_heading(groups: Sequence[Group]) -> str:
 def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, Any]:
     """What a cell is; `parameters` are the columns of its workload's parameters."""
     summary, cell = group.summary, row.cell
-    values = figures.parameters(summary) if summary else {}
+    values = workload.parameters(summary) if summary else {}
     proof = (summary.mathematics or {}).get(row.framework) if summary else None
     return {
         "benchmark": markup.spreadsheet(group.benchmark),
