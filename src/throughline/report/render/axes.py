@@ -99,7 +99,7 @@ def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) ->
     axes.vlines(world, value.low, value.high, color=colour, lw=1.4, zorder=4)
     axes.plot([world], [value.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
     for index, repeat in enumerate(value.repeats):
-        beside = offset_copy(axes.transData, axes.figure, x=7.5 + 2.3 * index, units="points")
+        beside = offset_copy(axes.transData, axes.get_figure(root=True), x=7.5 + 2.3 * index, units="points")
         axes.plot([world], [repeat], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4, transform=beside)
 
 

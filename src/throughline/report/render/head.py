@@ -110,6 +110,11 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
     coverage = statistics.range_coverage(repeats)
     sure = f"; their range holds the true median with {percent(coverage, 1)} probability" if coverage else ""
+    losses = [
+        f"{framework} {proof.verdict}"
+        + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")
+        for framework, proof in (summary.mathematics or {}).items()
+    ]
     rates = f"learning rate {optimizer.learning_rate:g}, weight decay {optimizer.weight_decay:g}"
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary)) if part)),
@@ -119,17 +124,8 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         ("optimizer", f"{optimizer.name}, {rates}"),
         ("dropout", f"{summary.options.dropout:g}"),
         ("data", f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"),
-        *([("mathematics", _mathematics(summary))] if summary.mathematics else []),
+        *([("mathematics", "loss against a float64 reference: " + ", ".join(losses))] if losses else []),
     ]
-
-
-def _mathematics(summary: Summary) -> str:
-    """How far each framework's losses are from the reference, in words."""
-    parts = []
-    for framework, proof in (summary.mathematics or {}).items():
-        size = "" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})"
-        parts.append(f"{framework} {proof.verdict}{size}")
-    return "loss against a float64 reference: " + ", ".join(parts)
 
 
 def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
@@ -144,11 +140,8 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
         group, goal = min(deciding, key=lambda one: one[1].worst or 0.0)
         place = f" ({group.precision}, batch {group.batch})" if goal.worst is not None else ""
-        rows.append((verdict, _goal(goal), f"{goal.why}{place}"))
+        aim = f"devices busy for {percent(goal.at_least)} of the window and more"
+        if goal.name == "efficiency":
+            aim = f"efficiency of {percent(goal.at_least)} and more from {goal.from_nodes} nodes on"
+        rows.append((verdict, aim, f"{goal.why}{place}"))
     return rows
-
-
-def _goal(goal: Goal) -> str:
-    if goal.name == "efficiency":
-        return f"efficiency of {percent(goal.at_least)} and more from {goal.from_nodes} nodes on"
-    return f"devices busy for {percent(goal.at_least)} of the window and more"

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,9 @@ class Results:
 
 def collect(results: Path, summaries: Sequence[Path]) -> Results:
     """Read the summaries that belong to the configuration, and find the others; nothing readable is fatal."""
-    present = {path.absolute() for path in summaries}
-    collected = Results()
+    present, unreadable = {path.absolute() for path in summaries}, []
 
-    def readable(paths: Sequence[Path], read: Callable[[Path], Any]) -> dict[Path, Any]:
+    def readable(paths: Iterable[Path], read: Callable[[Path], Any]) -> dict[Path, Any]:
         """What `read` makes of every file; those of which it makes nothing are listed."""
         values = {}
         for path in paths:
@@ -59,15 +58,18 @@ def collect(results: Path, summaries: Sequence[Path]) -> Results:
                 values[path] = read(path)
             except (UserError, OSError, ValueError) as error:
                 why = error.why if isinstance(error, UserError) and error.why else str(error)
-                collected.unreadable.append((_relative(path, results), markup.one_line(why)))
+                unreadable.append((_relative(path, results), markup.one_line(why)))
         return values
 
-    collected.present = readable(summaries, read_summary)
-    others = [path for path in sorted(results.glob("*/bz*_*.json")) if path.absolute() not in present]
-    collected.earlier = readable(others, read_summary)
-    collected.largest = list(readable(sorted(results.glob("*/max_batch_*.json")), read_max_batch).values())
-    collected.checks = list(readable(sorted(results.glob("*/convergence_*.json")), checks.read).values())
-    return collected
+    return Results(
+        readable(summaries, read_summary),
+        readable(
+            (path for path in sorted(results.glob("*/bz*_*.json")) if path.absolute() not in present), read_summary
+        ),
+        unreadable,
+        [*readable(sorted(results.glob("*/max_batch_*.json")), read_max_batch).values()],
+        [*readable(sorted(results.glob("*/convergence_*.json")), checks.read).values()],
+    )
 
 
 def write(
@@ -120,7 +122,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, repeat)
+    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, repeat, switches)
     environment.filters |= {one.__name__: one for one in filters}
     return environment.get_template("report.html.j2").render(
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
@@ -142,6 +144,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         meanings=STATUS_MEANINGS,
         counts=_counts(now),
         features=_features(now),
+        feature_words=frameworks.FEATURES,
     )
 
 
@@ -152,18 +155,15 @@ def _counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
     return [(status, label, every.count(status)) for status, label in labels.items() if status in every]
 
 
-def _features(measured: Sequence[Group]) -> tuple[list[str], list[tuple[str, list[bool]]]]:
-    """Frameworks, with their workload where there are several, and for every feature which of them offer it."""
+def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str]]:
+    """What every framework can do, by its name and its workload."""
     models = workloads.models()
-    pairs = {
+    return {
         (name, models[group.summary.model]): frameworks.features(name, group.summary.model)
         for group in measured
         for name in group.frameworks
         if group.summary and group.summary.model in models and name in frameworks.NAMES
     }
-    several = len({folder for _, folder in pairs}) > 1
-    names = [f"{name}, {folder}" if several else name for name, folder in pairs]
-    return names, [(words, [key in one for one in pairs.values()]) for key, words in frameworks.FEATURES.items()]
 
 
 def _relative(path: Path, base: Path) -> str:
@@ -187,20 +187,11 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "goals": head.judged(scope.groups),
         "settings": head.settings(summaries[0]) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
-        "groups": [_group(scope, group, identity, beside) for group in scope.groups],
+        "groups": [
+            (group, _plots(beside, identity, group), [note for topic in TOPICS for note in topic.notes(scope, group)])
+            for group in scope.groups
+        ],
         "sections": [section for section in sections if section],
-    }
-
-
-def _group(scope: Scope, group: Group, identity: str, drawings: Iterable[Drawing]) -> dict[str, Any]:
-    return {
-        "group": group,
-        "id": f"{identity}-{group.name}",
-        "title": f"{group.precision}, {group.batch_text}",
-        "subtitle": switches(group.summary) if group.summary else "",
-        "plots": _plots(drawings, identity, group),
-        "notes": [note for topic in TOPICS for note in topic.notes(scope, group)],
-        "command": f"snakemake results/{group.benchmark}/{group.name}.json",
     }
 
 

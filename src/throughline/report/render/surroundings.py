@@ -106,18 +106,15 @@ def data(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
 
 
 def _data(path: Path) -> list[tuple[str, str]]:
+    """The facts of a manifest, in its room's words where it has any."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         parameters = advice.flat(content.get("parameters") or {})
-        known = corpus.of(content) if "vocabulary" in content else _plain(content)
+        plain = [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
+        known = corpus.of(content) if "vocabulary" in content else plain
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return [("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
     return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
-
-
-def _plain(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The facts of a manifest that no room has words for."""
-    return [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
 
 
 def _read(logs: Iterable[Path], wanted: Callable[[Any], T]) -> Iterator[T]:

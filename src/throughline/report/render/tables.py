@@ -153,23 +153,14 @@ class Sheet:
     spaced: bool = False
 
 
-def markdown(sheets: Iterable[Sheet]) -> str:
-    """The sheets one below the other."""
-    return "\n".join(_markdown(sheet) for sheet in sheets)
-
-
-def _markdown(sheet: Sheet) -> str:
+def markdown(sheet: Sheet) -> str:
+    """A table with its heading, and its remarks as a list."""
     header, body = sheet.table
     lines = [[markup.markdown(str(text)) for text in line] for line in [header, *body]]
     rule = ["---" if index == header.index("framework") else "--:" for index in range(len(header))]
     table = "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
     remarks = "".join(f"* {markup.markdown(line)}\n" for line in sheet.below)
     return f"**{markup.markdown(sheet.heading)}**\n\n{table}" + (f"\n{remarks}" if remarks or sheet.spaced else "")
-
-
-def latex(sheets: Iterable[Sheet]) -> str:
-    """The sheets as one file to input."""
-    return "% Needs no package; \\input this file.\n" + "\n".join(map(_latex, sheets))
 
 
 LATEX = r"""\begin{table}[ht]
@@ -184,7 +175,8 @@ LATEX = r"""\begin{table}[ht]
 """
 
 
-def _latex(sheet: Sheet) -> str:
+def latex(sheet: Sheet) -> str:
+    """A table in its environment, which needs no package."""
     header, body = sheet.table
     columns = "".join("l" if name == "framework" else "r" for name in header)
     lines = [" & ".join(markup.latex(str(text)) for text in line) + " \\\\\n" for line in [header, *body]]

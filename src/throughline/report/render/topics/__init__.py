@@ -27,8 +27,11 @@ def write_tables(scope: Scope, folder: Path) -> None:
         if frame is not None:
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         if sheets:
-            write_text(folder / f"{topic.name}.md", tables.markdown(sheets))
-            write_text(folder / f"{topic.name}.tex", tables.latex(sheets))
+            write_text(folder / f"{topic.name}.md", "\n".join(map(tables.markdown, sheets)))
+            write_text(
+                folder / f"{topic.name}.tex",
+                "% Needs no package; \\input this file.\n" + "\n".join(map(tables.latex, sheets)),
+            )
 
 
 def write_plots(scope: Scope, folder: Path) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from throughline import workloads
-from throughline.records import ConvergenceVerdict, Curve, Equivalence, Largest, MaxBatch, read_curve, read_verdict
+from throughline.records import ConvergenceVerdict, Curve, Equivalence, Largest, read_curve, read_verdict
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.numbers import mebibytes, percent, reading
 from throughline.report.render import axes as draws
@@ -40,57 +41,46 @@ def proofs(group: Group) -> list[Note]:
 
 
 def write_equivalence(proof: Equivalence, path: Path) -> None:
-    """Write the plot beside `path`, as .svg and .png."""
-    save(draw_equivalence(proof, LIGHT), path.with_suffix(""))
+    """Write the plot beside `path`, as .svg and .png.
 
-
-def draw_equivalence(proof: Equivalence, theme: Theme) -> Figure:
-    """Relative difference over steps, logarithmic: a colour per framework, a dash per topology."""
+    Relative difference over steps, logarithmic: a colour per framework, a dash per topology.
+    """
     heading = f"{proof.benchmark}: loss against a float64 reference"
-    figure, axes = draws.blank(theme, heading, "relative difference")
-    axes.set_xlabel("step", color=theme.muted, fontsize=9)
+    figure, axes = draws.blank(LIGHT, heading, "relative difference")
+    axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)
     axes.set_yscale("log")
     for index, (framework, topologies) in enumerate(proof.frameworks.items()):
         for dash, (topology, one) in zip(("-", "--", ":"), topologies.items(), strict=False):
             steps, values = range(1, len(one.difference) + 1), [max(FLOOR, value) for value in one.difference]
             label = f"{framework} {topology}: {one.verdict}"
-            axes.plot(steps, values, dash, color=theme.colour(index), lw=max(1.2, 3.2 - index), label=label)
-    axes.axhline(proof.tolerance, color=theme.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
-    figure.set_size_inches(theme.size[0], theme.size[1] * 1.25)
+            axes.plot(steps, values, dash, color=LIGHT.colour(index), lw=max(1.2, 3.2 - index), label=label)
+    axes.axhline(proof.tolerance, color=LIGHT.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
+    figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * 1.25)
     axes.set_position((0.13, 0.36, 0.83, 0.52))
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}
-    axes.legend(fontsize=7.5, frameon=False, labelcolor=theme.ink, **place)
-    return figure
+    look: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink}
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, **look)
+    save(figure, path.with_suffix(""))
 
 
 def largest(scope: Scope) -> Table:
     """A row per precision and framework; what is not known is n/a."""
     header = ["framework", "precision", "topology", "limit", "largest batch per device", "refused", "peak memory, MiB"]
-    return [*header, "tries"], [
-        [
-            framework,
-            search.precision,
-            search.topology,
-            _limit(search, found),
-            _answer(found),
-            f"{found.smallest_out_of_memory:,}" if found.smallest_out_of_memory else "n/a",
-            mebibytes(found.peak_memory_bytes) or "n/a",
-            ", ".join(f"{t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries),
-        ]
-        for search in scope.largest
-        for framework, found in search.frameworks.items()
-    ]
-
-
-def _limit(search: MaxBatch, found: Largest) -> str:
-    """What memory the device had."""
-    if found.device is None or found.device.kind == "cpu":
-        return f"{search.memory_limit_mb:,} MiB per worker" if search.memory_limit_mb else "none"
-    return found.device.name
+    rows = []
+    for search in scope.largest:
+        for framework, found in search.frameworks.items():
+            limit = f"{search.memory_limit_mb:,} MiB per worker" if search.memory_limit_mb else "none"
+            if found.device and found.device.kind != "cpu":
+                limit = found.device.name
+            refused = f"{found.smallest_out_of_memory:,}" if found.smallest_out_of_memory else "n/a"
+            peak = mebibytes(found.peak_memory_bytes) or "n/a"
+            tries = (f"{t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries)
+            cell = [framework, search.precision, search.topology, limit, _answer(found)]
+            rows.append([*cell, refused, peak, ", ".join(tries)])
+    return [*header, "tries"], rows
 
 
 def _answer(found: Largest) -> str:
-    """The batch, or why there is none."""
+    """The largest batch, or why there is none."""
     if found.largest_batch_per_device is None:
         return f"{'n/a' if found.status == 'unsupported' else 'OOM'}: {found.reason}"
     return f"{found.largest_batch_per_device:,}" + (" or more" if found.smallest_out_of_memory is None else "")
@@ -114,19 +104,17 @@ def convergence(scope: Scope) -> Table:
     """Header and a row per check of one benchmark; what is not known is n/a."""
     verdicts = [check.verdict for check in scope.checks]
     figures = list(workloads.of(verdicts[0].spec.model).HELD_OUT) if verdicts else []
-    header = ["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"]
-    return header, [
-        [
-            one.spec.framework,
-            one.spec.topology,
-            f"{one.spec.precision}, batch {one.spec.batch_per_device}",
-            one.verdict,
+    rows = []
+    for one in verdicts:
+        spec, known = one.spec, one.last.figures if one.last else {}
+        against = f" (against {one.against}, tolerance {one.tolerance:g})" if one.against else ""
+        precision, step = (
+            f"{spec.precision}, batch {spec.batch_per_device}",
             f"{one.last.step:,}" if one.last else "n/a",
-            *(_text(name, one.last.figures.get(name) if one.last else None) for name in figures),
-            one.reason + (f" (against {one.against}, tolerance {one.tolerance:g})" if one.against else ""),
-        ]
-        for one in verdicts
-    ]
+        )
+        texts = [_text(name, known.get(name)) for name in figures]
+        rows.append([spec.framework, spec.topology, precision, one.verdict, step, *texts, one.reason + against])
+    return ["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"], rows
 
 
 def _label(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -82,16 +83,16 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
             axes.bar(place, 1000 * seconds, 0.55, bottom=height, color=colour, lw=0, label=label)
             named.add(name)
             if 1000 * seconds >= LABELLED * top:
-                middle, look = (place, height + 500 * seconds), {"fontsize": 8.5, "fontweight": "bold"}
-                text = percent(seconds / one.step_s)
-                axes.annotate(text, middle, ha="center", va="center", color=theme.surface, **look)
+                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "fontweight": "bold"}
+                middle = (place, height + 500 * seconds)
+                axes.annotate(percent(seconds / one.step_s), middle, color=theme.surface, **look)
             height += 1000 * seconds
     axes.set_xticks(range(len(splits)), [f"{one.row.topology}\n{one.row.shown}" for one in splits])
     axes.set_xlim(-0.6, len(splits) - 0.4)
     axes.set_ylim(0, 1.08 * top)
-    place_of_legend = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": 3}
-    room = {"handlelength": 1.0, "borderpad": 0.2, "columnspacing": 1.4}
-    axes.legend(fontsize=8, frameon=False, labelcolor=theme.ink, **place_of_legend, **room)
+    legend: dict[str, Any] = {"handlelength": 1.0, "borderpad": 0.2, "columnspacing": 1.4, "ncols": 3}
+    legend |= {"fontsize": 8, "frameon": False, "labelcolor": theme.ink}
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), **legend)
     return figure
 
 
