@@ -10,8 +10,8 @@ from report_fixture import jitter, record, spec, write_record, write_series, wri
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.values import Point, Series, Value
-from throughline.report.render import axes as draws
-from throughline.report.render.theme import LIGHT, PAGE, inline, svg
+from throughline.report.render import plots as draws
+from throughline.report.render.plots import LIGHT, PAGE, inline, svg
 from throughline.report.render.topics import throughput as topic
 from throughline.report.render.topics import write_plots
 from throughline.report.topics import Scope

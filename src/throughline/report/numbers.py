@@ -8,11 +8,6 @@ MIB = 2**20
 PREFIXES = {1e15: " P", 1e12: " T", 1e9: " G", 1e6: " M"}
 
 
-def speed(value: float | None) -> str:
-    """Samples per second for tables: two places, as DLPerf prints them."""
-    return "" if value is None else f"{value:.2f}"
-
-
 def reading(value: float | None) -> str:
     """Four significant digits and commas between thousands, for people."""
     if value is None:

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from throughline.records import MaxBatch
 from throughline.report.analysis import comparisons
 from throughline.report.analysis.cells import Group, Note
+from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Grid, Sheet, Table
-from throughline.report.render.theme import Theme
 
 ABOUT, LOSS, GAIN = range(3)
 """The order of findings: what a benchmark is, where nothing is gained or what limits, and how things compare."""

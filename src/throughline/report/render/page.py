@@ -27,7 +27,7 @@ from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, As
 from throughline.report.analysis.summary import summarize
 from throughline.report.numbers import percent, reading
 from throughline.report.render import head, markup, surroundings
-from throughline.report.render.theme import PAGE, inline
+from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.topics import TOPICS, checks
 from throughline.report.topics import Drawing, Scope, Topic
 
@@ -58,7 +58,7 @@ def collect(results: Path, summaries: Sequence[Path]) -> Results:
                 values[path] = read(path)
             except (UserError, OSError, ValueError) as error:
                 why = error.why if isinstance(error, UserError) and error.why else str(error)
-                unreadable.append((_relative(path, results), markup.one_line(why)))
+                unreadable.append((os.path.relpath(path, results), markup.one_line(why)))
         return values
 
     return Results(
@@ -104,7 +104,6 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
     """The page as HTML text; links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
     places = {(s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()}
-    columns, facts = surroundings.environments([*results.present.values(), *results.earlier.values()])
     present = [(path, series) for path, summary in results.present.items() for series in summary.frameworks.values()]
     logs = [path.with_suffix("") / log for path, series in present for cell in series.values() for log in cell.logs]
     script = (HERE / "report.js").read_text(encoding="utf-8")
@@ -122,7 +121,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, repeat, switches)
+    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, switches)
     environment.filters |= {one.__name__: one for one in filters}
     return environment.get_template("report.html.j2").render(
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
@@ -131,10 +130,9 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         benchmarks=benchmarks(now),
         earlier=benchmarks(before, prefix="earlier-"),
         place=lambda group: places.get((group.benchmark, group.batch, group.precision)),
-        link=lambda path: quote(_relative(path, output.parent)),
+        link=lambda path: quote(os.path.relpath(path, output.parent)),
         unreadable=results.unreadable,
-        columns=columns,
-        facts=facts,
+        environments=surroundings.environments([*results.present.values(), *results.earlier.values()]),
         data=surroundings.data(manifests),
         span=surroundings.span(logs),
         configurations=surroundings.configurations(logs),
@@ -166,10 +164,6 @@ def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str
     }
 
 
-def _relative(path: Path, base: Path) -> str:
-    return Path(os.path.relpath(path, base)).as_posix()
-
-
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     """One benchmark as the template prints it: its headline, its groups, and a section per topic."""
     identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
@@ -198,7 +192,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
 def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawing]) -> dict[str, Any] | None:
     """What a topic has on the page beside the groups; None where it has nothing to show there."""
     grid, table, plots = topic.grid(scope), topic.table(scope), _plots(drawings, identity, None)
-    grid = grid.condensed() if grid and (grid.known or grid.asked) else None
+    grid = grid.condensed() if grid and grid.tells else None
     table = table if table and table[1] else None
     if not (grid or table or plots):
         return None
@@ -226,12 +220,6 @@ def others(cell: Cell) -> str:
     parts = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in cell.statuses.items() if status != "ok"]
     missing = cell.n - sum(cell.statuses.values())
     return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])
-
-
-def repeat(log: str) -> str:
-    """The number of the repeat that wrote a log."""
-    named = re.search(r"run(\d+)\.log$", log)
-    return named[1] if named else "log"
 
 
 def strip(cell: Cell, unit: str) -> Markup:

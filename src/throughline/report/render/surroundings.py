@@ -66,10 +66,8 @@ def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[st
         and any(facts.get(key) is not None for facts in every)
     ]  # fmt: skip
     unknown = [_unknown(facts) for facts in every]
-    return [", ".join(names) for _, names in different.values()], [
-        *rows,
-        *([("not known", unknown)] if any(unknown) else []),
-    ]
+    columns = [", ".join(names) for _, names in different.values()]
+    return columns, [*rows, ("not known", unknown)] if any(unknown) else rows
 
 
 def _unknown(facts: Mapping[str, Any]) -> str:

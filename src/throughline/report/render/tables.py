@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from throughline.records import Cell
 from throughline.report.analysis import figures as workload
-from throughline.report.analysis.cells import STATUS_MEANINGS, Group, Row
+from throughline.report.analysis.cells import Group, Row
 from throughline.report.render import markup
 
 NOT_KNOWN = "n/a"
@@ -59,12 +59,6 @@ class Line:
     row: Row
     figures: Sequence[Figure]
 
-    @property
-    def outcome(self) -> tuple[str, str, str] | None:
-        """(status, label, meaning) of a cell without a figure."""
-        row = self.row
-        return None if row.status == "ok" else (row.status, row.label, STATUS_MEANINGS.get(row.status, ""))
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -76,14 +70,10 @@ class Grid:
     notes: Sequence[str] = ()
 
     @property
-    def known(self) -> bool:
-        """Whether there is anything to show."""
-        return any(figure.value is not None for line in self.lines for figure in line.figures)
-
-    @property
-    def asked(self) -> bool:
-        """Whether the records are recent enough to say why a figure is not known."""
-        return any(line.row.cell is not None and line.row.cell.work is not None for line in self.lines)
+    def tells(self) -> bool:
+        """Whether there is a figure to show, or the records are recent enough to say why there is none."""
+        known = any(figure.value is not None for line in self.lines for figure in line.figures)
+        return known or any(line.row.cell and line.row.cell.work for line in self.lines)
 
     @property
     def below(self) -> list[str]:
@@ -132,13 +122,8 @@ def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older
     return [Figure.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 
-class Chip(NamedTuple):
-    """A word that the page shows in the colour of a status."""
-
-    status: str
-    label: str
-
-
+Chip = tuple[str, str]
+"""A status and the word that the page shows in its colour."""
 Table = tuple[list[str], Sequence[Sequence[str | Chip]]]
 """Header and rows; only the page shows chips."""
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from throughline.files import write_text
 from throughline.report.render import tables
-from throughline.report.render.theme import LIGHT, save
-from throughline.report.render.topics import checks, comparisons, cost, figures, hardware, split, throughput
+from throughline.report.render.plots import LIGHT, save
+from throughline.report.render.topics import checks, comparisons, figures, hardware, split, throughput
 from throughline.report.topics import Scope, Topic
 
 TOPICS: tuple[Topic, ...] = (
-    *(throughput.TOPIC, split.TOPIC, checks.EQUIVALENCE, figures.TOPIC, *hardware.TOPICS, cost.TOPIC),
+    *(throughput.TOPIC, split.TOPIC, checks.EQUIVALENCE, figures.TOPIC, *hardware.TOPICS),
     *(comparisons.TOPIC, checks.LARGEST, checks.CONVERGENCE, throughput.COMPARED),
 )
 
@@ -28,10 +28,8 @@ def write_tables(scope: Scope, folder: Path) -> None:
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         if sheets:
             write_text(folder / f"{topic.name}.md", "\n".join(map(tables.markdown, sheets)))
-            write_text(
-                folder / f"{topic.name}.tex",
-                "% Needs no package; \\input this file.\n" + "\n".join(map(tables.latex, sheets)),
-            )
+            latex = "% Needs no package; \\input this file.\n" + "\n".join(map(tables.latex, sheets))
+            write_text(folder / f"{topic.name}.tex", latex)
 
 
 def write_plots(scope: Scope, folder: Path) -> None:

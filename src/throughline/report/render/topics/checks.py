@@ -15,18 +15,15 @@ from throughline import workloads
 from throughline.records import ConvergenceVerdict, Curve, Equivalence, Largest, read_curve, read_verdict
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.numbers import mebibytes, percent, reading
-from throughline.report.render import axes as draws
+from throughline.report.render import plots as draws
+from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.tables import Table
-from throughline.report.render.theme import LIGHT, Theme, save
 from throughline.report.topics import Drawing, Scope, Topic
 
-FLOOR = 1e-9
-"""Smaller differences are drawn here: a logarithm has no zero."""
+FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 LOSS = "loss"
-SHARE = "accuracy"
-"""Figures whose names end so are shares between 0 and 1."""
-SMOOTHED = 100
-"""Training losses are averaged so that about so many points are drawn."""
+SHARE = "accuracy"  # figures whose names end so are shares between 0 and 1
+SMOOTHED = 100  # training losses are averaged so that about so many points are drawn
 
 
 def proofs(group: Group) -> list[Note]:
@@ -41,10 +38,7 @@ def proofs(group: Group) -> list[Note]:
 
 
 def write_equivalence(proof: Equivalence, path: Path) -> None:
-    """Write the plot beside `path`, as .svg and .png.
-
-    Relative difference over steps, logarithmic: a colour per framework, a dash per topology.
-    """
+    """Plot relative differences over steps, as .svg and .png beside `path`: a colour per framework, a dash per topology."""
     heading = f"{proof.benchmark}: loss against a float64 reference"
     figure, axes = draws.blank(LIGHT, heading, "relative difference")
     axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)

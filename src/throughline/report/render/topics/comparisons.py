@@ -10,7 +10,7 @@ import pandas as pd
 from throughline.report.analysis import advice, comparisons
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.comparisons import Pair
-from throughline.report.analysis.values import MEASURED, Value, of_cell
+from throughline.report.analysis.values import MEASURED, of_cell
 from throughline.report.numbers import percent, reading, span
 from throughline.report.render import markup
 from throughline.report.render.head import Best, fastest, measured
@@ -41,14 +41,12 @@ def table(scope: Scope) -> Table:
 
 
 def _row(pair: Pair) -> list[str | Chip]:
-    medians = f"{_named(pair.other)} against {_named(pair.one)}"
-    verdict = Chip(pair.verdict.replace(" ", "-"), pair.verdict)
+    medians = " against ".join(
+        reading(value.median) + ("" if value.source == MEASURED else f" ({value.source})")
+        for value in (pair.other, pair.one)
+    )
+    verdict = (pair.verdict.replace(" ", "-"), pair.verdict)
     return [pair.what, pair.where, medians, f"{pair.ratio:.3f}", span(pair.range, 3) or "n/a", verdict, pair.why]
-
-
-def _named(value: Value) -> str:
-    """A median, with its source where it was not measured here."""
-    return reading(value.median) + ("" if value.source == MEASURED else f" ({value.source})")
 
 
 def remarks(scope: Scope) -> Iterator[str]:
@@ -68,10 +66,7 @@ def remarks(scope: Scope) -> Iterator[str]:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """How frameworks and precisions compare, and what gains nothing.
-
-    Below the smallest difference that A/A runs show on a device, there is none.
-    """
+    """How frameworks and precisions compare, and what gains nothing; below what A/A runs differ by, nothing differs."""
     yield from (*_frameworks(scope), *_precisions(scope), *_more_devices(scope), *_switches(scope))
 
 
@@ -117,17 +112,16 @@ def _faster(pair: Pair) -> str:
 
 def _precisions(scope: Scope) -> Iterator[Finding]:
     """Lower precisions against fp32 (else tf32) on one device, each at its fastest batch."""
-    alone = [best for best in measured(scope.groups) if str(best.row.topology) == ONE_DEVICE]
+    top: dict[tuple[str, str], Best] = {}
+    for best in measured(scope.groups):
+        key = best.row.framework, best.group.precision
+        if str(best.row.topology) == ONE_DEVICE and (key not in top or best.speed > top[key].speed):
+            top[key] = best
     for framework in dict.fromkeys(name for group in scope.groups for name in group.frameworks):
-        here = [best for best in alone if best.row.framework == framework]
-        by_precision = {
-            precision: max((best for best in here if best.group.precision == precision), key=lambda best: best.speed)
-            for precision in {best.group.precision for best in here}
-        }
-        full = by_precision.get("fp32") or by_precision.get("tf32")
+        full = top.get((framework, "fp32")) or top.get((framework, "tf32"))
         for precision in comparisons.LOWER:
-            if full and precision in by_precision:
-                yield _precision(scope, framework, by_precision[precision], full)
+            if full and (half := top.get((framework, precision))):
+                yield _precision(scope, framework, half, full)
 
 
 def _precision(scope: Scope, framework: str, half: Best, full: Best) -> Finding:

@@ -9,13 +9,12 @@ from matplotlib.figure import Figure as Plot
 
 from throughline.records import Cell, Figure
 from throughline.report.analysis.cells import Group
-from throughline.report.analysis.values import Point, Series, Value
+from throughline.report.analysis.values import Value
 from throughline.report.numbers import reading
-from throughline.report.render import axes as draws
-from throughline.report.render.axes import MARKERS
+from throughline.report.render import plots as draws
+from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Column, Grid, lines
 from throughline.report.render.tables import Figure as Shown
-from throughline.report.render.theme import Theme
 from throughline.report.topics import Drawing, Scope, Topic
 
 
@@ -27,7 +26,9 @@ def grid(scope: Scope) -> Grid | None:
         return None
     units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
     columns = [Column(unit.replace("/", "_per_"), unit, "median") for unit in units]
-    columns += [Column(key, one.name, _small(one)) for key, one in declared.items()]
+    for key, one in declared.items():
+        size = [] if one.at is None else [f"at {one.at}"]
+        columns.append(Column(key, one.name, ", ".join([*size, one.unit, f"{one.better} is better"])))
 
     def shown(cell: Cell) -> list[Shown]:
         values = {**cell.other_units, **{_key(one): one.value for one in cell.figures}}
@@ -41,19 +42,15 @@ def _key(one: Figure) -> str:
     return "_".join([one.name, *([str(one.at)] if one.at is not None else []), one.unit])
 
 
-def _small(one: Figure) -> str:
-    size = [] if one.at is None else [f"at {one.at}"]
-    return ", ".join([*size, one.unit, f"{one.better} is better"])
-
-
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """A plot per group and declared figure that has a value."""
     for group in scope.groups:
         known = {one.name: one for row in group.rows if row.cell for one in row.cell.figures if one.value is not None}
         for name, one in known.items():
             heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"
-            draw_one = partial(draw, group, one, heading)
-            yield Drawing(f"{group.name}_{name}", heading, draw_one, f"{name}, {one.unit}", group)
+            yield Drawing(
+                f"{group.name}_{name}", heading, partial(draw, group, one, heading), f"{name}, {one.unit}", group
+            )
 
 
 def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
@@ -63,22 +60,19 @@ def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
     for place, framework in enumerate(group.frameworks):
         sizes = dict.fromkeys(one.at for row in group.series(framework) if row.cell for one in row.cell.figures)
         for order, at in enumerate(sizes):
-            one = series(group, framework, figure.name, at)
+            name = framework if at is None else f"{framework}, {at}"
+            one = draws.series(group, framework, partial(_value, figure.name, at), name)
             if one.points:
-                labels.append(draws.line(axes, one, theme.colour(place), theme, MARKERS[order % len(MARKERS)]))
+                labels.append(draws.line(axes, one, theme.colour(place), theme, theme.marker(order)))
                 topologies += [point.topology for point in one.points]
     draws.device_axis(axes, topologies, theme, share_scale=False)
     return draws.finish(plot, axes, labels, theme, f"{figure.better} is better")
 
 
-def series(group: Group, framework: str, name: str, at: object) -> Series:
-    """The medians of one figure at one size."""
-    label = framework if at is None else f"{framework}, {at}"
-    figures = ((row.topology, one) for row in group.series(framework) if row.cell for one in row.cell.figures)
-    return Series(label, tuple(
-        Point(topology, Value(label, one.value))
-        for topology, one in figures if (one.name, one.at) == (name, at) and one.value is not None
-    ))  # fmt: skip
+def _value(name: str, at: object, cell: Cell) -> Value | None:
+    """The median of one figure at one size."""
+    values = [one.value for one in cell.figures if (one.name, one.at) == (name, at) and one.value is not None]
+    return Value(name, values[0]) if values else None
 
 
 TOPIC = Topic("figures", "Figures", grid=grid, drawings=drawings)

@@ -1,15 +1,16 @@
-"""The tables of what the hardware held, did and reached in a cell: memory, use over the timed window, work done."""
+"""The tables of what the hardware held, did and reached in a cell, and of what that cost: memory, use, work, money."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from throughline.records import Cell, Series
 from throughline.report.analysis.cells import Row
 from throughline.report.numbers import MIB, mebibytes, percent, reading, scaled
 from throughline.report.render.head import measured
-from throughline.report.render.tables import OLD, Column, Figure, Grid, Sheet, batch_heading, lines, read
+from throughline.report.render.tables import OLD, Column, Figure, Grid, Line, Sheet, batch_heading, lines, read
 from throughline.report.topics import LOSS, Finding, Scope, Topic
 
 MEMORY_COLUMNS = (
@@ -30,6 +31,14 @@ WORK_COLUMNS = (
     Column("real_tokens_per_s", "real tokens/s", "all devices"),
     Column("real_token_share", "real tokens", "of positions"),
 )
+COST_COLUMNS = (
+    Column("price_per_device_hour", "device hour", "price"),
+    Column("price_per_million_samples", "price", "million samples"),
+    Column("samples_per_currency_unit", "samples", "per unit of money"),
+    Column("task_hours", "hours", "task"),
+    Column("task_price", "price", "task"),
+    Column("energy_j_per_sample", "energy", "J per sample"),
+)
 CONVENTIONS = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
@@ -37,9 +46,11 @@ CONVENTIONS = {
     "real_tokens": "real tokens",
 }
 """Conventions that the page names otherwise."""
-WAITS = 0.05
-"""Share of the time that is worth a finding."""
-SERIES = (
+WAITS = 0.05  # share of the time that is worth a finding
+USE_COLUMNS = (
+    Column("gpu_busy_share", "GPUs busy"),
+    Column("worker_threads_busy_share", "threads busy", "of workers"),
+    Column("waiting_for_data_share", "waiting", "for data"),
     Column("devices_sm_active_mean", "SM active"),
     Column("devices_tensor_active_mean", "tensor units active"),
     Column("devices_dram_active_mean", "DRAM active"),
@@ -65,17 +76,21 @@ SERIES = (
     Column("machine_infiniband_received_bytes_per_s_mean", minor=True),
     Column("machine_infiniband_sent_bytes_per_s_mean", minor=True),
     Column("machine_loopback_bytes_per_s_mean", "loopback", "MB/s"),
+    Column("throttle_reasons", "throttled by"),
+    Column("telemetry_cpu_share", "telemetry", "CPU cost"),
 )
-"""The series of `Use`, by the part that they are in."""
+"""Between the first three and the last two are the series of `Use`, by the part that they are in."""
 
 
 def memory(scope: Scope) -> Grid:
     """Peak of a device per batch size, as needed, as reserved and as the card sees it; a cell out of memory says so."""
-    on_cpu = any(
-        group.summary and group.summary.device and group.summary.device.kind == "cpu" for group in scope.groups
-    )
+    devices = [group.summary.device for group in scope.groups if group.summary]
     note = "on a CPU the device is the whole machine: what all of its processes use, and what it has"
-    return Grid(MEMORY_COLUMNS, lines(scope.groups, _memory), notes=[note] if on_cpu else [])
+    return Grid(
+        MEMORY_COLUMNS,
+        lines(scope.groups, _memory),
+        notes=[note] if any(device and device.kind == "cpu" for device in devices) else [],
+    )
 
 
 def _memory(cell: Cell) -> list[Figure]:
@@ -90,10 +105,7 @@ def _memory(cell: Cell) -> list[Figure]:
 
 
 def memory_sheet(scope: Scope) -> Sheet:
-    """Peak memory per device in MiB, used / total where that is known.
-
-    A row per batch size, precision and framework, a column per topology.
-    """
+    """Peak memory per device in MiB, used / total where that is known; a column per topology."""
     groups = scope.groups
     topologies = sorted({row.topology for group in groups for row in group.rows}, key=lambda t: (t.world, t))
     header = [batch_heading(groups), "precision", "framework", *map(str, topologies)]
@@ -126,30 +138,21 @@ def work(scope: Scope) -> Grid:
 
 def use(scope: Scope) -> Grid:
     """Means over the window of devices, processes and the machine; a figure's title says its least and its most."""
-    columns = [
-        Column("gpu_busy_share", "GPUs busy"),
-        Column("worker_threads_busy_share", "threads busy", "of workers"),
-        Column("waiting_for_data_share", "waiting", "for data"),
-        *SERIES,
-        Column("throttle_reasons", "throttled by"),
-        Column("telemetry_cpu_share", "telemetry", "CPU cost"),
-    ]
     note = "means over the timed window, over nodes, devices and repeats; a figure's title says the extremes"
-    return Grid(columns, lines(scope.groups, _use), notes=[note])
+    return Grid(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
 
 
 def _use(cell: Cell) -> list[Figure]:
     use, shares = cell.use, cell.utilization
     reasons = use.reasons if use else dict.fromkeys(("devices", "telemetry"), OLD)
     no_gpu = reasons.get("devices") or "the run used no GPU"
-    throttled = use.throttle_reasons if use else None
-    causes = None if throttled is None else ", ".join(throttled)
+    causes = None if use is None or use.throttle_reasons is None else ", ".join(use.throttle_reasons)
     cost = use.cost_cpu_share if use else None
     return [
         Figure.of(shares.gpu if shares else None, percent, no_gpu),
         Figure.of(shares.cpu if shares else None, percent, OLD),
         Figure.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: made-up batches"),
-        *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in SERIES),
+        *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in USE_COLUMNS[3:-2]),
         Figure.of(causes, lambda names: names or "nothing", no_gpu),
         Figure.of(cost, partial(percent, places=2), reasons.get("telemetry") or "not sampled"),
     ]
@@ -199,8 +202,63 @@ def waiting(scope: Scope) -> Iterator[Finding]:
             )
 
 
+def cost(scope: Scope) -> Grid:
+    """A row per cell; the cheapest one is marked, and the fastest within twice its price is named."""
+    made = lines(scope.groups, _cost)
+    costs = [line.row.cell.cost for line in made if line.row.cell and line.row.cell.cost]
+    sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
+    tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
+    facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
+    best = _cheapest(made)
+    if best is None:
+        return Grid(COST_COLUMNS, made, facts)
+    hour, price, *others = best.figures
+    marked = replace(best, figures=[hour, replace(price, kind="best"), *others])
+    return Grid(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(made, best)))
+
+
+def _cost(cell: Cell) -> list[Figure]:
+    cost, old = cell.cost, "the summary is older than this figure"
+    money = cost.currency or "" if cost else ""
+
+    def text(name: str, value: float) -> str:
+        return f"{reading(value)} {money if name in ('per_million_samples', 'task_price') else ''}".strip()
+
+    names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
+    why = cost.reasons.get("per_million_samples") if cost else old
+    hour = Figure.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
+    joules = Figure.of(cell.energy_j_per_sample, reading, "no device told its energy")
+    return [hour, *read(cost, names, text, old), joules]
+
+
+def _cheapest(made: Iterable[Line]) -> Line | None:
+    """The line with the least cost per sample, where all costs are in one currency."""
+    priced = [(line, c) for line in made if line.row.cell and (c := line.row.cell.cost) and c.per_million_samples]
+    if len({cost.currency for _, cost in priced}) != 1:
+        return None
+    return min(priced, key=lambda one: one[1].per_million_samples or 0.0)[0]
+
+
+def _value(made: Sequence[Line], best: Line) -> Iterator[str]:
+    cell = best.row.cell
+    assert cell and cell.cost and cell.median_speed
+    samples = reading(cell.cost.samples_per_currency_unit)
+    yield f"best value: {_named(best)}, {samples} samples for 1 {cell.cost.currency}"
+    fastest = max(made, key=lambda line: line.row.cell.median_speed or 0.0 if line.row.cell else 0.0)
+    other = fastest.row.cell
+    if fastest is not best and other and other.cost and other.cost.per_million_samples and other.median_speed:
+        dearer = other.cost.per_million_samples / (cell.cost.per_million_samples or 1.0)
+        quicker = cell.median_speed / other.median_speed
+        yield f"the fastest, {_named(fastest)}, takes {quicker:.2f} of its time for {dearer:.2f} times its money"
+
+
+def _named(line: Line) -> str:
+    return f"{line.row.shown} {line.row.topology}, {line.group.precision}, batch {line.group.batch}"
+
+
 TOPICS = (
     Topic("memory", "Memory", grid=memory, sheets=lambda scope: [memory_sheet(scope)]),
     Topic("use", "Use of the hardware", grid=use, findings=waiting),
     Topic("work", "Work done", grid=work),
+    Topic("cost", "Cost", grid=cost),
 )

@@ -13,16 +13,15 @@ from throughline import statistics
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.analysis.split import Split, milliseconds, split
 from throughline.report.numbers import percent
-from throughline.report.render import axes as draws
 from throughline.report.render import markup
+from throughline.report.render import plots as draws
 from throughline.report.render.head import measured
-from throughline.report.render.theme import Theme
+from throughline.report.render.plots import Theme
 from throughline.report.render.topics.throughput import settings
 from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
 from throughline.topology import Topology
 
-LABELLED = 0.07
-"""Share of the largest step from which on a part's share is written into its bar."""
+LABELLED = 0.07  # share of the largest step from which on a part's share is written into its bar
 COLOURS = {"communication": 1, "input": 2}
 COLUMNS = {
     "_s": "shown_s",
@@ -66,8 +65,8 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     """A figure for every group whose derived runs tell something."""
     for group in scope.groups:
         if parts := split(group, scope.everything):
-            heading = f"{group.benchmark}: where a step's time goes"
-            yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), describe(parts), group)
+            heading, words = f"{group.benchmark}: where a step's time goes", " ".join(map(_words, parts))
+            yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), words, group)
 
 
 def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
@@ -96,13 +95,9 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
     return figure
 
 
-def describe(splits: Sequence[Split]) -> str:
-    """The plot's figures in words."""
-    sentences = []
-    for one in splits:
-        shares = ", ".join(f"{name} {percent(seconds / one.step_s, 1)}" for name, seconds in shown(one).items())
-        sentences.append(f"{one.name}: {milliseconds(one.step_s)} ms a step; {shares}.")
-    return " ".join(sentences)
+def _words(one: Split) -> str:
+    shares = ", ".join(f"{name} {percent(seconds / one.step_s, 1)}" for name, seconds in shown(one).items())
+    return f"{one.name}: {milliseconds(one.step_s)} ms a step; {shares}."
 
 
 def notes(scope: Scope, group: Group) -> list[Note]:
@@ -132,7 +127,6 @@ def findings(scope: Scope) -> Iterator[Finding]:
 
 
 def _speeds(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], float]:
-    """The medians by group, framework and topology."""
     return {(one.group.name, one.row.framework, one.row.topology): one.speed for one in measured(groups)}
 
 

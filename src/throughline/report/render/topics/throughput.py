@@ -8,17 +8,16 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from throughline.report.analysis import cells
+from throughline.records import Cell
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Note, Row
-from throughline.report.analysis.values import MEASURED, Point, Series, Value, of_cell
-from throughline.report.numbers import percent, reading, speed
-from throughline.report.render import axes as draws
+from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Row, notes, title
+from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
+from throughline.report.numbers import percent, reading
 from throughline.report.render import markup, tables
-from throughline.report.render.axes import MARKERS
+from throughline.report.render import plots as draws
 from throughline.report.render.head import baseline, over
+from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Sheet, Table
-from throughline.report.render.theme import Theme
 from throughline.report.render.topics import checks
 from throughline.report.topics import Drawing, Scope, Topic
 from throughline.topology import Topology
@@ -63,7 +62,7 @@ def _values(row: Row, units: Sequence[str]) -> dict[str, object]:
 
 def sheets(scope: Scope) -> list[Sheet]:
     """A table per batch size and precision, with the remarks and warnings about it."""
-    return [Sheet(cells.title(group), table(group), _below(group)) for group in scope.groups]
+    return [Sheet(title(group), table(group), _below(group)) for group in scope.groups]
 
 
 def table(group: Group) -> Table:
@@ -80,8 +79,10 @@ def _row(row: Row) -> list[str]:
     cell = row.cell
     if cell is None or cell.median_speed is None:
         return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]
-    speeds = [speed(cell.median_speed), speed(cell.speedup), speed(cell.average_speed)]
-    ends = f"{speed(cell.min)} to {speed(cell.max)}"
+    speeds = [
+        "" if value is None else f"{value:.2f}" for value in (cell.median_speed, cell.speedup, cell.average_speed)
+    ]
+    ends = f"{cell.min:.2f} to {cell.max:.2f}"
     return [*start, *speeds, ends, f"{cell.n_ok}/{cell.n}", percent(cell.efficiency)]
 
 
@@ -90,12 +91,7 @@ def _below(group: Group) -> list[str]:
     seen = dict.fromkeys(row.status for row in group.rows)
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    return lines + [f"{note.where}: {note.text}" for note in [*checks.proofs(group), *cells.notes(group)]]
-
-
-def notes(scope: Scope, group: Group) -> list[Note]:
-    """Reasons and warnings of its cells."""
-    return cells.notes(group)
+    return lines + [f"{note.where}: {note.text}" for note in [*checks.proofs(group), *notes(group)]]
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -122,23 +118,21 @@ def describe(group: Group, what: str) -> str:
     return " ".join(parts)
 
 
-def series(group: Group, framework: str) -> Series:
-    """The measured throughput of one framework."""
-    points = ((row.topology, of_cell(framework, row.cell)) for row in group.series(framework))
-    return Series(framework, tuple(Point(topology, value) for topology, value in points if value))
-
-
 def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> Figure:
     """Throughput over devices: medians as a line, every repeat a point, the range a whisker, ideal scaling dotted.
 
     `elsewhere`: series that were not measured here, such as published ones; dashed, and named with their source.
     """
     figure, axes = draws.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
-    every = [one for one in [*(series(group, name) for name in group.frameworks), *elsewhere] if one.points]
+    every = [
+        one
+        for one in [*(draws.series(group, name, partial(of_cell, name)) for name in group.frameworks), *elsewhere]
+        if one.points
+    ]
     labels: list[draws.Label] = []
     for one in every:
         place = group.frameworks.index(one.name) if one.name in group.frameworks else len(labels)
-        colour, marker = theme.colour(place), MARKERS[place % len(MARKERS)]
+        colour, marker = theme.colour(place), theme.marker(place)
         measured, first, most = one.source == MEASURED, one.points[0], one.points[-1].topology.world
         if measured and first.topology.world == 1 < most:
             ideal = [first.value.median, first.value.median * most]
@@ -162,13 +156,13 @@ def speedup(group: Group, theme: Theme) -> Figure:
     )
     labels, topologies = [], []
     for index, framework in enumerate(group.frameworks):
-        scaled = [(row.topology, row.cell) for row in group.series(framework) if row.cell and row.cell.speedup]
-        if scaled:
-            points = tuple(Point(topology, Value(framework, cell.speedup or 0.0)) for topology, cell in scaled)
-            last, marker = scaled[-1][1], MARKERS[index % len(MARKERS)]
-            text = f"{last.speedup:.2f}× ({percent(last.efficiency)})"
-            labels.append(draws.line(axes, Series(framework, points), theme.colour(index), theme, marker, text))
-            topologies += [topology for topology, _ in scaled]
+        one = draws.series(group, framework, lambda cell: Value("", cell.speedup) if cell.speedup else None)
+        if one.points:
+            last = group.row(framework, one.points[-1].topology)
+            share = percent(last.cell.efficiency) if last and last.cell else ""
+            text = f"{one.points[-1].value.median:.2f}× ({share})"
+            labels.append(draws.line(axes, one, theme.colour(index), theme, theme.marker(index), text))
+            topologies += [point.topology for point in one.points]
     draws.device_axis(axes, topologies, theme)
     most, legend = max((topology.world for topology in topologies), default=1), ""
     if most > 1 and len(bases) == 1:
@@ -192,7 +186,7 @@ def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
             words = " ".join(
                 f"{point.topology} {group.precision} batch {group.batch}: {reading(point.value.median)} {group.unit}."
                 for group in scope.groups
-                for point in _per_device(group, name).points
+                for point in draws.series(group, name, _per_device).points
             )
             heading = f"{name}: throughput per device by precision"
             draw = partial(precisions, scope.groups, only=name)
@@ -205,10 +199,10 @@ def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -
     All panels have the same axes, also those that are drawn one by one.
     """
     every = [
-        (name, group.precision, MARKERS[order % len(MARKERS)], one)
+        (name, group.precision, theme.marker(order), one)
         for order, group in enumerate(groups)
         for name in group.frameworks
-        if (one := _per_device(group, name)).points
+        if (one := draws.series(group, name, _per_device, f"{group.precision}, batch {group.batch}")).points
     ]
     points = [point for *_, one in every for point in one.points]
     frameworks = [only] if only else list(dict.fromkeys(name for name, *_ in every)) or [""]
@@ -231,16 +225,13 @@ def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -
     return figure
 
 
-def _per_device(group: Group, framework: str) -> Series:
-    """The throughput of one framework per device: its median, and the range of its repeats."""
-    points = []
-    for row in group.series(framework):
-        if (cell := row.cell) and cell.median_speed:
-            world = row.topology.world
-            ends = (cell.min / world, cell.max / world) if cell.min and cell.max else ()
-            points.append(Point(row.topology, Value(framework, cell.median_speed / world, ends)))
-    return Series(f"{group.precision}, batch {group.batch}", tuple(points))
+def _per_device(cell: Cell) -> Value | None:
+    """Its median per device, and the range of its repeats."""
+    ends = (cell.min / cell.world_size, cell.max / cell.world_size) if cell.min and cell.max else ()
+    return Value("", cell.median_speed / cell.world_size, ends) if cell.median_speed else None
 
 
-TOPIC = Topic("throughput", "Throughput", frame=frame, sheets=sheets, drawings=drawings, notes=notes)
+TOPIC = Topic(
+    "throughput", "Throughput", frame=frame, sheets=sheets, drawings=drawings, notes=lambda _, group: notes(group)
+)
 COMPARED = Topic("precisions", "precisions compared", drawings=drawings_of_precisions)
