@@ -38,7 +38,7 @@ def proofs(group: Group) -> list[Note]:
 
 
 def write_equivalence(proof: Equivalence, path: Path) -> None:
-    """Plot relative differences over steps, as .svg and .png beside `path`: a colour per framework, a dash per topology."""
+    """Plot relative differences over steps beside `path` (.svg, .png): a colour per framework, a dash per topology."""
     heading = f"{proof.benchmark}: loss against a float64 reference"
     figure, axes = draws.blank(LIGHT, heading, "relative difference")
     axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)
