@@ -49,9 +49,8 @@ def test_memory_used_of_total_with_the_row_that_did_not_fit(tmp_path: Path) -> N
         "peak_memory_bytes": "8,583", "needed_bytes": "7,982", "reserved_bytes": "8,583",
         "device_used_bytes": "9,012", "device_total_bytes": "16,160", "device_used_share": "56 %",
     }  # fmt: skip
-    assert [line.outcome for line in grid.lines][-1] == (
-        "oom", "OOM", "out of memory: the configuration does not fit this device",
-    )  # fmt: skip
+    assert (grid.lines[-1].row.status, grid.lines[-1].row.label) == ("oom", "OOM")
+    assert cells.STATUS_MEANINGS["oom"] == "out of memory: the configuration does not fit this device"
 
 
 def test_use_of_the_hardware(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
     assert not cost.columns and any("energy" in note and "Reason" in note for note in cost.notes)
     older = groups(tmp_path / "older", False, device_found=CPU)
     work = shown(older, "work")
-    assert not work.known and not work.asked
+    assert not work.tells
 
 
 def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
