@@ -329,7 +329,7 @@ def _loss(framework: Any, batch: Any) -> float:
 
     from throughline.workloads.bert import in_torch
 
-    network = framework.bare.eval()
+    network = framework.network.eval()
     parts, network.parts = network.parts, (in_torch.embedded, in_torch.layer, in_torch.losses)
     with torch.no_grad():
         loss = float(network(**framework.deliver(batch)))

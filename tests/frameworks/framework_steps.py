@@ -83,7 +83,7 @@ def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpo
 def refused(name: str, spec: dict[str, Any]) -> list[str]:
     framework, found = frameworks.load(name), []
     for feature, change in ASKED.items():
-        asked = {**spec, **change, "framework": name, "options": {**spec["options"], **change.get("options", {})}}
+        asked = {**spec, **change, "options": {**spec["options"], **change.get("options", {})}}
         try:
             frameworks.refuse(asked)
             framework(asked, 0, 0, 1, "cpu").device()
@@ -96,7 +96,7 @@ def main() -> None:
     name, specs, weights, output = sys.argv[1:]
     framework = frameworks.load(name)
     with open(specs) as file:
-        every = json.load(file)
+        every = [{**spec, "framework": name} for spec in json.load(file)]
     with np.load(weights) as file:
         arrays = {key: file[key] for key in file.files}
     trained = [train(framework, spec, arrays, Path(output).with_suffix(".checkpoint")) for spec in every]

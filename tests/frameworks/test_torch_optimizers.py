@@ -77,9 +77,7 @@ def clipped(kind: str) -> list[Any]:
     made = parameters()
     for tensor, gradient in zip(made, (3.0, -0.2, 0.5), strict=True):
         tensor.grad = torch.full_like(tensor, gradient)
-    apply = torch_optimizers.CLIP[kind]
-    if apply is not None:
-        apply(made)
+    torch_optimizers.clip(kind, made)
     return [tensor.grad for tensor in made]
 
 

@@ -15,8 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from throughline.frameworks import Unsupported  # noqa: E402
-from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
-from throughline.frameworks.torch.graph import Replayed  # noqa: E402
+from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

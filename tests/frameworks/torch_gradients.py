@@ -31,7 +31,7 @@ def main() -> None:
     framework.optimizer()
     mine = [rank] if world > 1 else [0, 1]  # one process: the mean of the two ranks' means
     for index in mine:
-        loss = framework.network(**framework.data(batch(index))) / len(mine)
+        loss = framework.parallel(**framework.deliver(framework.data(batch(index)))) / len(mine)
         loss.backward()
     np.savez(output, *[parameter.grad.numpy() for parameter in framework.parameters])
     framework.close()

@@ -17,41 +17,41 @@ from throughline.workloads.bert import in_torch  # noqa: E402
 
 
 @pytest.mark.parametrize(
-    ("size", "sequence", "predictions", "published"),
-    [("base", 128, 20, 69.93e9), ("large", 128, 20, 240.6e9), ("base", 128, 128, 85.50e9)],
+    ("model", "sequence", "predictions", "published"),
+    [("bert-base", 128, 20, 69.93e9), ("bert-large", 128, 20, 240.6e9), ("bert-base", 128, 128, 85.50e9)],
 )
-def test_flops_agree_with_the_known_figures(size: str, sequence: int, predictions: int, published: float) -> None:
-    flops = bert.flops(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
+def test_flops_agree_with_the_known_figures(model: str, sequence: int, predictions: int, published: float) -> None:
+    flops = bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
     assert flops == pytest.approx(published, rel=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("size", "sequence", "predictions"), [("tiny", 32, 5), *((size, 128, 20) for size in bert.SHAPES)]
+    ("model", "sequence", "predictions"), [("bert-tiny", 32, 5), *((model, 128, 20) for model in bert.SHAPES)]
 )
-def test_flops_agree_with_a_count_of_the_real_operations(size: str, sequence: int, predictions: int) -> None:
+def test_flops_agree_with_a_count_of_the_real_operations(model: str, sequence: int, predictions: int) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     count = 3
     with torch.device("meta"):
-        network = in_torch.BertForPretraining(bert.SHAPES[size], bert.VOCABULARY, dropout=0.0, checkpointing=False)
+        network = in_torch.BertForPretraining(bert.SHAPES[model], bert.VOCABULARY, dropout=0.0, checkpointing=False)
     batch = {
-        name: None if array is None else torch.from_numpy(array).to("meta")
+        name: torch.from_numpy(array).to("meta")
         for name, array in bert.synthetic(count, {"sequence": sequence, "predictions": predictions}, 1).items()
     }
     # The counter does not see into every fused attention.
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         network(**batch).backward()
-    expected = count * bert.flops(bert.SHAPES[size], sequence, predictions, bert.VOCABULARY)
+    expected = count * bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
 def network(checkpointing: bool = False) -> Any:
     torch.manual_seed(0)
-    return in_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
+    return in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
 
 
 def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def rows(count: int = 3, sequence: int = 16, predictions: int = 4) -> dict[str, np.ndarray]:
@@ -199,10 +199,10 @@ def test_packed_samples_neither_see_nor_hold_padding() -> None:
     given = rows()
     padded, packed = bert.batch(given, {}), bert.unpadded(bert.batch(given, {}))
     ids, lengths = packed["input_ids"], packed["lengths"]
-    assert ids is not None and lengths is not None and packed["mask"] is None
+    assert "mask" not in packed
     assert ids.shape == (42,) and lengths.tolist() == [16, 16, 10], "the longest first"
     assert ids[32:].tolist() == given["input_ids"][1, :10].tolist()
-    assert packed["labels"] is not None and packed["labels"].tolist() == given["masked_lm_ids"][[0, 2, 1]].tolist()
+    assert packed["labels"].tolist() == given["masked_lm_ids"][[0, 2, 1]].tolist()
     full = bert.synthetic(2, {"sequence": 16, "predictions": 4}, 1)
     assert bert.unpadded(full) is full, "nothing to leave out"
     model = network().eval()
@@ -238,7 +238,7 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
 
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    model = in_torch.BertForPretraining(bert.SHAPES["tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
     model.half_type, model.longest = kind, 16
     eager = model.parts
     compiled = [torch.compile(part, backend=counter, fullgraph=True) for part in eager[:2]]
@@ -247,7 +247,7 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
         for length in (10, 9, 12, 14):
             given = rows()
             given["input_mask"][1] = np.arange(16) < length
-            batch = {name: t if t is None else t.to("meta") for name, t in tensors(unpadded(given)).items()}
+            batch = {name: tensor.to("meta") for name, tensor in tensors(unpadded(given)).items()}
             model.zero_grad(set_to_none=True)
             loss = model(**batch)
             loss.backward()
@@ -267,7 +267,7 @@ def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> No
     tokens, pairs = (16 + 10 + 16) / 3, (16**2 + 10**2 + 16**2) / 3
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         model(**tensors(unpadded(given))).backward()
-    expected = 3 * bert.flops(bert.SHAPES["tiny"], tokens, 4, 1000, pairs)
+    expected = 3 * bert.flops(bert.SHAPES["bert-tiny"], tokens, 4, 1000, pairs)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
@@ -289,7 +289,7 @@ def test_what_travels_to_the_device_is_what_the_shard_stores() -> None:
     assert all(np.shares_memory(batch[name], given[stored]) for name, (stored, _) in bert.FORM.items())
     wide = {name: array.astype("int64") for name, array in given.items()}
     for name, array in bert.batch(wide, {}).items():
-        assert array is not None and array.dtype == batch[name].dtype and np.array_equal(array, batch[name])
+        assert array.dtype == batch[name].dtype and np.array_equal(array, batch[name])
 
 
 def test_the_vocabulary_is_padded_and_tied() -> None:
@@ -303,7 +303,7 @@ def test_the_vocabulary_is_padded_and_tied() -> None:
 
 def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
     first, again, other = (bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed) for seed in (1, 1, 2))
-    assert first["mask"] is None and (first["input_ids"] >= 1000).all() and first["positions"].all()
+    assert "mask" not in first and (first["input_ids"] >= 1000).all() and first["positions"].all()
     assert np.array_equal(first["input_ids"], again["input_ids"])
     assert not np.array_equal(first["input_ids"], other["input_ids"])
 
@@ -311,4 +311,4 @@ def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
 def test_an_unknown_model_is_named_with_those_there_are() -> None:
     with pytest.raises(UserError, match="bert-tiny"):
         workloads.of("bert-huge")
-    assert all(workloads.of(name).shape(name).heads >= 2 for name in workloads.models())
+    assert all(shape.heads >= 2 for shape in bert.SHAPES.values())

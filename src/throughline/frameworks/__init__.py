@@ -1,21 +1,23 @@
 """Frameworks: who trains. One folder each, line-for-line parallels of each other; this page says what one offers.
 
 A folder's `__init__.py` says what the rest has to know (`Framework`) and imports the standard library alone; the class
-it names is one rank's side (`Rank`): join, device, model, data, optimizer, step, sync, memory, close, in this order.
-It is mechanics: models and shapes are the workload's, whose form in the framework's library it gets. Files in here
-know the ground and workloads, no run, launcher or report. docs/add-a-framework.md goes through all of it.
+it names is one rank's side (`Rank`). It is mechanics: models and shapes are the workload's, whose form in the
+framework's library it gets. Files in here know the ground and workloads, no run, launcher or report.
+docs/add-a-framework.md goes through all of it.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import pkgutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
-from throughline import workloads
+from throughline import memory, workloads
 from throughline.files import UserError
 from throughline.frameworks import starters
 from throughline.topology import Topology
@@ -28,11 +30,22 @@ class Unsupported(Exception):
     """What this framework cannot do on this device: the run's record says so."""
 
 
-class Rank(Protocol):
-    """One rank's side of a framework. A *mark* is a point on the device's time line, read only after the window."""
+class Rank:
+    """One rank's side of a framework; its methods stand in the order in which they are called.
+
+    The bodies here serve a single process on a CPU. A *mark* is a point on the device's time line, read only after
+    the window.
+    """
+
+    network: Any
+    """What `model` has built, as the workload's form knows it."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        """`kind` is `cpu` or `cuda`. Imports the libraries, and sets attributes; no memory limit holds yet."""
+        """`kind` is `cpu` or `cuda`. The libraries are imported by now; no memory limit holds yet."""
+        self.spec, self.options = spec, spec["options"]
+        self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
+        self.exchanges = world > 1 and self.options["exchange"]
+        self.form = workloads.form(spec["model"], of(spec["framework"]).library)
 
     def join(self) -> None:
         """Meet the other ranks."""
@@ -46,12 +59,14 @@ class Rank(Protocol):
 
     def load(self, weights: dict[str, Any]) -> None:
         """Replace the weights by these (numpy arrays by the names of the model's PyTorch form)."""
+        self.form.load(self.network, weights)
 
     def data(self, arrays: dict[str, Any]) -> Any:
         """numpy arrays -> a batch that is ready to travel (called in the loader's thread)."""
 
     def deliver(self, batch: Any) -> Any:
         """The batch on the device, without waiting for it."""
+        return batch
 
     def optimizer(self) -> None:
         """Build the optimizer."""
@@ -67,40 +82,85 @@ class Rank(Protocol):
 
     def broadcast(self, value: int) -> int:
         """Rank 0's value, on every rank."""
+        return value
 
     def mark(self) -> Any:
         """A mark at the present end of the device's work."""
+        return time.monotonic()
 
     def seconds(self, marks: list[Any]) -> list[float]:
-        """Seconds between consecutive marks (after `sync`)."""
+        """Seconds between consecutive marks (after `sync`, and before the next one)."""
+        return [end - start for start, end in itertools.pairwise(marks)]
 
     def losses(self, values: list[Any]) -> list[float]:
         """What `step` returned, as numbers (after `sync`)."""
+        return values
 
     def skipped(self) -> int:
         """Steps that the loss scaler has skipped up to now (outside the window: it waits for the device)."""
+        return 0
 
     def memory(self) -> dict[str, Any]:
         """Peaks since the start: {needed_bytes, reserved_bytes, reasons}, of a GPU, or of the process on a CPU."""
+        raise NotImplementedError
+
+    def product(self, size: int) -> Callable[[], Any]:
+        """What multiplies two size x size matrices at the run's precision, without waiting; may be left out."""
+        raise NotImplementedError
 
     def matmul(self, seconds: float) -> float:
-        """FLOP/s of a large matrix product at the run's precision, over about `seconds`; may be left out."""
+        """FLOP/s of a large matrix product at the run's precision, over about `seconds`."""
+        size = MATMUL_SIZE[self.kind]
+        multiply = self.product(size)
 
-    def figures(self) -> list[tuple[str, Any, float | None]]:
-        """(name, at which size, value) of the workload's FIGURES, as its form measures them, after the window."""
+        def timed(times: int) -> float:
+            self.sync()
+            start = time.monotonic()
+            for _ in range(times):
+                multiply()
+            self.sync()
+            return time.monotonic() - start
+
+        timed(1)  # whatever a first one has to set up
+        times = max(1, int(seconds / timed(1)))
+        return 2 * size**3 * times / timed(times)
 
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
+        clip = self.options["clip"]
+        return {
+            **self.form.settings(self.network),
+            "optimizer": self.spec["optimizer"]["name"],
+            **self.update_settings(),
+            "clip": clip,
+            "clip_at": None if clip == "none" else CLIP_AT,
+            "threads": self.threads() if self.kind == "cpu" else None,
+        }
+
+    def update_settings(self) -> dict[str, Any]:
+        """Those of SETTINGS that the optimizer itself can tell."""
+        raise NotImplementedError
+
+    def threads(self) -> int:
+        """Threads that compute, on a CPU; the launcher sets OMP_NUM_THREADS."""
+        return int(self.spec["threads"])
 
     def versions(self) -> dict[str, str | None]:
         """Versions of the framework and what it runs on."""
+        raise NotImplementedError
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether the allocator refused."""
+        """Whether the allocator refused; a MemoryError says so by itself."""
+        return memory.is_refusal(str(error))
 
     def close(self) -> None:
         """Part from the other ranks."""
 
+
+CLIP_AT = 1.0
+"""Where gradients are clipped: their values, each one's norm, or the norm of all."""
+MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
+"""Rows and columns of the matrices that `matmul` multiplies: large enough for the device's best rate."""
 
 FEATURES = {
     "devices": "several devices",
@@ -142,17 +202,6 @@ SETTINGS = (
 )  # fmt: skip
 """What every framework states of itself (`settings`), as it is built and not as it was asked for, beside what the
 workload's form states (`Workload.SETTINGS`)."""
-
-
-MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the matrices that `matmul` multiplies: large enough for the device's best rate."""
-
-
-def matmul_rate(size: int, seconds: float, timed: Callable[[int], float]) -> float:
-    """FLOP/s over about `seconds`, from timed(times) -> seconds for so many products of two size x size matrices."""
-    timed(1)  # whatever a first one has to set up
-    times = max(1, int(seconds / timed(1)))
-    return 2 * size**3 * times / timed(times)
 
 
 NAMES = tuple(sorted(package.name.replace("_", "-") for package in pkgutil.iter_modules(__path__) if package.ispkg))

@@ -1,19 +1,16 @@
 """docs/frameworks.md, generated from the frameworks, the workloads and the pins in envs/.
 
-python -m throughline.frameworks.reference            write it
-python -m throughline.frameworks.reference --check    exit 1 when it is out of date
+`python -m throughline.frameworks.reference` writes it; a test fails when it is out of date.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from throughline import frameworks, recipes, workloads
-from throughline.files import UserError, command_line, write_text
+from throughline.files import write_text
 
-ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "frameworks.md"
+PAGE = Path(__file__).parents[3] / "docs" / "frameworks.md"
 
 HEADER = """# Frameworks
 
@@ -55,23 +52,12 @@ def _environment(name: str) -> str:
 def _pins(name: str) -> str:
     lines = (recipes.PINS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     libraries = ("torch", "transformers", "mxnet", "gluonnlp", "horovod", "numpy")
-    pins = [line.split()[0] for line in lines if line.partition("==")[0] in libraries]
-    return ", ".join(pin.replace("==", " ") for pin in pins)
+    return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in libraries)
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is out of date")
-    if not parser.parse_args().check:
-        write_text(PAGE, reference())
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != reference():
-        raise UserError(f"{PAGE.name} is out of date", next_step="python -m throughline.frameworks.reference")
+    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
 
 
 if __name__ == "__main__":
-    command_line(main)
+    write_text(PAGE, reference())

@@ -1,8 +1,8 @@
 """Workloads: what is trained. This page says what a workload offers; each is a folder beside it.
 
 A workload's neutral file, its `__init__.py`, holds everything that is not of a framework. It imports the standard
-library alone at its top (numpy inside functions): the configuration takes its keys from it, and a rank with an old
-numpy and without pydantic loads it too. `in_<library>.py` beside it is its form in a library (torch, mxnet).
+library alone at its top (numpy inside functions): the configuration and old environments load it too.
+`in_<library>.py` beside it is its form in a library (torch, mxnet).
 
 Adding a folder is enough: whoever needs a workload asks `of` and `form`. Files in here know the ground, and a form
 knows its library; none knows a framework, a run or a report. docs/add-a-workload.md goes through all of it.
@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, cast
 from throughline.files import UserError
 
 Arrays = dict[str, Any]
-"""numpy arrays by their names; None where a workload's form takes none."""
+"""numpy arrays by their names."""
 Values = Mapping[str, Any]
 
 FOLDERS = tuple(sorted(package.name for package in pkgutil.iter_modules(__path__) if package.ispkg))
@@ -49,8 +49,8 @@ def key(
     rank holds all of it. `unit`: of its number, where it has one; tables name it.
     """
     limits = {"least": least, "most": most, "choices": choices}
-    facts = {"asked": asked, "stated": stated, "whole": whole, "unit": unit}
-    return field(default=default, metadata={"description": description, **limits, **facts})
+    metadata = {"description": description, **limits, "asked": asked, "stated": stated, "whole": whole, "unit": unit}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,18 @@ class Workload(Protocol):
     MODELS: tuple[str, ...]
     """Names for a block's `model`, the default first."""
     Parameters: type
-    """A frozen dataclass of `key` fields: what decides a run of this workload beside the core keys."""
+    """A frozen dataclass of `key` fields: what decides a run beside the core keys."""
     UNIT: str
     """What a sample is called in throughput: `samples`, `images`."""
     UNITS: Mapping[str, Callable[[Any], float]]
-    """Other units of the same throughput -> how many of them a sample has (parameters -> number), such as tokens."""
+    """Other units of the same throughput, such as tokens -> how many a sample has, from the parameters."""
     FIGURES: tuple[Figure, ...]
     DATA: str | None
-    """The section of config.yaml that describes its data, and the room whose `reading` reads them; None where a run
-    makes up its batches."""
+    """The section of config.yaml with its data, and the room whose `reading` reads them; None: batches are made up."""
     LIBRARIES: Mapping[str, frozenset[str]]
     """Library -> the features (`frameworks.FEATURES`) that its form there has."""
     SETTINGS: tuple[str, ...]
-    """What every form states of itself as built, in the same words (`settings` of in_<library>.py), beside those of
-    the framework (`frameworks.SETTINGS`)."""
+    """What `settings` of every form states as built, beside those of the framework (`frameworks.SETTINGS`)."""
     LEARNS_FROM: int | None
     """Timed steps on real data from which on the loss has to fall; None where losses say nothing."""
     HELD_OUT: Mapping[str, bool]
@@ -95,14 +93,13 @@ class Workload(Protocol):
     """Why its mathematics cannot be held against a reference in double precision; None where they can."""
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
-        """The parameters that follow from a block's own (`values`) and the data's section, for Parameters."""
+        """The parameters that follow from a block's own (`values`) and the data's section."""
 
     def folder(self, parameters: Any) -> str:
         """Where under data/<name>/ the manifest lies that these parameters read."""
 
     def fits(self, parameters: Any, manifest: Values) -> str | None:
-        """What is wrong with a manifest's data for these parameters, as the end of a sentence that begins with the
-        manifest's name; None where nothing is."""
+        """What is wrong with a manifest's data for these parameters, as a sentence without its subject; or None."""
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
         """What a form has to know of the data, from a manifest or, without one, for synthetic batches."""
@@ -157,7 +154,7 @@ def whole(model: str) -> dict[str, Any]:
 def form(model: str, library: str) -> ModuleType:
     """A model's workload in a library, which this imports; UserError where it has no form there."""
     workload = of(model)
-    if library.partition("_")[0] not in workload.LIBRARIES:
+    if library not in workload.LIBRARIES:
         raise UserError(f"{model} has no form in {library}", next_step="choose one of " + ", ".join(workload.LIBRARIES))
     return importlib.import_module(f"{__name__}.{models()[model]}.in_{library}")
 

@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from throughline import memory, workloads
-from throughline.frameworks import SETTINGS, Spec, Unsupported
+from throughline import memory
+from throughline.frameworks import SETTINGS, Rank, Spec, Unsupported
 
 
-class Fake:
+class Fake(Rank):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        self.spec, self.options = spec, spec["options"]
-        self.rank, self.world, self.kind = rank, world, kind
-        self.form = workloads.form(spec["model"], "numpy")
+        super().__init__(spec, rank, local_rank, world, kind)
         self.others: list[Connection[Any, Any]] = []
         self.sleeps = itertools.cycle(float(each) for each in os.environ.get("FAKE_STEPS_MS", "0").split(","))
 
@@ -49,16 +47,10 @@ class Fake:
             raise Unsupported("the fake framework counts in fp32")
 
     def model(self, facts: dict[str, Any]) -> None:
-        self.scores: np.ndarray = self.form.build(self.spec, facts)
-
-    def load(self, weights: dict[str, Any]) -> None:
-        self.form.load(self.scores, weights)
+        self.network: np.ndarray = self.form.build(self.spec, facts)
 
     def data(self, arrays: dict[str, Any]) -> Any:
         return self.form.batch(arrays)
-
-    def deliver(self, batch: Any) -> Any:
-        return batch
 
     def optimizer(self) -> None:
         self.rate = self.spec["optimizer"]["learning_rate"] * 1e4
@@ -66,15 +58,15 @@ class Fake:
     def step(self, batches: list[Any]) -> float:
         self._hang("training")
         time.sleep(next(self.sleeps) / 1000)
-        total, gradient = 0.0, np.zeros_like(self.scores)
+        total, gradient = 0.0, np.zeros_like(self.network)
         for batch in batches:
-            loss, slope = self.form.loss(self.scores, batch)
+            loss, slope = self.form.loss(self.network, batch)
             total += loss / len(batches)
             gradient += slope / len(batches)
         gradient = self._mean(gradient) if self.options["exchange"] else gradient
         if self.options["clip"] != "none":
             gradient /= max(1.0, float(np.linalg.norm(gradient)))
-        self.scores -= self.rate * gradient
+        self.network -= self.rate * gradient
         return total
 
     def _mean(self, value: np.ndarray) -> np.ndarray:
@@ -90,39 +82,21 @@ class Fake:
         received: np.ndarray = self.others[0].recv()
         return received
 
-    def sync(self) -> None:
-        """Nothing is ever under way."""
-
     def barrier(self) -> None:
         self._mean(np.zeros(1))
 
     def broadcast(self, value: int) -> int:
         return round(float(self._mean(np.array([value if self.rank == 0 else 0.0]))[0]) * self.world)
 
-    def mark(self) -> float:
-        return time.monotonic()
-
-    def seconds(self, marks: list[float]) -> list[float]:
-        return [end - start for start, end in itertools.pairwise(marks)]
-
-    def losses(self, values: list[float]) -> list[float]:
-        return values
-
-    def skipped(self) -> int:
-        return 0
-
     def memory(self) -> dict[str, Any]:
         return memory.of_process("the fake framework")
 
     def settings(self) -> dict[str, Any]:
         own = {"optimizer": "sgd", "learning_rate": self.rate}
-        return {**dict.fromkeys(SETTINGS), **self.form.settings(self.scores), **own}
+        return {**dict.fromkeys(SETTINGS), **self.form.settings(self.network), **own}
 
     def versions(self) -> dict[str, str | None]:
         return {"numpy": np.__version__, **self.form.versions()}
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError)
 
     def close(self) -> None:
         for other in self.others:

@@ -13,10 +13,6 @@ from typing import Any
 
 import mxnet as mx
 
-THRESHOLD = 1.0
-
-Arrays = list[mx.nd.NDArray]
-
 
 class Adam(mx.optimizer.Adam):  # type: ignore[misc]
     """Adam with the epsilon of Kingma and Ba's algorithm 1: beside the corrected second moment's root."""
@@ -25,12 +21,12 @@ class Adam(mx.optimizer.Adam):  # type: ignore[misc]
         super().__init__(epsilon=epsilon, **settings)
         self.stated_epsilon = epsilon
 
-    def _next(self, index: int) -> int:
+    def next_update(self, index: int) -> int:
         """The number of the update that comes next for this weight."""
         return int(self._index_update_count.get(index, self.begin_num_update)) + 1
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        self.epsilon = self.stated_epsilon * math.sqrt(1 - self.beta2 ** self._next(index))
+        self.epsilon = self.stated_epsilon * math.sqrt(1 - self.beta2 ** self.next_update(index))
         super().update(index, weight, grad, state)
 
 
@@ -38,7 +34,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter), by MXNet's kernel adamw_update."""
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        step = self._next(index)
+        step = self.next_update(index)
         self._update_count(index)
         rate, decay = self._get_lr(index), self._get_wd(index)
         root = math.sqrt(1 - self.beta2**step)
@@ -64,49 +60,17 @@ def build(settings: dict[str, Any], parameters: list[Any]) -> mx.optimizer.Optim
     )  # fmt: skip
 
 
-def described(name: str, optimizer: Any, parameters: list[Any], clip: str) -> dict[str, Any]:
-    """The update as it is set up, in the words of `frameworks.SETTINGS`."""
-    vectors = [parameter for parameter in parameters if len(parameter.shape) < 2]
-    return {
-        "optimizer": name,
-        "learning_rate": optimizer.lr,
-        "betas": [optimizer.beta1, optimizer.beta2],
-        "epsilon": getattr(optimizer, "stated_epsilon", optimizer.epsilon),
-        "epsilon_is_added_to": "the root of the bias-corrected second moment",
-        "weight_decay": optimizer.wd,
-        "decays": "matrices" if all(vector.wd_mult == 0.0 for vector in vectors) else "everything",
-        "clip": clip,
-        "clip_at": THRESHOLD if CLIP[clip] else None,
-    }
-
-
-def _by_value(gradients: Arrays, threshold: float) -> None:
-    for gradient in gradients:
-        mx.nd.clip(gradient, -threshold, threshold, out=gradient)
-
-
-def _by_norm(gradients: Arrays, threshold: float) -> None:
-    for gradient in gradients:
-        _shrink(gradient, mx.nd.norm(gradient), threshold)
-
-
-def _by_global_norm(gradients: Arrays, threshold: float) -> None:
-    squares = mx.nd.multi_sum_sq(*gradients, num_arrays=len(gradients))
-    whole = mx.nd.sqrt(mx.nd.sum(squares))
-    for gradient in gradients:
-        _shrink(gradient, whole, threshold)
-
-
-def _shrink(gradient: mx.nd.NDArray, norm: mx.nd.NDArray, threshold: float) -> None:
-    """Scale down to a norm of `threshold`, on the device."""
-    scale = mx.nd.minimum(threshold / (norm + 1e-6 * threshold), 1.0)
-    mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim), out=gradient)
-
-
-CLIP: dict[str, Callable[[Arrays, float], None] | None] = {
-    "none": None,
-    "value": _by_value,
-    "norm": _by_norm,
-    "global_norm": _by_global_norm,
-}
-"""Clipping of gradients, in place, at a threshold in their own unit: they may carry a loss scale, or be sums."""
+def clip(kind: str, gradients: list[mx.nd.NDArray], threshold: float) -> None:
+    """Clip, in place, at a threshold in the gradients' own unit: they may carry a loss scale, or be sums."""
+    if kind == "value":
+        for gradient in gradients:
+            mx.nd.clip(gradient, -threshold, threshold, out=gradient)
+        return
+    if kind == "norm":
+        norms = [mx.nd.norm(gradient) for gradient in gradients]
+    else:
+        squares = mx.nd.multi_sum_sq(*gradients, num_arrays=len(gradients))
+        norms = [mx.nd.sqrt(mx.nd.sum(squares))] * len(gradients)
+    for gradient, norm in zip(gradients, norms, strict=True):
+        scale = mx.nd.minimum(threshold / (norm + 1e-6 * threshold), 1.0)
+        mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim), out=gradient)

@@ -3,29 +3,31 @@ single rank runs without it."""
 
 from __future__ import annotations
 
-import itertools
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import horovod.mxnet as hvd
 import mxnet as mx
 from mxnet.contrib import amp
 
-from throughline import gpus, memory, workloads
-from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, horovod, matmul_rate
-from throughline.frameworks.mxnet_horovod.checkpointing import Checkpointing
-from throughline.frameworks.mxnet_horovod.optimizers import CLIP, THRESHOLD, build, described
+from throughline import gpus, memory
+from throughline.frameworks import CLIP_AT, Rank, Spec, Unsupported, horovod
+from throughline.frameworks.mxnet_horovod.optimizers import build, clip
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
+LARGEST_SEED = 2**31 - 1
+SCALER = ("_loss_scale", "_next_loss_scale", "_unskipped")
+"""What decides a loss scaler's next scales."""
 
 Batch = list[Any]
 
 
-class MXNetHorovod(Checkpointing):
+class MXNetHorovod(Rank):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        self.spec, self.options = spec, spec["options"]
-        self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
-        self.form = workloads.form(spec["model"], "mxnet")
+        super().__init__(spec, rank, local_rank, world, kind)
         self.at = mx.gpu(local_rank) if kind == "cuda" else mx.cpu()
         self.half = spec["precision"] == "fp16"
         self.skips = 0
@@ -54,38 +56,30 @@ class MXNetHorovod(Checkpointing):
             hvd.broadcast_parameters(self.network.collect_params(), root_rank=0)
         mx.random.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
 
-    def load(self, weights: dict[str, Any]) -> None:
-        self.form.load(self.network, weights)
-
     def data(self, arrays: dict[str, Any]) -> Batch:
-        batch = self.form.batch(arrays)
-        return [None if array is None else mx.nd.array(array, dtype=array.dtype) for array in batch]
+        return [mx.nd.array(array, dtype=array.dtype) for array in self.form.batch(arrays)]
 
     def deliver(self, batch: Batch) -> Batch:
-        return [None if array is None else array.as_in_context(self.at) for array in batch]
+        return [array.as_in_context(self.at) for array in batch]
 
     def optimizer(self) -> None:
         update = build(self.spec["optimizer"], self.parameters)
-        self.clip = CLIP[self.options["clip"]]
         self.trainer: Any = (
             hvd.DistributedTrainer(self.network.collect_params(), update)
-            if self.world > 1 and self.options["exchange"]
+            if self.exchanges
             else mx.gluon.Trainer(self.network.collect_params(), update, kvstore=None)
         )
         self.latest: Any = None
         if self.half:
             amp.init_trainer(self.trainer)
-            self._count_skips(self.trainer._amp_loss_scaler)
+            scaler = self.trainer._amp_loss_scaler
+            scaler.has_overflow = partial(self._overflows, scaler.has_overflow)
 
-    def _count_skips(self, scaler: Any) -> None:
-        overflows = scaler.has_overflow
-
-        def counted(parameters: Any) -> bool:
-            found = bool(overflows(parameters))
-            self.skips += found
-            return found
-
-        scaler.has_overflow = counted
+    def _overflows(self, has_overflow: Callable[[Any], Any], parameters: Any) -> bool:
+        """The loss scaler's answer, counted."""
+        overflows = bool(has_overflow(parameters))
+        self.skips += overflows
+        return overflows
 
     def step(self, batches: list[Batch]) -> Any:
         total = mx.nd.zeros((1,), ctx=self.at)
@@ -99,8 +93,9 @@ class MXNetHorovod(Checkpointing):
                 loss.backward()
             total += loss
         self.trainer.allreduce_grads()
-        if self.clip is not None:  # a gradient times the trainer's scale is what the optimizer sees
-            self.clip([parameter.grad() for parameter in self.parameters], THRESHOLD / self.trainer._scale)
+        if self.options["clip"] != "none":  # a gradient times the trainer's scale is what the optimizer sees
+            gradients = [parameter.grad() for parameter in self.parameters]
+            clip(self.options["clip"], gradients, CLIP_AT / self.trainer._scale)
         self.trainer.update(1)
         if self.options["accumulate"] > 1:
             for parameter in self.parameters:
@@ -124,13 +119,9 @@ class MXNetHorovod(Checkpointing):
             return value
         return int(hvd.broadcast(mx.nd.array([value], dtype="int64"), root_rank=0, name="broadcast").asscalar())
 
-    def mark(self) -> float:
-        return time.monotonic()
-
     def seconds(self, marks: list[float]) -> list[float]:
         """A step has waited for the one before it: its mark is that one's end, and the last one ends with `sync`."""
-        ends = [marks[0], *marks[2:], self.synced]
-        return [end - start for start, end in itertools.pairwise(ends)]
+        return super().seconds([marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
         return [float(value) for value in mx.nd.concat(*values, dim=0).asnumpy()] if values else []
@@ -144,26 +135,21 @@ class MXNetHorovod(Checkpointing):
         free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet keeps what it once took
         return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
 
-    def matmul(self, seconds: float) -> float:
-        size, dtype = MATMUL_SIZE[self.kind], "float16" if self.half else "float32"
+    def product(self, size: int) -> Callable[[], Any]:
+        dtype = "float16" if self.half else "float32"
         left, right, product = (mx.nd.ones((size, size), ctx=self.at, dtype=dtype) for _ in range(3))
+        return partial(mx.nd.dot, left, right, out=product)
 
-        def timed(times: int) -> float:
-            mx.nd.waitall()
-            start = time.monotonic()
-            for _ in range(times):
-                mx.nd.dot(left, right, out=product)
-            mx.nd.waitall()
-            return time.monotonic() - start
-
-        return matmul_rate(size, seconds, timed)
-
-    def settings(self) -> dict[str, Any]:
+    def update_settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer
+        vectors = [parameter for parameter in self.parameters if len(parameter.shape) < 2]
         return {
-            **self.form.settings(self.network),
-            **described(self.spec["optimizer"]["name"], optimizer, self.parameters, self.options["clip"]),
-            "threads": self.spec["threads"] if self.kind == "cpu" else None,  # as OMP_NUM_THREADS says
+            "learning_rate": optimizer.lr,
+            "betas": [optimizer.beta1, optimizer.beta2],
+            "epsilon": getattr(optimizer, "stated_epsilon", optimizer.epsilon),
+            "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            "weight_decay": optimizer.wd,
+            "decays": "matrices" if all(vector.wd_mult == 0.0 for vector in vectors) else "everything",
         }
 
     def versions(self) -> dict[str, str | None]:
@@ -175,10 +161,45 @@ class MXNetHorovod(Checkpointing):
             **horovod.versions(self.options),
         }
 
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or memory.is_refusal(str(error))
-
     def close(self) -> None:
         if self.world > 1:
             self.barrier()
             hvd.shutdown()
+
+    def seed(self, value: int) -> None:
+        """Seed what dropout draws from."""
+        mx.random.seed(value & LARGEST_SEED)
+
+    def save(self, path: Path) -> None:
+        """Write weights, the optimizer's states and number of updates, and the loss scaler's state: arrays by name,
+        where Trainer.save_states would pickle."""
+        arrays = {f"weight {name}": parameter.data() for name, parameter in self.network.named_parameters()}
+        for index, state in self.trainer._updaters[0].states.items():
+            arrays |= {f"state {index} {part}": array for part, array in enumerate(state)}
+        arrays["updates"] = mx.nd.array([self.trainer._optimizer.num_update], dtype="int64")
+        if self.half:
+            scaler = self.trainer._amp_loss_scaler
+            arrays["scaler"] = mx.nd.array([getattr(scaler, name) for name in SCALER], dtype="float64")
+        mx.nd.save(str(path), arrays)
+
+    def restore(self, path: Path) -> None:
+        """Take them over from a file, before the first step."""
+        arrays = mx.nd.load(str(path))
+        for name, parameter in self.network.named_parameters():
+            parameter.set_data(arrays[f"weight {name}"])
+        states: dict[int, tuple[Any, ...]] = {}
+        for name in sorted(arrays):  # the parts of a weight's state stand in their order
+            if name.startswith("state "):
+                index = int(name.split()[1])
+                states[index] = (*states.get(index, ()), arrays[name].as_in_context(self.at))
+        updater, optimizer = self.trainer._updaters[0], self.trainer._optimizer
+        updater.states, updater.states_synced = states, dict.fromkeys(states, True)
+        optimizer.num_update = optimizer.begin_num_update = int(arrays["updates"].asscalar())
+        if self.half:
+            for name, value in zip(SCALER, arrays["scaler"].asnumpy().tolist(), strict=True):
+                setattr(self.trainer._amp_loss_scaler, name, value)
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        """Sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
+        sums: dict[str, float] = self.form.sums(self.network, *batch)
+        return sums

@@ -1,16 +1,27 @@
-"""`torch`: PyTorch's DistributedDataParallel, gloo on CPUs and NCCL on GPUs; a single rank runs without it."""
+"""`torch`: PyTorch's DistributedDataParallel, gloo on CPUs and NCCL on GPUs; a single rank runs without it.
+
+On one GPU the forward and backward passes of a small compiled step are one CUDA graph, whose kernels cost no time to
+launch.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from throughline.frameworks.torch.graph import Replayed
+from throughline import workloads
 from throughline.frameworks.torch.rank import Batch, TorchRank
+from throughline.topology import StepSize
+
+CAPTURED_FLOPS = 10**13
+"""Micro-batches of fewer FLOPs take less time on a GPU than their kernels take to launch, or not much more."""
+FIRST = 3
+"""Passes before the recording: libraries and compilers choose their kernels in them."""
 
 
 class TorchDDP(TorchRank):
@@ -21,43 +32,31 @@ class TorchDDP(TorchRank):
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
 
     def model(self, facts: dict[str, Any]) -> None:
-        network = self.build(facts)
-        self.parallel: Any = network
+        super().model(facts)
         if self.world > 1:
             self.parallel = torch.nn.parallel.DistributedDataParallel(
-                network,
+                self.network,
                 device_ids=[self.at] if self.kind == "cuda" else None,
                 bucket_cap_mb=self.options["bucket_mb"],
                 gradient_as_bucket_view=True,
             )
-        self.network = self.parallel
 
     def optimizer(self) -> None:
         super().optimizer()
         self.replayed = Replayed(self.passes, self.parameters) if self.captures() else None
 
-    def passes(self, batches: list[Batch]) -> Tensor:
-        """Forward and backward through the micro-batches: the mean loss, and every parameter's gradient."""
-        total = torch.zeros((), device=self.at)
-        for number, batch in enumerate(batches, 1):
-            last = number == len(batches)  # gradients are exchanged with the last micro-batch
-            alone = self.world > 1 and not (last and self.exchanges)
-            with self.parallel.no_sync() if alone else nullcontext():
-                loss = self.network(**batch) / len(batches)
-                self.scaler.scale(loss).backward()
-            total += loss.detach()
-        return total
+    def captures(self) -> bool:
+        """Whether a compiled step on one GPU is to be captured and replayed: one of few FLOPs."""
+        options = self.options
+        still = not options["checkpointing"] and not options["unpadded"]
+        if self.kind != "cuda" or self.world > 1 or not options["compile"] or not still:
+            return False
+        each = workloads.of(self.spec["model"]).flops_per_sample(self.spec, self.facts, {})
+        return not isinstance(each, str) and StepSize.of_spec(self.spec).batch_per_replica * each <= CAPTURED_FLOPS
 
-    def step(self, batches: list[Batch]) -> Tensor:
-        total = self.replayed(batches) if self.replayed else self.passes(batches)
-        if self.clip is not None:
-            self.scaler.unscale_(self.update)
-            self.clip(self.parameters)
-        self.scaler.step(self.update)
-        self.scaler.update()
-        if self.replayed is None:
-            self.update.zero_grad(set_to_none=True)
-        return total
+    def exchange(self, last: bool) -> AbstractContextManager[Any]:
+        alone = self.world > 1 and not (last and self.exchanges)
+        return self.parallel.no_sync() if alone else nullcontext()
 
     def barrier(self) -> None:
         if self.world > 1:
@@ -74,3 +73,43 @@ class TorchDDP(TorchRank):
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
+
+
+class Replayed:
+    """`passes` (micro-batches -> loss, leaving gradients) recorded once; a call copies the batches in and replays it.
+
+    Gradients lie where the recording has put them, and each replay writes them anew: nobody may drop them. What comes
+    after (clipping, loss scaler, update) runs as it always does. Batches must not change their shapes.
+    """
+
+    def __init__(self, passes: Callable[[list[Batch]], Tensor], parameters: Sequence[Tensor]) -> None:
+        self.passes, self.parameters = passes, parameters
+        self.graph: Any = None
+
+    def __call__(self, batches: list[Batch]) -> Tensor:
+        if self.graph is None:
+            self._record(batches)
+        for kept, given in zip(self.inputs, batches, strict=True):
+            for name, tensor in given.items():
+                kept[name].copy_(tensor)
+        self.graph.replay()
+        return self.total.clone()
+
+    def _record(self, batches: list[Batch]) -> None:
+        self.inputs = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
+        aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(FIRST):
+                self.passes(self.inputs)
+                self._drop()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph: Any = torch.cuda.CUDAGraph()
+        # The loader's thread may take memory meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.total = self.passes(self.inputs)
+        self.graph = graph
+
+    def _drop(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None

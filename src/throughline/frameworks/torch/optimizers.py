@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-THRESHOLD = 1.0
+from throughline.frameworks import CLIP_AT
 
 
 def build(settings: dict[str, Any], parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
@@ -27,22 +27,6 @@ def build(settings: dict[str, Any], parameters: Sequence[Tensor]) -> torch.optim
     return kinds[settings["name"]](groups, fused=True, **constants)
 
 
-def described(name: str, optimizer: torch.optim.Optimizer, clip: str) -> dict[str, Any]:
-    """The update as it is set up, in the words of `frameworks.SETTINGS`."""
-    groups = optimizer.param_groups
-    return {
-        "optimizer": name,
-        "learning_rate": groups[0]["lr"],
-        "betas": list(groups[0]["betas"]),
-        "epsilon": groups[0]["eps"],
-        "epsilon_is_added_to": "the root of the bias-corrected second moment",
-        "weight_decay": groups[0]["weight_decay"],
-        "decays": "matrices" if groups[1]["weight_decay"] == 0.0 else "everything",
-        "clip": clip,
-        "clip_at": THRESHOLD if CLIP[clip] else None,
-    }
-
-
 class Lamb(torch.optim.Optimizer):
     """LAMB (You et al. 2020, algorithm 2, with bias correction), over whole lists of tensors at once.
 
@@ -54,9 +38,7 @@ class Lamb(torch.optim.Optimizer):
     grad_scale: Tensor | None
     found_inf: Tensor | None
 
-    def __init__(
-        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6
-    ) -> None:
+    def __init__(self, params: Any, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
     @torch.no_grad()
@@ -116,16 +98,13 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
-def _by_norm(parameters: Sequence[Tensor]) -> None:
-    """Each tensor's gradient scaled down to a norm of THRESHOLD at most."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    scales = [(THRESHOLD / (norm + 1e-6)).clamp(max=1.0) for norm in torch._foreach_norm(gradients)]
-    torch._foreach_mul_(gradients, scales)
-
-
-CLIP: dict[str, Callable[[Sequence[Tensor]], Any] | None] = {
-    "none": None,
-    "value": lambda parameters: torch.nn.utils.clip_grad_value_(parameters, THRESHOLD),
-    "norm": _by_norm,
-    "global_norm": lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, THRESHOLD),
-}
+def clip(kind: str, parameters: Sequence[Tensor]) -> None:
+    """Clip the gradients, in place."""
+    if kind == "value":
+        torch.nn.utils.clip_grad_value_(parameters, CLIP_AT)
+    elif kind == "global_norm":
+        torch.nn.utils.clip_grad_norm_(parameters, CLIP_AT)
+    elif kind == "norm":
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        scales = [(CLIP_AT / (norm + 1e-6)).clamp(max=1.0) for norm in torch._foreach_norm(gradients)]
+        torch._foreach_mul_(gradients, scales)

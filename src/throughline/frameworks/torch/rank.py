@@ -8,42 +8,35 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import time
 import typing
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from throughline import gpus, memory, workloads
-from throughline.frameworks import MATMUL_SIZE, Spec, Unsupported, matmul_rate
-from throughline.frameworks.torch.checkpointing import Checkpointing
-from throughline.frameworks.torch.optimizers import CLIP, build, described
-from throughline.topology import StepSize
+from throughline import gpus, memory
+from throughline.frameworks import Rank, Spec, Unsupported
+from throughline.frameworks.torch.optimizers import build, clip
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precisions whose matrix products and activations are of another type than the weights."""
-CAPTURED_FLOPS = 10**13
-"""Micro-batches of fewer FLOPs take less time on a GPU than their kernels take to launch, or not much more."""
+CHECKPOINTED = {"weights": "network", "optimizer": "update", "scaler": "scaler"}
+"""A checkpoint's parts, and the attributes whose states they are."""
 
-Batch = dict[str, Tensor | None]
-
-
-class Travelling(NamedTuple):
-    """A batch on its way to the device, and the event of its arrival."""
-
-    batch: Batch
-    arrived: Any
+Batch = dict[str, Tensor]
+Travelling = tuple[Batch, Any]
+"""A batch on its way to the device, and the event of its arrival: None on a CPU, where it is there."""
 
 
-class TorchRank(Checkpointing):
-    """The part of `frameworks.Framework` that does not depend on how ranks talk to each other."""
+class TorchRank(Rank):
+    """The part of a rank that does not depend on how ranks talk to each other."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        self.spec, self.options = spec, spec["options"]
-        self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
-        self.exchanges = world > 1 and self.options["exchange"]
-        self.form = workloads.form(spec["model"], "torch")
+        super().__init__(spec, rank, local_rank, world, kind)
         self.at = torch.device(kind, local_rank) if kind == "cuda" else torch.device("cpu")
 
     def device(self) -> None:
@@ -69,59 +62,71 @@ class TorchRank(Checkpointing):
             keep_freed_memory()
         torch.manual_seed(self.spec["seed"])
 
-    def build(self, facts: dict[str, Any]) -> torch.nn.Module:
-        """The network on its device; from here on every rank draws its own dropout."""
+    def model(self, facts: dict[str, Any]) -> None:
+        """From here on every rank draws its own dropout. A step calls `parallel`, which the frameworks may wrap."""
         self.facts = facts
-        self.bare: Any = self.form.build(self.spec, facts).to(self.at)
-        self.parameters = list(self.bare.parameters())
-        self.bare.half_type = HALF.get(self.spec["precision"])
+        self.network = self.parallel = self.form.build(self.spec, facts).to(self.at)
+        self.parameters: list[Tensor] = list(self.network.parameters())
+        self.network.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
-            self.bare.compile_parts(dynamic=self.options["unpadded"])
+            self.network.compile_parts(dynamic=self.options["unpadded"])
         torch.manual_seed(self.spec["seed"] + 1 + self.rank)
-        network: torch.nn.Module = self.bare
-        return network
 
-    def load(self, weights: dict[str, Any]) -> None:
-        self.form.load(self.bare, weights)
-
-    def data(self, arrays: dict[str, Any]) -> Batch | Travelling:
-        batch = {name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()}
+    def data(self, arrays: dict[str, Any]) -> Travelling:
+        batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.kind == "cpu":
-            return batch
+            return batch, None
         # In the loader's thread, ahead of need, on a stream of its own.
         with torch.cuda.stream(self.copies):
-            sent = {
-                name: None if tensor is None else tensor.pin_memory().to(self.at, non_blocking=True)
-                for name, tensor in batch.items()
-            }
-            return Travelling(sent, self.copies.record_event())
+            sent = {name: tensor.pin_memory().to(self.at, non_blocking=True) for name, tensor in batch.items()}
+            return sent, self.copies.record_event()
 
-    def deliver(self, batch: Batch | Travelling) -> Batch:
-        if not isinstance(batch, Travelling):
-            return batch
-        here: Any = torch.cuda.current_stream(self.at)
-        here.wait_event(batch.arrived)
-        for tensor in batch.batch.values():
-            if tensor is not None:
+    def deliver(self, batch: Travelling) -> Batch:
+        tensors, arrived = batch
+        if arrived is not None:
+            here: Any = torch.cuda.current_stream(self.at)
+            here.wait_event(arrived)
+            for tensor in tensors.values():
                 tensor.record_stream(here)
-        return batch.batch
+        return tensors
 
     def optimizer(self) -> None:
         self.update: Any = build(self.spec["optimizer"], self.parameters)
-        self.clip = CLIP[self.options["clip"]]
         # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
         fp16 = self.spec["precision"] == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
+        self.replayed: Callable[[list[Batch]], Tensor] | None = None
 
-    def captures(self) -> bool:
-        """Whether a compiled step on one GPU is to be captured and replayed (`torch_graph`): one of few FLOPs."""
-        options = self.options
-        still = not options["checkpointing"] and not options["unpadded"]
-        if self.kind != "cuda" or self.world > 1 or not options["compile"] or not still:
-            return False
-        each = workloads.of(self.spec["model"]).flops_per_sample(self.spec, self.facts, {})
-        return not isinstance(each, str) and StepSize.of_spec(self.spec).batch_per_replica * each <= CAPTURED_FLOPS
+    def passes(self, batches: list[Batch]) -> Tensor:
+        """Forward and backward through the micro-batches: the mean loss, and every parameter's gradient."""
+        total = torch.zeros((), device=self.at)
+        for number, batch in enumerate(batches, 1):
+            with self.exchange(number == len(batches)):
+                loss = self.parallel(**batch) / len(batches)
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
+        return total
+
+    def exchange(self, last: bool) -> AbstractContextManager[Any]:
+        """The context of a micro-batch's passes: gradients are exchanged with the last one."""
+        return nullcontext()
+
+    def updating(self) -> AbstractContextManager[Any]:
+        """The context of the optimizer's step."""
+        return nullcontext()
+
+    def step(self, batches: list[Batch]) -> Tensor:
+        total = (self.replayed or self.passes)(batches)
+        if self.options["clip"] != "none":
+            self.scaler.unscale_(self.update)
+            clip(self.options["clip"], self.parameters)
+        with self.updating():
+            self.scaler.step(self.update)
+        self.scaler.update()
+        if self.replayed is None:
+            self.update.zero_grad()  # which drops the gradients
+        return total
 
     def sync(self) -> None:
         if self.kind == "cuda":
@@ -129,14 +134,15 @@ class TorchRank(Checkpointing):
 
     def mark(self) -> Any:
         if self.kind == "cpu":
-            return time.monotonic()
+            return super().mark()
         event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
     def seconds(self, marks: list[Any]) -> list[float]:
-        pairs = itertools.pairwise(marks)
-        return [end - start if self.kind == "cpu" else start.elapsed_time(end) / 1000 for start, end in pairs]
+        if self.kind == "cpu":
+            return super().seconds(marks)
+        return [start.elapsed_time(end) / 1000 for start, end in itertools.pairwise(marks)]
 
     def losses(self, values: list[Tensor]) -> list[float]:
         return [float(value) for value in torch.stack(values).tolist()] if values else []
@@ -150,30 +156,24 @@ class TorchRank(Checkpointing):
         needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
-    def figures(self) -> list[tuple[str, Any, float | None]]:
-        measured: list[tuple[str, Any, float | None]] = self.form.figures(self.bare)
-        return measured
-
-    def matmul(self, seconds: float) -> float:
-        size, dtype = MATMUL_SIZE[self.kind], HALF.get(self.spec["precision"], torch.float32)
+    def product(self, size: int) -> Callable[[], Any]:
+        dtype = HALF.get(self.spec["precision"], torch.float32)
         left, right, product = (torch.ones(size, size, device=self.at, dtype=dtype) for _ in range(3))
+        return partial(torch.mm, left, right, out=product)
 
-        def timed(times: int) -> float:
-            self.sync()
-            start = time.monotonic()
-            for _ in range(times):
-                torch.mm(left, right, out=product)
-            self.sync()
-            return time.monotonic() - start
-
-        return matmul_rate(size, seconds, timed)
-
-    def settings(self) -> dict[str, Any]:
+    def update_settings(self) -> dict[str, Any]:
+        matrices, vectors = self.update.param_groups
         return {
-            **self.form.settings(self.bare),
-            **described(self.spec["optimizer"]["name"], self.update, self.options["clip"]),
-            "threads": torch.get_num_threads() if self.kind == "cpu" else None,
+            "learning_rate": matrices["lr"],
+            "betas": list(matrices["betas"]),
+            "epsilon": matrices["eps"],
+            "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            "weight_decay": matrices["weight_decay"],
+            "decays": "matrices" if vectors["weight_decay"] == 0.0 else "everything",
         }
+
+    def threads(self) -> int:
+        return torch.get_num_threads()
 
     def versions(self) -> dict[str, str | None]:
         cuda, libraries = self.kind == "cuda", typing.cast(Any, torch)  # their version functions have no types
@@ -188,9 +188,26 @@ class TorchRank(Checkpointing):
         }
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-            return True
-        return isinstance(error, (RuntimeError, OSError)) and memory.is_refusal(str(error))
+        return isinstance(error, (RuntimeError, OSError)) and super().is_out_of_memory(error)
+
+    def seed(self, value: int) -> None:
+        """Seed what dropout draws from."""
+        torch.manual_seed(value)
+
+    def save(self, path: Path) -> None:
+        """Write weights, the optimizer's and the loss scaler's states."""
+        torch.save({part: getattr(self, name).state_dict() for part, name in CHECKPOINTED.items()}, path)
+
+    def restore(self, path: Path) -> None:
+        """Take them over from a file. Only tensors and plain values are read from it: nothing in it can run."""
+        states = torch.load(path, map_location=self.at, weights_only=True)
+        for part, name in CHECKPOINTED.items():
+            getattr(self, name).load_state_dict(states[part])
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        """Sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
+        sums: dict[str, float] = self.form.sums(self.network, **batch)
+        return sums
 
 
 def keep_freed_memory() -> None:

@@ -3,7 +3,7 @@ without it."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import horovod.torch as hvd
@@ -20,35 +20,26 @@ class TorchHorovod(TorchRank):
             horovod.join(hvd, self.options)
 
     def model(self, facts: dict[str, Any]) -> None:
-        network = self.build(facts)
+        super().model(facts)
         if self.world > 1:
-            hvd.broadcast_parameters(network.state_dict(), root_rank=0)
-        self.network: Any = network
+            hvd.broadcast_parameters(self.network.state_dict(), root_rank=0)
 
     def optimizer(self) -> None:
         super().optimizer()
         if self.exchanges:
             # It exchanges gradients from hooks of the backward pass, with the last micro-batch's.
             self.update = hvd.DistributedOptimizer(
-                self.update, self.bare.named_parameters(), backward_passes_per_step=self.options["accumulate"]
+                self.update, self.network.named_parameters(), backward_passes_per_step=self.options["accumulate"]
             )
 
-    def step(self, batches: list[Batch]) -> Tensor:
-        total = torch.zeros((), device=self.at)
-        for batch in batches:
-            loss = self.network(**batch) / len(batches)
-            self.scaler.scale(loss).backward()
-            total += loss.detach()
+    def passes(self, batches: list[Batch]) -> Tensor:
+        total = super().passes(batches)
         if self.exchanges:
             self.update.synchronize()
-        if self.clip is not None:
-            self.scaler.unscale_(self.update)
-            self.clip(self.parameters)
-        with self.update.skip_synchronize() if self.exchanges else nullcontext():
-            self.scaler.step(self.update)
-        self.scaler.update()
-        self.update.zero_grad()  # Horovod's takes no arguments; PyTorch's default is to drop the gradients
         return total
+
+    def updating(self) -> AbstractContextManager[Any]:
+        return self.update.skip_synchronize() if self.exchanges else super().updating()
 
     def barrier(self) -> None:
         if self.world > 1:

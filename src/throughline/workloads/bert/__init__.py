@@ -14,36 +14,7 @@ from throughline.workloads import Figure, key
 if TYPE_CHECKING:
     import numpy as np
 
-MODELS = tuple(f"bert-{size}" for size in ("tiny", "mini", "small", "medium", "base", "large"))
-UNIT = "samples"
-UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
-FIGURES: tuple[Figure, ...] = ()
-DATA = "corpus"
-LEARNS_FROM = 100
-HELD_OUT = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
-NO_PROOF: str | None = None
-
-VOCABULARY = 30522
-"""Entries of bert-base-uncased: what synthetic tokens are drawn from."""
-POSITIONS = 512
-"""Length of the position table, whatever the sequence."""
-
-
-@dataclass(frozen=True)
-class Parameters:
-    sequence: int = key(
-        "tokens per sample; one of corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
-    )
-    predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
-
-
-def complete(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
-    """The predictions of a sequence length, as the corpus has them."""
-    return {"predictions": section.sequences[values["sequence"]]}
-
-
-def folder(parameters: Parameters) -> str:
-    return f"seq{parameters.sequence}"
+    Batch = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -61,18 +32,46 @@ class Shape:
 
 
 SHAPES = {
-    "tiny": Shape(2, 128),
-    "mini": Shape(4, 256),
-    "small": Shape(4, 512),
-    "medium": Shape(8, 512),
-    "base": Shape(12, 768),
-    "large": Shape(24, 1024),
+    "bert-tiny": Shape(2, 128),
+    "bert-mini": Shape(4, 256),
+    "bert-small": Shape(4, 512),
+    "bert-medium": Shape(8, 512),
+    "bert-base": Shape(12, 768),
+    "bert-large": Shape(24, 1024),
 }
+VOCABULARY = 30522
+"""Entries of bert-base-uncased: what synthetic tokens are drawn from."""
+POSITIONS = 512
+"""Length of the position table, whatever the sequence."""
+
+MODELS = tuple(SHAPES)
+UNIT = "samples"
+UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
+FIGURES: tuple[Figure, ...] = ()
+DATA = "corpus"
+LEARNS_FROM = 100
+HELD_OUT = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
+NO_PROOF: str | None = None
+SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon")
+_BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
+LIBRARIES = {"torch": _BOTH | {"bf16", "compile", "checkpointing", "unpadded"}, "mxnet": _BOTH}
 
 
-def shape(name: str) -> Shape:
-    """`bert-tiny` -> its Shape."""
-    return SHAPES[name.removeprefix("bert-")]
+@dataclass(frozen=True)
+class Parameters:
+    sequence: int = key(
+        "tokens per sample; one of corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
+    )
+    predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
+
+
+def complete(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
+    """The predictions of a sequence length, as the corpus has them."""
+    return {"predictions": section.sequences[values["sequence"]]}
+
+
+def folder(parameters: Parameters) -> str:
+    return f"seq{parameters.sequence}"
 
 
 def padded(vocabulary: int) -> int:
@@ -98,7 +97,7 @@ def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted:
         if not counted.keys() >= {"real_token_share", "real_pair_share"}:
             return "the run did not count its real tokens, and computed no others"
         tokens, pairs = counted["real_token_share"] * tokens, counted["real_pair_share"] * tokens**2
-    return flops(shape(spec["model"]), tokens, spec["predictions"], facts["vocabulary"], pairs)
+    return flops(SHAPES[spec["model"]], tokens, spec["predictions"], facts["vocabulary"], pairs)
 
 
 def leaves_padding_out(spec: Mapping[str, Any]) -> bool:
@@ -124,27 +123,20 @@ def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pair
 
 def convention(spec: Mapping[str, Any]) -> dict[str, str]:
     sequence = spec["sequence"]
-    tokens = {
-        "attention": f"full: every of the {sequence} positions attends to all, padding included",
-        "tokens": f"a sample has {sequence} positions, padding included",
-    }
+    attention = f"full: every of the {sequence} positions attends to all, padding included"
+    tokens = f"a sample has {sequence} positions, padding included"
     if leaves_padding_out(spec):
-        tokens = {
-            "attention": "full: every real token attends to all of its sample; the mean of the lengths' squares",
-            "tokens": f"computed are the real tokens alone: padding to {sequence} positions is left out",
-        }
+        attention = "full: every real token attends to all of its sample; the mean of the lengths' squares"
+        tokens = f"computed are the real tokens alone: padding to {sequence} positions is left out"
     return {
         "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
         "or optimizer",
-        **tokens,
+        "attention": attention,
+        "tokens": tokens,
         "head_positions": f"the vocabulary head on {spec['predictions']} masked positions a sample, used or not; "
         f"its {padded(VOCABULARY)} rows include the padding to a multiple of 64",
     }
 
-
-_BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
-SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon")
-LIBRARIES = {"torch": _BOTH | {"bf16", "compile", "checkpointing", "unpadded"}, "mxnet": _BOTH}
 
 FORM = {
     "input_ids": ("input_ids", "int32"),
@@ -157,18 +149,17 @@ FORM = {
 """What travels to the device: an array's name -> a shard's name for it and its type, as NVIDIA's layout has them."""
 
 
-def batch(rows: dict[str, np.ndarray], options: Mapping[str, Any]) -> dict[str, np.ndarray | None]:
+def batch(rows: Batch, options: Mapping[str, Any]) -> Batch:
     """What one step needs, from B rows of a shard: what is stored, as it is stored.
 
     input_ids, segments, mask [B, S]; positions [B, P] within a sample, 0 where unused: that is [CLS], which is
     never masked; labels [B, P]; following [B]. What follows from these is computed on the device.
     """
-    arrays: dict[str, np.ndarray | None] = {}
-    arrays |= {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
+    arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
     return unpadded(arrays) if options.get("unpadded") else arrays
 
 
-def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | None]:
+def unpadded(arrays: Batch) -> Batch:
     """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
 
     The longest come first, so that samples of one length stand together. A batch without a mask has no padding, and
@@ -176,23 +167,21 @@ def unpadded(arrays: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | Non
     """
     import numpy as np
 
-    ids, segments, mask, positions = (arrays[name] for name in ("input_ids", "segments", "mask", "positions"))
-    if ids is None or segments is None or mask is None or positions is None:
+    if "mask" not in arrays:
         return arrays
-    real = mask != 0
+    real = arrays["mask"] != 0
     if not real[:, 0].all() or (real[:, 1:] > real[:, :-1]).any():
         raise ValueError("padding stands before a real token: such samples cannot be packed")
     lengths = real.sum(1, dtype=np.int32)
-    if (positions >= lengths[:, None]).any():
+    if (arrays["positions"] >= lengths[:, None]).any():
         raise ValueError("a prediction stands on padding: such samples cannot be packed")
     order = np.argsort(-lengths, kind="stable")
-    real = real[order]
-    packed = {"input_ids": ids[order][real], "segments": segments[order][real], "lengths": lengths[order]}
-    rest = {name: array[order] for name, array in arrays.items() if array is not None and name not in packed}
-    return {**rest, **packed, "mask": None}
+    rest = {name: array[order] for name, array in arrays.items() if name != "mask"}
+    packed = {name: rest[name][real[order]] for name in ("input_ids", "segments")}
+    return {**rest, **packed, "lengths": lengths[order]}
 
 
-def counts(rows: dict[str, np.ndarray]) -> tuple[int, ...]:
+def counts(rows: Batch) -> tuple[int, ...]:
     """Real tokens, and pairs of them within a sample."""
     lengths = rows["input_mask"].sum(1, dtype="int64")
     return int(lengths.sum()), int(lengths @ lengths)
@@ -213,7 +202,7 @@ def look(sums: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> Batch:
     """One batch of `count` full-length random samples; every token is real, so there is no mask."""
     import numpy as np
 
@@ -221,7 +210,7 @@ def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
     draw = np.random.Generator(np.random.Philox(key=seed))
     length = min(predictions, sequence - 1)
     positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
-    rows: Any = {
+    rows: Batch = {
         "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
         "input_mask": np.ones((count, sequence), np.int8),
         "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
@@ -229,4 +218,6 @@ def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
         "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
         "next_sentence_labels": draw.integers(0, 2, count),
     }
-    return {**batch(rows, {}), "mask": None}
+    arrays = batch(rows, {})
+    del arrays["mask"]
+    return arrays

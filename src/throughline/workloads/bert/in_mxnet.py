@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import gluonnlp
@@ -9,7 +10,7 @@ import mxnet as mx
 from gluonnlp.model.bert import BERTEncoder, BERTModel
 from mxnet import gluon
 
-from throughline.workloads.bert import FORM, POSITIONS, padded, shape
+from throughline.workloads.bert import FORM, POSITIONS, SHAPES, padded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,27 +25,24 @@ LACKS = {
 }
 """Why a feature is not there."""
 
-WEIGHTS = {
-    "bert.embeddings.word_embeddings": "bert.word_embed.0",
-    "bert.embeddings.token_type_embeddings": "bert.token_type_embed.0",
-    "bert.embeddings.LayerNorm": "bert.encoder.layer_norm",
-    "bert.encoder.layer.{}.attention.self.query": "bert.encoder.transformer_cells.{}.attention_cell.proj_query",
-    "bert.encoder.layer.{}.attention.self.key": "bert.encoder.transformer_cells.{}.attention_cell.proj_key",
-    "bert.encoder.layer.{}.attention.self.value": "bert.encoder.transformer_cells.{}.attention_cell.proj_value",
-    "bert.encoder.layer.{}.attention.output.dense": "bert.encoder.transformer_cells.{}.proj",
-    "bert.encoder.layer.{}.attention.output.LayerNorm": "bert.encoder.transformer_cells.{}.layer_norm",
-    "bert.encoder.layer.{}.intermediate.dense": "bert.encoder.transformer_cells.{}.ffn.ffn_1",
-    "bert.encoder.layer.{}.output.dense": "bert.encoder.transformer_cells.{}.ffn.ffn_2",
-    "bert.encoder.layer.{}.output.LayerNorm": "bert.encoder.transformer_cells.{}.ffn.layer_norm",
-    "bert.pooler.dense": "bert.pooler",
-    "transform": "bert.decoder.0",
-    "norm": "bert.decoder.2",
-    "following": "bert.classifier",
+NAMES = {
+    r"^bert\.embeddings\.(word|token_type)_embeddings": r"bert.\1_embed.0",
+    r"^bert\.embeddings\.position_embeddings\.weight": "bert.encoder.position_weight",
+    r"^bert\.embeddings\.LayerNorm": "bert.encoder.layer_norm",
+    r"^bert\.encoder\.layer\.": "bert.encoder.transformer_cells.",
+    r"\.attention\.self\.": ".attention_cell.proj_",
+    r"\.attention\.output\.dense": ".proj",
+    r"\.attention\.output\.LayerNorm": ".layer_norm",
+    r"\.intermediate\.dense": ".ffn.ffn_1",
+    r"\.output\.dense": ".ffn.ffn_2",
+    r"\.output\.LayerNorm": ".ffn.layer_norm",
+    r"^bert\.pooler\.dense": "bert.pooler",
+    r"^transform\.": "bert.decoder.0.",
+    r"^norm\.": "bert.decoder.2.",
+    r"^bias": "bert.decoder.3.bias",
+    r"^following\.": "bert.classifier.",
 }
-"""A layer by the name that every framework's form knows -> GluonNLP's. Norms say gamma and beta there."""
-
-ALONE = {"bert.embeddings.position_embeddings.weight": "bert.encoder.position_weight", "bias": "bert.decoder.3.bias"}
-"""Weights that are no layer of their own there."""
+"""What becomes, one after the other, of a name that every framework's form knows, to make GluonNLP's."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> BertForPretraining:
@@ -72,31 +70,22 @@ def load(network: BertForPretraining, weights: dict[str, np.ndarray]) -> None:
 
 
 def _name(common: str, own: set[str]) -> str:
-    """GluonNLP's name of a weight."""
-    if common in ALONE:
-        return ALONE[common]
-    layer, _, kind = common.rpartition(".")
-    number = next((word for word in layer.split(".") if word.isdigit()), "")
-    there = WEIGHTS[layer.replace(f".{number}.", ".{}.") if number else layer].format(number)
-    norm = {"weight": "gamma", "bias": "beta"}[kind]
-    return f"{there}.{norm}" if f"{there}.{norm}" in own else f"{there}.{kind}"
+    """GluonNLP's name of a weight. Norms say gamma and beta there."""
+    name = common
+    for pattern, there in NAMES.items():
+        name = re.sub(pattern, there, name)
+    norm = name.replace(".weight", ".gamma").replace(".bias", ".beta")
+    return norm if norm in own else name
 
 
-def batch(arrays: dict[str, np.ndarray | None]) -> list[np.ndarray | None]:
+def batch(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The arrays of `bert.batch` as GluonNLP takes them: a weight for every prediction, lengths instead of a mask."""
     import numpy as np
 
-    tokens, segments, mask, positions, labels, following = (arrays[name] for name in FORM)
-    assert segments is not None and positions is not None and labels is not None and following is not None
-    return [
-        tokens,
-        segments.astype(np.int32),
-        positions,
-        labels.reshape(-1),
-        (positions != 0).astype(np.float32).reshape(-1),
-        following.astype(np.int32),
-        None if mask is None else mask.sum(1, dtype=np.float32),
-    ]
+    tokens, segments, positions, labels, following = (arrays[name] for name in FORM if name != "mask")
+    weights = (positions != 0).astype(np.float32).reshape(-1)
+    batch = [tokens, segments.astype(np.int32), positions, labels.reshape(-1), weights, following.astype(np.int32)]
+    return [*batch, arrays["mask"].sum(1, dtype=np.float32)] if "mask" in arrays else batch
 
 
 def sums(  # type: ignore[no-untyped-def]
@@ -148,7 +137,7 @@ class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
 
     def __init__(self, model: str, vocabulary: int, dropout: float) -> None:
         super().__init__()
-        sizes = shape(model)
+        sizes = SHAPES[model]
         with self.name_scope():
             encoder = BERTEncoder(
                 num_layers=sizes.layers,
@@ -159,16 +148,8 @@ class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
                 dropout=dropout,
                 layer_norm_eps=NORM_EPSILON,
             )
-            self.bert = BERTModel(
-                encoder,
-                padded(vocabulary),
-                token_type_vocab_size=2,
-                units=sizes.hidden,
-                embed_size=sizes.hidden,
-                use_pooler=True,
-                use_decoder=True,
-                use_classifier=True,
-            )
+            widths = {"units": sizes.hidden, "embed_size": sizes.hidden}
+            self.bert = BERTModel(encoder, padded(vocabulary), token_type_vocab_size=2, **widths)
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
         """Every weight once, by its place in the network."""

@@ -7,28 +7,19 @@ Ours is a few functions of tensors, so that a compiler sees each of them whole a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from torch import Tensor, nn
-from torch.nn.functional import (
-    cross_entropy,
-    dropout,
-    embedding,
-    gelu,
-    layer_norm,
-    linear,
-    log_softmax,
-    pad,
-    scaled_dot_product_attention,
-)
+from torch.nn.functional import cross_entropy, dropout, embedding, gelu, layer_norm, linear
 from torch.utils.checkpoint import checkpoint
 from transformers.models.bert.configuration_bert import BertConfig
 from transformers.models.bert.modeling_bert import BertModel
 
-from throughline.workloads.bert import POSITIONS, Shape, padded, shape
+from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,9 +33,8 @@ CACHED = 2**19
 
 def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
     """The network that a run specification asks for, with random weights."""
-    options = spec["options"]
-    sizes = shape(spec["model"]), facts["vocabulary"]
-    network = BertForPretraining(*sizes, options["dropout"], options["checkpointing"])
+    shape, options = SHAPES[spec["model"]], spec["options"]
+    network = BertForPretraining(shape, facts["vocabulary"], options["dropout"], options["checkpointing"])
     network.longest, network.predictions = spec["sequence"], spec["predictions"]
     return network
 
@@ -82,6 +72,37 @@ def settings(network: torch.nn.Module) -> dict[str, Any]:
         "dropout": [network.dropout, network.dropout],
         "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
     }
+
+
+@torch.no_grad()
+def sums(network: Any, input_ids: Tensor, segments: Tensor, **batch: Tensor) -> dict[str, float]:
+    """Losses and right answers summed over masked tokens (mlm) and samples (nsp) of held-out text; tensors of
+    `bert.batch`.
+
+    Through Hugging Face's own forward, in the weights' precision: it shares the weights with the training step, and
+    none of its code.
+    """
+    training = network.training
+    network.eval()
+    try:
+        labels, following = batch["labels"].flatten().long(), batch["following"].long()
+        positions, mask = batch["positions"], batch.get("mask")
+        weights = (positions != 0).flatten()
+        out = network.bert(input_ids=input_ids, token_type_ids=segments.long(), attention_mask=mask)
+        chosen = out.last_hidden_state.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
+        chosen = network.norm(gelu(network.transform(chosen)))
+        scores = linear(chosen, network.bert.get_input_embeddings().weight, network.bias)
+        order = network.following(out.pooler_output)
+        every = {
+            "mlm_loss": (cross_entropy(scores, labels, reduction="none") * weights).sum(dtype=torch.float64),
+            "mlm_right": ((scores.argmax(1) == labels) * weights).sum(dtype=torch.float64),
+            "masked": weights.sum(dtype=torch.float64),
+            "nsp_loss": cross_entropy(order, following, reduction="sum").double(),
+            "nsp_right": (order.argmax(1) == following).sum(dtype=torch.float64),
+        }
+    finally:
+        network.train(training)
+    return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
 
 
 class BertForPretraining(nn.Module):
@@ -130,23 +151,16 @@ class BertForPretraining(nn.Module):
         """
         self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        segments: Tensor,
-        positions: Tensor,
-        labels: Tensor,
-        following: Tensor,
-        mask: Tensor | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, input_ids: Tensor, segments: Tensor, **batch: Tensor) -> Tensor:
+        lengths = batch.get("lengths")
         bounds = torch.arange(0, input_ids.numel() + 1, input_ids.shape[-1], device=input_ids.device)
         if lengths is not None:
-            bounds = pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-        hidden, table = self.encode(input_ids, segments, mask, None if lengths is None else bounds)
+            bounds = nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        hidden, table = self.encode(input_ids, segments, batch.get("mask"), None if lengths is None else bounds)
         heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
         heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
-        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, heads)
+        labels = batch["positions"], batch["labels"], batch["following"]
+        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], *labels, heads)
 
     def encode(
         self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, bounds: Tensor | None = None
@@ -157,27 +171,23 @@ class BertForPretraining(nn.Module):
         """
         own, p = self.bert.embeddings, self.dropout if self.training else 0.0
         words: Tensor = own.word_embeddings.weight
-        found, table = SHARED(words, input_ids, self.half_type or words.dtype)
+        rows, table = SHARED(words, input_ids, self.half_type or words.dtype)
         tables = [own.position_embeddings.weight, own.token_type_embeddings.weight, *own.LayerNorm.parameters()]
         places = None
         if bounds is not None:
             starts = bounds[:-1].repeat_interleave(bounds.diff(), output_size=len(input_ids))
             places = torch.arange(len(input_ids), device=starts.device) - starts
-        hidden = self.parts[0](found, segments, places, tables, p, table.dtype)
+        hidden = self.parts[0](rows, segments, places, tables, p, table.dtype)
         masked = None
         if mask is not None:
             padding = mask[:, None, None] == 0
             masked = hidden.new_zeros(padding.shape).masked_fill_(padding, float("-inf"))
+        one_layer: Callable[..., Tensor] = self.parts[1]
+        if self.checkpointing:  # the backward pass computes a layer's activations again
+            one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         for each in self.bert.encoder.layer:
-            given = hidden, layer_weights(each), self.heads, p, masked, bounds, self.longest
-            hidden = again(self.parts[1], *given) if self.checkpointing else self.parts[1](*given)
+            hidden = one_layer(hidden, layer_weights(each), self.heads, p, masked, bounds, self.longest)
         return hidden, table
-
-
-def again(part: Callable[..., Tensor], *given: Any) -> Tensor:
-    """The part's result without its activations: the backward pass computes them again."""
-    found: Tensor = checkpoint(part, *given, use_reentrant=False)
-    return found
 
 
 class Shared(torch.autograd.Function):
@@ -209,7 +219,7 @@ class Mean(torch.autograd.Function):
         shares = (weights / weights.sum().clamp(min=1))[:, None]
         kept, means = torch.empty_like(scores), []
         for some, label, share, result in by_rows(scores, labels[:, None], shares, kept):
-            logs = log_softmax(some, -1, dtype=weights.dtype)
+            logs = some.log_softmax(-1, dtype=weights.dtype)
             means.append((logs.gather(1, label) * share).sum())
             result.copy_(logs.exp_().scatter_add_(1, label, torch.full_like(share, -1)))
         ctx.save_for_backward(kept, shares)
@@ -251,24 +261,18 @@ def embedded(
     """
     positions, kinds, norm, norm_bias = tables
     placed = positions[: words.shape[1]] if places is None else embedding(places, positions)
-    found = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + placed
-    return dropped(layer_norm(found, found.shape[-1:], norm, norm_bias, EPSILON).to(half), p)
+    total = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + placed
+    return dropped(layer_norm(total, total.shape[-1:], norm, norm_bias, EPSILON).to(half), p)
 
 
 def layer(
-    hidden: Tensor,
-    weights: list[Tensor],
-    heads: int,
-    p: float,
-    masked: Tensor | None,
-    bounds: Tensor | None,
-    longest: int,
+    hidden: Tensor, own: list[Tensor], heads: int, p: float, masked: Tensor | None, bounds: Tensor | None, longest: int
 ) -> Tensor:
     """One encoder layer: attention, then feed-forward, each followed by residual and norm.
 
     hidden [B, S, H], and `masked` is added to the scores; or [T, H] with `bounds` between samples of `longest` at most.
     """
-    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = weights
+    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = own
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
     kind = hidden.dtype
     packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
@@ -288,7 +292,7 @@ def layer(
 def attended(query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p: float) -> Tensor:
     """Attention of [B, heads, S, 64] each. PyTorch's on a CPU has no dropout of its own and falls back to fp32."""
     if p == 0 or query.device.type != "cpu":
-        return scaled_dot_product_attention(query, key, value, attn_mask=masked, dropout_p=p)
+        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=masked, dropout_p=p)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
 
@@ -303,17 +307,17 @@ def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, lo
         sizes = [(len(list(same)), length) for length, same in groupby(bounds.diff().tolist())]
         parts = (torch.split(tensor, [count * length for count, length in sizes]) for tensor in (query, key, value))
         each = []
-        for size, *given in zip(sizes, *parts, strict=True):
-            queries, keys, values = (tensor.view(*size, *tensor.shape[1:]).transpose(1, 2) for tensor in given)
+        for size, *three in zip(sizes, *parts, strict=True):
+            queries, keys, values = (tensor.view(*size, *tensor.shape[1:]).transpose(1, 2) for tensor in three)
             each.append(attended(queries, keys, values, None, p).transpose(1, 2).flatten(0, 1))
         return torch.cat(each)
     mixed: Tensor
+    places = bounds, bounds, longest, longest
     if query.dtype.itemsize == 2:
-        given = query, key, value, bounds, bounds, longest, longest, p, False, False
-        mixed = torch.ops.aten._flash_attention_forward(*given)[0]
+        mixed = torch.ops.aten._flash_attention_forward(query, key, value, *places, p, False, False)[0]
     else:
-        whole = query[None], key[None], value[None], None, bounds, bounds, longest, longest, p, 0, True
-        mixed = torch.ops.aten._efficient_attention_forward(*whole)[0][0]
+        whole = query[None], key[None], value[None], None
+        mixed = torch.ops.aten._efficient_attention_forward(*whole, *places, p, 0, True)[0][0]
     return mixed
 
 
