@@ -18,7 +18,7 @@ import training_fixtures
 from throughline.launch import lock, machine, progress
 from throughline.messages import Beat
 from throughline.observe import environment
-from throughline.rank import heartbeat, schedule
+from throughline.rank import heartbeat, worker
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,15 @@ from throughline.rank import heartbeat, schedule
 )
 def test_steps_under_a_cap(cap: float, step: float, warmup: int, timed: int) -> None:
     first = 2 * step
-    warm = schedule.warmup_steps(20, 100, cap, first, step)
+    warm = worker.warmup_steps(20, 100, cap, first, step)
     assert warm == warmup
-    assert schedule.timed_steps(100, cap, first + (warm - 2) * step, step) == timed
+    assert worker.timed_steps(100, cap, first + (warm - 2) * step, step) == timed
 
 
 @pytest.mark.parametrize("asked", [1, 3, 100])
 def test_never_more_steps_than_asked(asked: int) -> None:
-    assert schedule.timed_steps(asked, 1000.0, 1.0, 0.001) == asked
-    assert schedule.warmup_steps(asked, 10, 1000.0, 0.1, 0.001) == max(2, asked)
+    assert worker.timed_steps(asked, 1000.0, 1.0, 0.001) == asked
+    assert worker.warmup_steps(asked, 10, 1000.0, 0.1, 0.001) == max(2, asked)
 
 
 def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from throughline import files, frameworks, messages
 from throughline.messages import Checkpoint, Trained, Training
 from throughline.rank.data import Manifest
 
-FEATURE = "convergence"
 STATE = "state.json"
 KEPT = 2
 """Checkpoints that are kept: one may be damaged."""
@@ -27,12 +26,12 @@ KEPT = 2
 def train(run: Any, order: Training) -> Trained:
     """Train to the last step: from the start, or from the checkpoint that the launcher has verified."""
     framework, heart = run.framework, run.heart
-    if FEATURE not in frameworks.features(run.spec["framework"], run.spec["model"]):
+    if "convergence" not in frameworks.features(run.spec["framework"], run.spec["model"]):
         raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
     book = Book(Path(order.folder), order.identity)
     done = 0
     curve: list[dict[str, Any]] = []
-    losses: list[float] = []
+    losses: list[float | None] = []
     held_out = list(_held_out(run, order.samples)) if run.rank == 0 else []
     if order.resume:
         done = order.resume.step
@@ -43,7 +42,8 @@ def train(run: Any, order: Training) -> Trained:
     heart.phase("training", order.steps)
     heart.step(done)
     while done < order.steps:
-        framework.seed(_seed(run.spec["seed"], run.rank, done))
+        # A seed of its own for every rank and segment.
+        framework.seed((run.spec["seed"] * 1_000_003 + run.rank) * 1_000_003 + done + 1 & 2**63 - 1)
         until = min(order.steps, (done // order.evaluate_every + 1) * order.evaluate_every)
         values = []
         for step in range(done + 1, until + 1):
@@ -51,21 +51,16 @@ def train(run: Any, order: Training) -> Trained:
             heart.step(step)
         framework.sync()
         done = until
-        losses += framework.losses(values)
+        losses += map(_number, framework.losses(values))
         framework.barrier()
         if run.rank == 0:
             curve.append({"step": done, **_looked(run, held_out)})
             book.add(done, framework.save, curve, losses)
         framework.barrier()
-        if not framework.broadcast(int(all(map(math.isfinite, losses[-len(values) :])))):
+        if not framework.broadcast(int(None not in losses[-len(values) :])):
             break
     heart.phase("end")
-    return Trained([_finite(point) for point in curve], [_number(loss) for loss in losses])
-
-
-def _seed(seed: int, rank: int, step: int) -> int:
-    """A seed of its own for every rank and segment."""
-    return (seed * 1_000_003 + rank) * 1_000_003 + step + 1 & 2**63 - 1
+    return Trained(curve, losses)
 
 
 def _held_out(run: Any, samples: int) -> Iterator[Any]:
@@ -83,21 +78,19 @@ def _held_out(run: Any, samples: int) -> Iterator[Any]:
         left -= min(left, shard["rows"])
 
 
-def _looked(run: Any, held_out: list[Any]) -> dict[str, float | int]:
+def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:
     """The workload's figures of the held-out samples, from the sums over every batch."""
     sums: dict[str, float] = {}
     for batch in held_out:
         for name, value in run.framework.evaluate(batch).items():
             sums[name] = sums.get(name, 0.0) + value
-    return {**run.workload.look(sums), "samples": int(sums["samples"])}
+    figures = {name: _number(value) for name, value in run.workload.look(sums).items()}
+    return {**figures, "samples": int(sums["samples"])}
 
 
 def _number(value: float) -> float | None:
+    """The value as JSON knows it: None where it is not finite."""
     return value if math.isfinite(value) else None
-
-
-def _finite(point: dict[str, Any]) -> dict[str, Any]:
-    return {name: _number(value) for name, value in point.items()}
 
 
 class Book:
@@ -139,31 +132,22 @@ class Book:
             raise ValueError(f"the sha256 of {path.name} differs")
         return path
 
-    def until(self, step: int) -> tuple[list[dict[str, Any]], list[float]]:
+    def until(self, step: int) -> tuple[list[dict[str, Any]], list[float | None]]:
         """Curve and losses up to `step`."""
         state = self.read()
-        losses = [math.nan if loss is None else loss for loss in state["losses"][:step]]
-        return [point for point in state["curve"] if point["step"] <= step], losses
+        return [point for point in state["curve"] if point["step"] <= step], state["losses"][:step]
 
-    def add(self, step: int, save: Any, curve: list[dict[str, Any]], losses: list[float]) -> None:
+    def add(self, step: int, save: Any, curve: list[dict[str, Any]], losses: list[float | None]) -> None:
         """Write a checkpoint through `save(path)`, then that it is there; older ones go."""
-        name = f"step_{step:09d}.checkpoint"
-        with files.atomic(self.folder / name) as partial:
+        path = self.folder / f"step_{step:09d}.checkpoint"
+        with files.atomic(path) as partial:
             save(partial)
-        entry = {"step": step, "file": name, "sha256": files.sha256(self.folder / name)}
-        before = [other for other in self.read()["checkpoints"] if other["step"] < step]
-        kept = [*before, entry][-KEPT:]
-        state = {
-            "identity": self.identity,
-            "checkpoints": kept,
-            "curve": [_finite(point) for point in curve],
-            "losses": [_number(loss) for loss in losses],
-        }
+        older = [entry for entry in self.read()["checkpoints"] if entry["step"] < step]
+        kept = [*older, {"step": step, "file": path.name, "sha256": files.sha256(path)}][-KEPT:]
+        state = {"identity": self.identity, "checkpoints": kept, "curve": curve, "losses": losses}
         files.write_json(self.folder / STATE, state)
-        names = {other["file"] for other in kept}
-        for path in self.folder.glob("*.checkpoint"):
-            if path.name not in names:
-                path.unlink(missing_ok=True)
+        for other in set(self.folder.glob("*.checkpoint")) - {self.folder / entry["file"] for entry in kept}:
+            other.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove the folder and all checkpoints in it."""

@@ -90,20 +90,19 @@ class Manifest:
     def check(self, shards: list[dict[str, Any]], repair: str | None = None) -> None:
         """UserError, naming the command that repairs it, where a shard is missing or not what the manifest says."""
         with ThreadPoolExecutor(4) as pool:
-            for fault in pool.map(self._fault, shards):
+            for path, fault in zip(map(self.file, shards), pool.map(self._fault, shards), strict=True):
                 if fault:
-                    path, what = fault
                     raise UserError(
-                        f"{path} {what}",
+                        f"{path} {fault}",
                         why=f"{self.path} lists it with another content, or it was removed",
                         next_step=f"repair it: {repair or f'snakemake --force {path}'}",
                     )
 
-    def _fault(self, shard: dict[str, Any]) -> tuple[Path, str] | None:
+    def _fault(self, shard: dict[str, Any]) -> str | None:
         path = self.file(shard)
         if not path.is_file():
-            return path, "is missing"
-        return (path, "was changed: its sha256 differs") if files.sha256(path) != shard["sha256"] else None
+            return "is missing"
+        return "was changed: its sha256 differs" if files.sha256(path) != shard["sha256"] else None
 
 
 def _shuffled(count: int, *key: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Where each rank stands, for the launcher to see: 64 bytes of shared memory, written without a system call.
+"""Where each rank stands, for the launcher to see: 56 bytes of shared memory, written without a system call.
 
 The training thread stores its step with one `pack_into` of some 0.2 microseconds, so that nothing (no thread, no
 file write, no lock) is added to a measured step.
@@ -6,6 +6,7 @@ file write, no lock) is added to a measured step.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import struct
@@ -38,8 +39,7 @@ class Heart:
 
     def durations(self) -> dict[str, float]:
         """Seconds that each phase took, up to the last one entered."""
-        pairs = zip(self._entered, self._entered[1:])  # noqa: B905  as Python 3.8 knows it
-        return {name: end - start for (name, start), (_, end) in pairs}
+        return {name: end - start for (name, start), (_, end) in itertools.pairwise(self._entered)}
 
 
 def read(path: Path) -> Beat:
@@ -55,10 +55,7 @@ def process(path: Path) -> int | None:
 
 def _content(path: Path) -> tuple[bytes, int, int, int]:
     try:
-        raw = path.read_bytes()
-    except OSError:
-        raw = b""
-    if len(raw) < LAYOUT.size:
+        name, step, steps, pid = LAYOUT.unpack_from(path.read_bytes())
+    except (OSError, struct.error):
         return b"", 0, 0, 0
-    name, step, steps, pid = LAYOUT.unpack(raw[: LAYOUT.size])
     return name, step, steps, pid

@@ -5,31 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from throughline import frameworks
 
 NODE_FOLDER = "THROUGHLINE_NODE"
 """Variable with the folder of this node's agent."""
-
-
-class Place(NamedTuple):
-    rank: int
-    local_rank: int
-    world: int
-
-
 VARIABLES = tuple(dict.fromkeys(names for name in frameworks.NAMES for names in frameworks.of(name).starter.variables))
 """For every program that starts ranks, the variables in which it tells a process its place."""
 
 NAMES = frozenset(name for names in VARIABLES for name in names)
 
 
-def of(environment: Mapping[str, str]) -> Place:
-    """This process's place; RuntimeError where no starter has set one."""
+def of(environment: Mapping[str, str]) -> tuple[int, int, int]:
+    """This process's rank, its rank on the node, and the number of all; RuntimeError where no starter has set them."""
     for names in VARIABLES:
         if all(name in environment for name in names):
-            return Place(*(int(environment[name]) for name in names))
+            rank, local_rank, world = (int(environment[name]) for name in names)
+            return rank, local_rank, world
     raise RuntimeError(f"no starter has said which rank this is: none of {', '.join(n for n, *_ in VARIABLES)} is set")
 
 

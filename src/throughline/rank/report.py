@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import resource
 import sys
 import time
@@ -12,15 +11,15 @@ from typing import Any
 
 from throughline import messages
 from throughline.frameworks import Unsupported
-from throughline.messages import RankReport, Software
+from throughline.messages import RankReport
 
 
 def of_error(rank: int, error: BaseException, framework: Any | None) -> RankReport:
     """The report of a rank that an error ended; `framework` knows its own words for memory."""
     if isinstance(error, Unsupported):
         return RankReport(rank, time.time(), "unsupported", str(error))
-    memory = isinstance(error, MemoryError) or (framework is not None and framework.is_out_of_memory(error))
-    return RankReport(rank, time.time(), "oom" if memory else "failed", words(error))
+    refused = isinstance(error, MemoryError) or (framework is not None and framework.is_out_of_memory(error))
+    return RankReport(rank, time.time(), "oom" if refused else "failed", words(error))
 
 
 def words(error: BaseException) -> str:
@@ -28,11 +27,6 @@ def words(error: BaseException) -> str:
     text = str(error)
     message = text.splitlines()[-1].partition(": ")[2] if text.startswith("Traceback") else text
     return f"{type(error).__name__}: {message}"
-
-
-def software(versions: dict[str, str | None], settings: dict[str, Any]) -> Software:
-    """What this process runs with, as the framework states it and as its loaded modules do."""
-    return Software(platform.python_version(), versions, packages(sys.modules), settings)
 
 
 def packages(modules: Mapping[str, Any]) -> dict[str, str]:

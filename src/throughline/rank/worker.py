@@ -13,6 +13,7 @@ import faulthandler
 import gc
 import itertools
 import os
+import platform
 import signal
 import sys
 import time
@@ -22,14 +23,36 @@ from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, messages, workloads
-from throughline.messages import Measured, Memory, Order, RankReport, Window
+from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
-from throughline.rank import convergence, ranks, report, schedule
+from throughline.rank import convergence, ranks, report
 from throughline.rank.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 from throughline.topology import StepSize
 
 MATMUL_S = 1.0
+WARMUP_SHARE = 1 / 3
+LEAST_WARMUP, LEAST_TIMED = 2, 3
+MARGIN = 0.95
+"""Where a run's time is capped (`at_most_s`): the share to aim at, as steps do not all take the same time."""
+
+
+def warmup_steps(requested: int, timed: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
+    """Warm-up steps in all, when LEAST_WARMUP of them took `elapsed_s` and the last one `step_s`.
+
+    All that were asked for where everything fits, else what fits into a third of the cap.
+    """
+    budget = at_most_s * MARGIN
+    if elapsed_s + (requested - LEAST_WARMUP + timed) * step_s <= budget:
+        return max(LEAST_WARMUP, requested)
+    more = int(max(0.0, budget * WARMUP_SHARE - elapsed_s) / step_s)
+    return max(LEAST_WARMUP, min(requested, LEAST_WARMUP + more))
+
+
+def timed_steps(requested: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
+    """Timed steps that fit into what the warm-up left of the cap; at least LEAST_TIMED, never above `requested`."""
+    fit = int(max(0.0, at_most_s * MARGIN - elapsed_s) / step_s)
+    return min(requested, max(LEAST_TIMED, fit))
 
 
 class Run:
@@ -54,17 +77,22 @@ class Run:
         stages: list[tuple[str, Callable[[], Any]]] = [
             ("join", self.framework.join),
             ("device", self.framework.device),
-            ("model", lambda: self.framework.model(self.facts)),
+            ("model", self._model),
             ("data", self._open),
             ("optimizer", self.framework.optimizer),
         ]
         for name, stage in stages:
             self.heart.phase(name)
-            if name == "model":
-                report.limit_memory(self.options["memory_limit_mb"])
             stage()
-            if name == "model" and self.order.weights:
-                self.framework.load(_arrays(self.order.weights))
+
+    def _model(self) -> None:
+        report.limit_memory(self.options["memory_limit_mb"])
+        self.framework.model(self.facts)
+        if self.order.weights:
+            import numpy as np
+
+            with np.load(self.order.weights) as file:
+                self.framework.load(dict(file))
 
     def _open(self) -> None:
         count, seed = self.size.batch_per_replica, self.spec["seed"]
@@ -109,7 +137,7 @@ class Run:
         gc.freeze()
         gc.disable()
         skipped = framework.skipped()
-        stalled = self.loader.stall_s if self.loader else None
+        stalled = self.loader.stall_s if self.loader else 0.0
         framework.barrier()
         framework.sync()
         cpu = time.process_time()
@@ -125,16 +153,16 @@ class Run:
         gc.enable()
 
         heart.phase("end")
-        every = framework.losses(losses)
+        every, step_seconds = framework.losses(losses), framework.seconds(marks)
         flops_per_s, why = self._matmul(end - start)
         return Measured(
             window=Window(start, end),
             cpu_seconds=cpu,
-            loader_stall_s=self.loader.stall_s - stalled if self.loader and stalled is not None else None,
+            loader_stall_s=self.loader.stall_s - stalled if self.loader else None,
             facts=self.facts,
             counted=self._counted(warmup, timed),
             figures=self._figures(),
-            step_seconds=framework.seconds(marks),
+            step_seconds=step_seconds,
             loss=every[warmup:],
             warmup_loss=every[:warmup],
             warmup_steps=warmup,
@@ -150,22 +178,20 @@ class Run:
         declared = {one.name: one for one in self.workload.FIGURES}
         return [
             {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
-            for name, at, value in (self.framework.figures() if declared else ())
+            for name, at, value in (self.framework.form.figures(self.framework.network) if declared else ())
         ]
 
     def _matmul(self, window_s: float) -> tuple[float | None, str | None]:
         """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second;
         or why that is not known."""
-        why = (
-            "not measured where frameworks are compared" if self.order.weights else "this framework does not measure it"
-        )
-        measure = None if self.order.weights else getattr(self.framework, "matmul", None)
-        if measure is not None:
-            try:
-                return measure(min(MATMUL_S, window_s)), None
-            except Exception as error:  # the run itself is measured by now
-                why = report.words(error).splitlines()[0]
-        return None, why
+        if self.order.weights:
+            return None, "not measured where frameworks are compared"
+        try:
+            return self.framework.matmul(min(MATMUL_S, window_s)), None
+        except NotImplementedError:
+            return None, "this framework does not measure it"
+        except Exception as error:  # the run itself is measured by now
+            return None, report.words(error).splitlines()[0]
 
     def _warm_up(self) -> tuple[list[Any], int, int]:
         """Losses of the warm-up, its number of steps, and the number of steps to time."""
@@ -188,12 +214,12 @@ class Run:
             steps(requested)
             return losses, requested, timed
         # Two steps tell the speed; rank 0 decides for all.
-        first, second = steps(schedule.LEAST_WARMUP - 1), steps(schedule.LEAST_WARMUP)
+        first, second = steps(LEAST_WARMUP - 1), steps(LEAST_WARMUP)
         elapsed = first + second
-        warmup = framework.broadcast(schedule.warmup_steps(requested, timed, cap, elapsed, second))
+        warmup = framework.broadcast(warmup_steps(requested, timed, cap, elapsed, second))
         more = steps(warmup)
         speed = (second + more) / (warmup - 1)
-        return losses, warmup, framework.broadcast(schedule.timed_steps(timed, cap, elapsed + more, speed))
+        return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed + more, speed))
 
     def settings(self) -> dict[str, Any]:
         """What the framework states of itself, and what this loop does the same for all."""
@@ -210,13 +236,6 @@ class Run:
         if self.loader:
             self.loader.close()
         self.framework.close()
-
-
-def _arrays(path: str) -> dict[str, Any]:
-    import numpy as np
-
-    with np.load(path) as file:
-        return {name: file[name] for name in file.files}
 
 
 def main() -> int:
@@ -238,7 +257,9 @@ def main() -> int:
         trained = convergence.train(run, order.convergence) if order.convergence else None
         measured = None if order.convergence else run.measure()
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
-        software = report.software(run.framework.versions(), run.settings())
+        software = Software(
+            platform.python_version(), run.framework.versions(), report.packages(sys.modules), run.settings()
+        )
         end = RankReport(rank, time.time(), "ok", None, measured, trained, software)
     except BaseException as error:
         end = report.of_error(rank, error, run.framework if run else None)
