@@ -26,11 +26,12 @@ needs a feature that is missing ends as `unsupported` with the reason, and its c
 def reference() -> str:
     """The page as Markdown: what each framework offers with each workload, and what it runs in."""
     names = frameworks.NAMES
+    environments = map(recipes.of, names)
     facts = [
         ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
         ["library", *(frameworks.of(name).library for name in names)],
         ["ranks are started by", *(frameworks.of(name).starter.name for name in names)],
-        ["environment", *(_environment(name) for name in names)],
+        ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
         ["main pins", *(_pins(name) for name in names)],
     ]
     return "\n".join([HEADER, *map(_features, workloads.FOLDERS), _table(["", *names], facts)])
@@ -42,11 +43,6 @@ def _features(folder: str) -> str:
     offered = [frameworks.features(name, model) for name in frameworks.NAMES]
     rows = [[words, *("yes" if key in one else "no" for one in offered)] for key, words in frameworks.FEATURES.items()]
     return _table([f"`{folder}`", *frameworks.NAMES], rows)
-
-
-def _environment(name: str) -> str:
-    recipe = recipes.of(name)
-    return f"its own, Python {recipe.python}" if recipe else "the workflow's"
 
 
 def _pins(name: str) -> str:

@@ -15,16 +15,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from throughline import files
 from throughline.files import UserError
-from throughline.workloads import Workload
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Rows = dict[str, np.ndarray]
+from throughline.workloads import Arrays, Workload
 
 AHEAD = 8
 """Batches that wait in the queue."""
@@ -70,9 +65,9 @@ class Manifest:
         """The data room's Reader: `read(file, epoch)` gives a shard's arrays, `how` says what reading adds to them."""
         return importlib.import_module(f"throughline.{self.room}.reading").Reader(self.content, self.path.parent)
 
-    def read(self, shard: dict[str, Any], epoch: int) -> Rows:
+    def read(self, shard: dict[str, Any], epoch: int) -> Arrays:
         """The arrays of a shard, whole, all of one length, as they are in the epoch."""
-        rows: Rows = self.reader.read(shard["file"], epoch)
+        rows: Arrays = self.reader.read(shard["file"], epoch)
         return rows
 
     def used(self, seed: int, replicas: int, rows_each: int) -> list[dict[str, Any]]:
@@ -105,7 +100,7 @@ class Manifest:
         return "was changed: its sha256 differs" if files.sha256(path) != shard["sha256"] else None
 
 
-def _shuffled(count: int, *key: int) -> np.ndarray:
+def _shuffled(count: int, *key: int) -> Any:
     """A permutation of `count` that is the same with every version of numpy."""
     import numpy as np
 
@@ -130,13 +125,13 @@ def _order(shards: list[dict[str, Any]], seed: int, replica: int, replicas: int)
         epoch += 1
 
 
-def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: int) -> Iterator[Rows]:
+def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: int) -> Iterator[Arrays]:
     """Batches of `size` rows for this replica, for ever; rows shuffled within a shard; shards read one ahead."""
     import numpy as np
 
     whole = len(manifest.shards) >= replicas
     order = _order(manifest.shards, seed, replica, replicas)
-    parts: list[Rows] = []
+    parts: list[Arrays] = []
     need, together = size, size * -(-GATHERED // size)
     with ThreadPoolExecutor(1, thread_name_prefix="shard") as pool:
 

@@ -31,11 +31,10 @@ def words(error: BaseException) -> str:
 
 def packages(modules: Mapping[str, Any]) -> dict[str, str]:
     """Versions that the loaded modules (`sys.modules`) state of themselves, the standard library's left out."""
-    own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and newer
     versions = {}
     for name, module in sorted(modules.items()):
         version = getattr(module, "__version__", None)
-        third = "." not in name and not name.startswith("_") and name not in {*own, "throughline"}
+        third = "." not in name and not name.startswith("_") and name not in {*sys.stdlib_module_names, "throughline"}
         if third and isinstance(version, str):
             versions[name] = str(version)
     return versions

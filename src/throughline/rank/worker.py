@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +74,14 @@ class Run:
 
     def build(self) -> None:
         """Everything before the first step."""
-        stages: list[tuple[str, Callable[[], Any]]] = [
-            ("join", self.framework.join),
-            ("device", self.framework.device),
-            ("model", self._model),
-            ("data", self._open),
-            ("optimizer", self.framework.optimizer),
-        ]
-        for name, stage in stages:
+        stages = {
+            "join": self.framework.join,
+            "device": self.framework.device,
+            "model": self._model,
+            "data": self._open,
+            "optimizer": self.framework.optimizer,
+        }
+        for name, stage in stages.items():
             self.heart.phase(name)
             stage()
 

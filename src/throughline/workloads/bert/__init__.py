@@ -5,16 +5,10 @@ Sizes: Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium); h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from throughline.workloads import Figure, key
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Batch = dict[str, np.ndarray]
+from throughline.workloads import Arrays, Figure, Values, key
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class Parameters:
     predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
 
 
-def complete(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
+def complete(values: Values, section: Any) -> dict[str, Any]:
     """The predictions of a sequence length, as the corpus has them."""
     return {"predictions": section.sequences[values["sequence"]]}
 
@@ -79,18 +73,18 @@ def padded(vocabulary: int) -> int:
     return -(-vocabulary // 64) * 64
 
 
-def facts(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
+def facts(manifest: Values | None) -> dict[str, Any]:
     return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
 
 
-def fits(parameters: Parameters, manifest: Mapping[str, Any]) -> str | None:
+def fits(parameters: Parameters, manifest: Values) -> str | None:
     has, needs = (manifest["sequence"], manifest["predictions"]), (parameters.sequence, parameters.predictions)
     if has == needs:
         return None
     return f"holds sequences of {has[0]} tokens with {has[1]} predictions; the run needs {needs[0]} with {needs[1]}"
 
 
-def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
+def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
     """As `flops` has it; without padding the real tokens alone count."""
     tokens, pairs = spec["sequence"], None
     if leaves_padding_out(spec):
@@ -100,7 +94,7 @@ def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted:
     return flops(SHAPES[spec["model"]], tokens, spec["predictions"], facts["vocabulary"], pairs)
 
 
-def leaves_padding_out(spec: Mapping[str, Any]) -> bool:
+def leaves_padding_out(spec: Values) -> bool:
     return bool(spec["options"].get("unpadded")) and spec["options"]["data"] == "real"
 
 
@@ -121,7 +115,7 @@ def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pair
     return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
 
 
-def convention(spec: Mapping[str, Any]) -> dict[str, str]:
+def convention(spec: Values) -> dict[str, str]:
     sequence = spec["sequence"]
     attention = f"full: every of the {sequence} positions attends to all, padding included"
     tokens = f"a sample has {sequence} positions, padding included"
@@ -149,7 +143,7 @@ FORM = {
 """What travels to the device: an array's name -> a shard's name for it and its type, as NVIDIA's layout has them."""
 
 
-def batch(rows: Batch, options: Mapping[str, Any]) -> Batch:
+def batch(rows: Arrays, options: Values) -> Arrays:
     """What one step needs, from B rows of a shard: what is stored, as it is stored.
 
     input_ids, segments, mask [B, S]; positions [B, P] within a sample, 0 where unused: that is [CLS], which is
@@ -159,7 +153,7 @@ def batch(rows: Batch, options: Mapping[str, Any]) -> Batch:
     return unpadded(arrays) if options.get("unpadded") else arrays
 
 
-def unpadded(arrays: Batch) -> Batch:
+def unpadded(arrays: Arrays) -> Arrays:
     """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
 
     The longest come first, so that samples of one length stand together. A batch without a mask has no padding, and
@@ -181,20 +175,20 @@ def unpadded(arrays: Batch) -> Batch:
     return {**rest, **packed, "lengths": lengths[order]}
 
 
-def counts(rows: Batch) -> tuple[int, ...]:
+def counts(rows: Arrays) -> tuple[int, ...]:
     """Real tokens, and pairs of them within a sample."""
     lengths = rows["input_mask"].sum(1, dtype="int64")
     return int(lengths.sum()), int(lengths @ lengths)
 
 
-def counted(sums: tuple[int, ...], samples: int, spec: Mapping[str, Any]) -> dict[str, float]:
+def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
     """Shares of the positions, and of their pairs within a sample, that are no padding."""
     tokens, pairs = sums
     positions = samples * spec["sequence"]
     return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * spec["sequence"])}
 
 
-def look(sums: Mapping[str, float]) -> dict[str, float]:
+def look(sums: Values) -> dict[str, float]:
     return {
         "loss": sums["mlm_loss"] / sums["masked"] + sums["nsp_loss"] / sums["samples"],
         "mlm_accuracy": sums["mlm_right"] / sums["masked"],
@@ -202,7 +196,7 @@ def look(sums: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> Batch:
+def synthetic(count: int, spec: Values, seed: int) -> Arrays:
     """One batch of `count` full-length random samples; every token is real, so there is no mask."""
     import numpy as np
 
@@ -210,7 +204,7 @@ def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> Batch:
     draw = np.random.Generator(np.random.Philox(key=seed))
     length = min(predictions, sequence - 1)
     positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
-    rows: Batch = {
+    rows = {
         "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
         "input_mask": np.ones((count, sequence), np.int8),
         "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
@@ -218,6 +212,4 @@ def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> Batch:
         "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
         "next_sentence_labels": draw.integers(0, 2, count),
     }
-    arrays = batch(rows, {})
-    del arrays["mask"]
-    return arrays
+    return {name: array for name, array in batch(rows, {}).items() if name != "mask"}

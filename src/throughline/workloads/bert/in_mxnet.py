@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gluonnlp
 import mxnet as mx
+import numpy as np
 from gluonnlp.model.bert import BERTEncoder, BERTModel
 from mxnet import gluon
 
+from throughline.workloads import Arrays
 from throughline.workloads.bert import FORM, POSITIONS, SHAPES, padded
-
-if TYPE_CHECKING:
-    import numpy as np
 
 DEVIATION, NORM_EPSILON = 0.02, 1e-12
 """Of the weights at random, and of the layer norms: Hugging Face's defaults."""
@@ -59,7 +58,7 @@ def versions() -> dict[str, str | None]:
     return {"gluonnlp": gluonnlp.__version__}
 
 
-def load(network: BertForPretraining, weights: dict[str, np.ndarray]) -> None:
+def load(network: BertForPretraining, weights: Arrays) -> None:
     """Set the weights, in place; all of them and no other."""
     parameters = dict(network.named_parameters())
     known = {_name(name, set(parameters)): array for name, array in weights.items()}
@@ -78,10 +77,8 @@ def _name(common: str, own: set[str]) -> str:
     return norm if norm in own else name
 
 
-def batch(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+def batch(arrays: Arrays) -> list[Any]:
     """The arrays of `bert.batch` as GluonNLP takes them: a weight for every prediction, lengths instead of a mask."""
-    import numpy as np
-
     tokens, segments, positions, labels, following = (arrays[name] for name in FORM if name != "mask")
     weights = (positions != 0).astype(np.float32).reshape(-1)
     batch = [tokens, segments.astype(np.int32), positions, labels.reshape(-1), weights, following.astype(np.int32)]
@@ -96,8 +93,6 @@ def sums(  # type: ignore[no-untyped-def]
 
     Through GluonNLP's own forward and not through the compiled graph, whose shapes are those of training.
     """
-    import numpy as np
-
     network.bert.hybridize(False)  # the graph that trains is the whole network's, and stays
     _, _, order, scores = network.bert(tokens, segments, lengths, positions)
     scores = scores.reshape((-3, 0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -19,10 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers.models.bert.configuration_bert import BertConfig
 from transformers.models.bert.modeling_bert import BertModel
 
+from throughline.workloads import Arrays
 from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
-
-if TYPE_CHECKING:
-    import numpy as np
 
 EPSILON = 1e-12
 """Of the layer norms: Hugging Face's default."""
@@ -44,12 +42,12 @@ def versions() -> dict[str, str | None]:
     return {"transformers": transformers.__version__}
 
 
-def weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
+def weights(network: torch.nn.Module) -> Arrays:
     """The weights by the names that every framework's form knows: those of this one."""
     return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
 
 
-def load(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
+def load(network: torch.nn.Module, weights: Arrays) -> None:
     """Set the weights, in place; all of them and no other."""
     parameters = dict(network.named_parameters())
     if parameters.keys() != weights.keys():
@@ -59,9 +57,8 @@ def load(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
             parameter.copy_(torch.from_numpy(weights[name]))
 
 
-def settings(network: torch.nn.Module) -> dict[str, Any]:
+def settings(network: BertForPretraining) -> dict[str, Any]:
     """What the network is, as built, in the words of `SETTINGS`."""
-    assert isinstance(network, BertForPretraining)
     return {
         "predictions": network.predictions,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
