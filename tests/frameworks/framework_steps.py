@@ -63,7 +63,7 @@ def looked(one: Any, spec: dict[str, Any]) -> list[dict[str, float]]:
     """What two held-out batches of different sizes say."""
     whole = batch(workloads.of(spec["model"]), 5)
     part = {name: array[:3] for name, array in whole.items()}
-    return [one.evaluate(one.deliver(one.data(arrays))) for arrays in (whole, part)]
+    return [one.form.sums(one.network, one.deliver(one.data(arrays))) for arrays in (whole, part)]
 
 
 def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpoint: Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:
     """The workload's figures of the held-out samples, from the sums over every batch."""
     sums: dict[str, float] = {}
     for batch in held_out:
-        for name, value in run.framework.evaluate(batch).items():
+        for name, value in run.framework.form.sums(run.framework.network, batch).items():
             sums[name] = sums.get(name, 0.0) + value
     figures = {name: _number(value) for name, value in run.workload.look(sums).items()}
     return {**figures, "samples": int(sums["samples"])}

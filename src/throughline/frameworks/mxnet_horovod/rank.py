@@ -18,7 +18,6 @@ from throughline.frameworks import CLIP_AT, Rank, Spec, Unsupported, horovod
 from throughline.frameworks.mxnet_horovod.optimizers import build, clip
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
-LARGEST_SEED = 2**31 - 1
 SCALER = ("_loss_scale", "_next_loss_scale", "_unskipped")
 """What decides a loss scaler's next scales."""
 
@@ -168,7 +167,7 @@ class MXNetHorovod(Rank):
 
     def seed(self, value: int) -> None:
         """Seed what dropout draws from."""
-        mx.random.seed(value & LARGEST_SEED)
+        mx.random.seed(value & 2**31 - 1)
 
     def save(self, path: Path) -> None:
         """Write weights, the optimizer's states and number of updates, and the loss scaler's state: arrays by name,
@@ -198,8 +197,3 @@ class MXNetHorovod(Rank):
         if self.half:
             for name, value in zip(SCALER, arrays["scaler"].asnumpy().tolist(), strict=True):
                 setattr(self.trainer._amp_loss_scaler, name, value)
-
-    def evaluate(self, batch: Batch) -> dict[str, float]:
-        """Sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
-        sums: dict[str, float] = self.form.sums(self.network, *batch)
-        return sums

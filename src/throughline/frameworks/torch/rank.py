@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import typing
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -176,7 +175,8 @@ class TorchRank(Rank):
         return torch.get_num_threads()
 
     def versions(self) -> dict[str, str | None]:
-        cuda, libraries = self.kind == "cuda", typing.cast(Any, torch)  # their version functions have no types
+        cuda = self.kind == "cuda"
+        libraries: Any = torch  # their version functions have no types
         return {
             "torch": torch.__version__,
             **self.form.versions(),
@@ -203,11 +203,6 @@ class TorchRank(Rank):
         states = torch.load(path, map_location=self.at, weights_only=True)
         for part, name in CHECKPOINTED.items():
             getattr(self, name).load_state_dict(states[part])
-
-    def evaluate(self, batch: Batch) -> dict[str, float]:
-        """Sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
-        sums: dict[str, float] = self.form.sums(self.network, **batch)
-        return sums
 
 
 def keep_freed_memory() -> None:

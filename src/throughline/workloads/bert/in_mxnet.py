@@ -85,16 +85,15 @@ def batch(arrays: Arrays) -> list[Any]:
     return [*batch, arrays["mask"].sum(1, dtype=np.float32)] if "mask" in arrays else batch
 
 
-def sums(  # type: ignore[no-untyped-def]
-    network: BertForPretraining, tokens, segments, positions, labels, weights, following, lengths=None
-) -> dict[str, float]:
+def sums(network: BertForPretraining, batch: list[Any]) -> dict[str, float]:
     """Losses and right answers over a delivered batch (what `batch` returns), summed over masked tokens (mlm) and
     samples (nsp), without dropout.
 
     Through GluonNLP's own forward and not through the compiled graph, whose shapes are those of training.
     """
+    tokens, segments, positions, labels, weights, following, *lengths = batch
     network.bert.hybridize(False)  # the graph that trains is the whole network's, and stays
-    _, _, order, scores = network.bert(tokens, segments, lengths, positions)
+    _, _, order, scores = network.bert(tokens, segments, lengths[0] if lengths else None, positions)
     scores = scores.reshape((-3, 0))
     masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
 

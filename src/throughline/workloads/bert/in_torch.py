@@ -72,9 +72,9 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def sums(network: Any, input_ids: Tensor, segments: Tensor, **batch: Tensor) -> dict[str, float]:
-    """Losses and right answers summed over masked tokens (mlm) and samples (nsp) of held-out text; tensors of
-    `bert.batch`.
+def sums(network: Any, batch: dict[str, Tensor]) -> dict[str, float]:
+    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
+    samples (nsp), without dropout.
 
     Through Hugging Face's own forward, in the weights' precision: it shares the weights with the training step, and
     none of its code.
@@ -83,9 +83,9 @@ def sums(network: Any, input_ids: Tensor, segments: Tensor, **batch: Tensor) -> 
     network.eval()
     try:
         labels, following = batch["labels"].flatten().long(), batch["following"].long()
-        positions, mask = batch["positions"], batch.get("mask")
+        positions, segments = batch["positions"], batch["segments"].long()
         weights = (positions != 0).flatten()
-        out = network.bert(input_ids=input_ids, token_type_ids=segments.long(), attention_mask=mask)
+        out = network.bert(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch.get("mask"))
         chosen = out.last_hidden_state.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
         chosen = network.norm(gelu(network.transform(chosen)))
         scores = linear(chosen, network.bert.get_input_embeddings().weight, network.bias)
