@@ -129,14 +129,14 @@ class Workload(Protocol):
 @cache
 def models() -> dict[str, str]:
     """Every model's name -> its workload's folder."""
-    return {model: folder for folder in FOLDERS for model in importlib.import_module(f"{__name__}.{folder}").MODELS}
+    return {model: folder for folder in FOLDERS for model in _neutral(folder).MODELS}
 
 
 def of(model: str) -> Workload:
     """The workload of a model; UserError where there is no such model."""
     if model not in models():
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
-    return cast(Workload, importlib.import_module(f"{__name__}.{models()[model]}"))
+    return _neutral(models()[model])
 
 
 def parameters(spec: Values) -> Any:
@@ -157,3 +157,7 @@ def form(model: str, library: str) -> ModuleType:
     if library not in workload.LIBRARIES:
         raise UserError(f"{model} has no form in {library}", next_step="choose one of " + ", ".join(workload.LIBRARIES))
     return importlib.import_module(f"{__name__}.{models()[model]}.in_{library}")
+
+
+def _neutral(folder: str) -> Workload:
+    return cast(Workload, importlib.import_module(f"{__name__}.{folder}"))
