@@ -38,7 +38,9 @@ class Lamb(torch.optim.Optimizer):
     grad_scale: Tensor | None
     found_inf: Tensor | None
 
-    def __init__(self, params: Any, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def __init__(
+        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6
+    ) -> None:  # Horovod's DistributedOptimizer makes another one from the groups alone
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
     @torch.no_grad()
