@@ -18,7 +18,7 @@ os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.exe
 
 from snakemake.exceptions import WorkflowError
 
-from throughline import frameworks, recipes, records, sources, workloads
+from throughline import files, frameworks, recipes, records, sources, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.corpus.shards import adopted
 from throughline.files import UserError

@@ -57,5 +57,8 @@ os.environ.update(
         {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}
     ),
     THROUGHLINE_STRICT=" ".join(name for name, block in CONFIG.benchmarks.items() if block.strict),
-    **{runs.CONFIGURATION: runs.packed(CONFIG)},
+    **{
+        runs.CONFIGURATION: runs.packed(CONFIG),
+        files.STARTED_WITH: files.started_with(workflow.config_settings.configfiles, workflow.config_settings.config),
+    },
 )

@@ -27,7 +27,7 @@ rule summary:
 rule tables:
     input:
         summaries=looked_up(TARGETS.summaries_of),
-        extras=looked_up(TARGETS.extras),
+        extras=looked_up(TARGETS.compared),
         code=code_of("tables"),
     output:
         tables=directory("results/{benchmark}/tables"),

@@ -12,8 +12,9 @@ import json
 import os
 import pwd
 import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -121,7 +122,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist", next_step=f"make it: snakemake {path}") from None
+        raise UserError(f"{path} does not exist", next_step=f"make it: {snakemake(str(path))}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} is not valid JSON", why=str(error), next_step="remove the file and run snakemake again"
@@ -143,6 +144,9 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+STARTED_WITH = "THROUGHLINE_STARTED_WITH"
+"""Variable with what `started_with` gives: as a parameter of a rule it would make things again."""
+
 NODES = "THROUGHLINE_NODES"
 """Variable with the names of a run's nodes in the order of their ranks: everywhere they are called node0, node1, ..."""
 
@@ -158,6 +162,29 @@ _KNOWN_TOKEN = (
     r"|(?i:(?<=bearer ))\S{8,}|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"
 )
 _SECRET_VARIABLE = rf"(?i).*{_SECRET}\d*|.*_(?:auth|cookie|pat)"
+
+
+def started_with(files: Iterable[Path], config: Mapping[str, Any]) -> str:
+    """The words of a Snakemake command that name its configuration; "" where it is config.yaml as it stands."""
+    names = [os.path.relpath(path) for path in files]
+    values = [f"{key}={json.dumps(_unnamed({key: value})[key])}" for key, value in config.items()]
+    words = [*(["--configfile", *names] if names else []), *(["--config", *values] if values else [])]
+    return scrub(" ".join(map(shlex.quote, words)))
+
+
+def _unnamed(value: Any) -> Any:
+    """A part of a configuration without the names of hosts and people."""
+    if isinstance(value, dict):
+        return {key: "..." if key in ("hosts", "contact") else _unnamed(entry) for key, entry in value.items()}
+    return value
+
+
+def snakemake(*words: str) -> str:
+    """The command that asks this workflow for `words`, with the configuration that it was started with.
+
+    That stands last: --configfile takes every word that follows it.
+    """
+    return " ".join(filter(None, ["snakemake", *map(shlex.quote, words), os.environ.get(STARTED_WITH)]))
 
 
 def scrub(text: str) -> str:

@@ -6,6 +6,7 @@ With nothing left every figure here is None, never 0 and never a default.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -106,6 +107,23 @@ def rank_test(one: Sequence[float], other: Sequence[float]) -> float | None:
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(one, other, alternative="two-sided").pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p of several tests, adjusted so that all of them together err with the probability that one alone would.
+
+    The least of m is multiplied by m, the next by m - 1, and so on; none is below one before it (Holm 1979).
+    """
+    adjusted, highest = list(p_values), 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def least_p(n: int, m: int) -> float:
+    """The least p that the rank test of `n` against `m` values can give: two orders of all that there are."""
+    return 2 / math.comb(n + m, n)
 
 
 def drift(step_seconds: Sequence[float]) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import socket
 from pathlib import Path
 
@@ -59,3 +60,13 @@ def test_scrubbing_masks_what_names_a_machine() -> None:
         assert getpass.getuser() not in clean
     kept = "127.0.0.1:29500 [::1] torch 2.13.0, std::move, at 12:30:45 1.2.3 s, 2026-11-20T12:00:00Z"
     assert files.scrub(kept) == kept
+
+
+def test_a_command_names_the_configuration_that_the_workflow_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(files.STARTED_WITH, raising=False)
+    assert files.started_with([], {}) == "" and files.snakemake("a b") == "snakemake 'a b'"
+    given = files.started_with([Path("presets/x.yaml").absolute()], {"runs": {"hosts": ["secret"], "repeats": "3"}})
+    monkeypatch.setenv(files.STARTED_WITH, given)
+    said = files.snakemake("--force", "results/a.json")
+    words = ["--configfile", "presets/x.yaml", "--config", 'runs={"hosts": "...", "repeats": "3"}']
+    assert shlex.split(said) == ["snakemake", "--force", "results/a.json", *words]

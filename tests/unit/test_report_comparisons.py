@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import CPU, jitter, write_series
+from report_fixture import jitter, write_series
 from throughline.records import Summary
 from throughline.report.analysis import cells, comparisons, summary
 from throughline.report.analysis.values import Value
 from throughline.report.render.topics import write_tables
 from throughline.report.render.topics.comparisons import TOPIC
 from throughline.report.topics import Finding, Scope
+
+FLOOR = comparisons.Floor("torch", 0.03, 4)
 
 
 def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
@@ -29,25 +32,23 @@ def aa(root: Path, one: float, other: float, **changes: Any) -> list[Summary]:
 
 
 def verdicts(groups: list[cells.Group], everything: list[cells.Group] | None = None) -> dict[str, str]:
-    known = comparisons.floors(everything or groups)
-    return {pair.what: pair.verdict for pair in comparisons.pairs(groups, everything or groups, known)}
+    return {pair.what: pair.verdict for pair in comparisons.judge(groups, everything or groups)}
 
 
 def findings(
-    groups: list[cells.Group], everything: list[cells.Group] | None = None, floors: comparisons.Floors | None = None
+    groups: list[cells.Group], everything: list[cells.Group] | None = None, floor: comparisons.Floor | None = None
 ) -> list[Finding]:
     scope = Scope(groups, everything or groups)
-    if floors:
-        scope.__dict__["floors"] = floors
+    if floor:
+        scope.__dict__["pairs"] = [replace(pair, floor=floor) for pair in scope.pairs]
     return list(TOPIC.findings(scope))
 
 
 def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
-    everything = cells.groups([*aa(tmp_path, 100.0, 102.7), found(tmp_path, {"1n1g": jitter(10.0)}, device_found=CPU)])
-    floors = comparisons.floors(everything)
-    assert set(floors) == {"Tesla V100-SXM2-16GB"}
-    (floor,) = floors.values()
-    assert (floor.share, floor.compared) == (pytest.approx(0.027), 1)
+    two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
+    (pair,) = comparisons.judge(cells.groups([two]), cells.groups([two, aa(tmp_path, 100.0, 102.7)[1]]))
+    floor = pair.floor
+    assert floor and (floor.what, floor.share, floor.compared) == ("torch", pytest.approx(0.027), 1)
     assert "2.7 %" in floor.text and "once in 2 comparisons" in floor.text
 
 
@@ -55,12 +56,12 @@ def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
     """Two frameworks 2 % apart: their repeats never overlap, and the same configuration differs by 2.7 % here."""
     records = [
         path for name, speed in (("torch", 100.0), ("mxnet-horovod", 102.0))
-        for path in write_series(tmp_path, {"1n1g": jitter(speed)}, framework=name)
+        for path in write_series(tmp_path, {"1n1g": jitter(speed)}, framework=name, benchmark="base")
     ]  # fmt: skip
     alone = cells.groups([summary.summarize(records, repeats=5)])
     assert verdicts(alone) == {"mxnet-horovod over torch": "faster"}
-    everything = cells.groups([summary.summarize(records, repeats=5), *aa(tmp_path, 100.0, 102.7)])
-    here = [group for group in everything if group.benchmark == "bert"]
+    everything = cells.groups([summary.summarize(records, repeats=5), aa(tmp_path, 100.0, 102.7)[1]])
+    here = [group for group in everything if group.benchmark == "base"]
     assert verdicts(here, everything) == {"mxnet-horovod over torch": "no difference"}
     texts = [finding.text for finding in findings(here, everything)]
     assert any(text.startswith("No difference between") and "2.7 % of A/A runs" in text for text in texts)
@@ -72,7 +73,7 @@ def test_ranks_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
     mixed = found(tmp_path, {"1n1g": wide, "1n2g": [value * 1.01 for value in reversed(wide)]})
     assert verdicts(cells.groups([mixed])) == {"1n2g over 1n1g": "not told apart"}
     few = found(tmp_path / "few", {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})
-    (pair,) = comparisons.pairs(cells.groups([few]), (), {})
+    (pair,) = comparisons.judge(cells.groups([few]))
     assert (pair.verdict, pair.p) == ("not told apart", None)
     assert "no rank test" in pair.why
     assert pair.range == (200 / 101, 201 / 100)
@@ -83,8 +84,7 @@ def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
     half = found(tmp_path, {"1n1g": jitter(102.0)}, precision="fp16", batch_per_device=64)
     groups = cells.groups([full, half])
     assert not any(finding.loss for finding in findings(groups))
-    floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}
-    (loss,) = [finding.text for finding in findings(groups, groups, floors) if finding.loss]
+    (loss,) = [finding.text for finding in findings(groups, groups, FLOOR) if finding.loss]
     assert "fp16 gains nothing here: 1.02 times" in loss
 
 
@@ -97,9 +97,8 @@ def test_a_precision_that_only_seems_faster_is_not_told_apart(tmp_path: Path) ->
 
 def test_devices_within_the_noise_gain_nothing(tmp_path: Path) -> None:
     groups = cells.groups([found(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(102.0)})])
-    floors = {"Tesla V100-SXM2-16GB": comparisons.Floor(0.03, 4)}
     assert not any(finding.loss for finding in findings(groups))
-    assert any("additional devices gain nothing" in f.text for f in findings(groups, groups, floors) if f.loss)
+    assert any("additional devices gain nothing" in f.text for f in findings(groups, groups, FLOOR) if f.loss)
 
 
 @pytest.mark.parametrize(("gain", "said"), [(1.0, True), (1.3, False)])
@@ -135,7 +134,7 @@ def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path
     """A pair takes values, whoever has them; without repeats there is no rank test."""
     published = Value("published", 150.11, source="published: DLPerf")
     mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
-    pair = comparisons.Pair("torch over published", "1n1g", published, mine, None)
+    pair = comparisons.Pair("torch over published", "1n1g", published, mine)
     assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "not told apart")
     from throughline.report.render.topics.comparisons import _row
 

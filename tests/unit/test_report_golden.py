@@ -1,7 +1,9 @@
 """Records of schema 1 are read for ever: kept ones give the summaries and tables that the first version made of them.
 
 golden_records/runs.jsonl holds one record a line, golden_records/expected/ what was made of them. A summary may have
-more keys than then; tables are the same to the byte but for words that REWORDED names and a column at the right.
+more keys than then; tables are the same to the byte but for words that REWORDED names and a column at the right. Two
+are not of the first version: comparisons.csv (Holm's p, A/A runs of the same framework, nothing said of unequal
+frameworks) and the last lines of cost (an unequal framework is no best value).
 """
 
 from __future__ import annotations

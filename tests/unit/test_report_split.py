@@ -78,13 +78,32 @@ def test_what_no_run_tells_stays_with_compute(study: tuple[list[cells.Group], li
     assert rows["communication_s"].tolist() == pytest.approx([0.0, 0.039])
 
 
-def test_other_machines_split_nothing(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
-    (group,), _ = study
+def test_other_machines_split_nothing_and_it_is_said(
+    tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]
+) -> None:
+    (group,), derived = study
     other = {"kind": "cpu", "name": "another", "count": 2, "fp16_native": None}
     kept = measured(
         tmp_path, "bert__noexchange", {"1n1g": [50, 50, 50]}, options={"exchange": False}, device_found=other
     )
-    assert split.split(group, cells.groups([kept])) == []
+    (one,) = split.split(group, cells.groups([kept]))
+    assert one.parts == {} and "communication is not known, unlike runs tell nothing: device is cuda" in one.notes[0]
+    assert not list(topic.drawings(Scope([group], cells.groups([kept]))))
+    old = {"torch": "2.12.0", "transformers": "5.23.0", "driver": "580.10"}
+    data = {"data": {"content_digest": "cd" * 32, "rows": 2048}}
+    for name, changes, said in (
+        ("software", {"framework_versions": old}, "torch is 2.13.0 and 2.12.0"),
+        ("data", {"beside": data}, "the data differ"),
+    ):
+        kept = measured(
+            tmp_path / name, "bert__noexchange", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]},
+            options={"exchange": False}, **changes,
+        )  # fmt: skip
+        one, four = split.split(group, [*cells.groups([kept]), *derived[1:]])
+        assert four.communication is None and four.input and four.rest == "compute and communication"
+        assert said in four.notes[0]
+        rows = topic.frame(Scope([group], cells.groups([kept])))
+        assert rows is not None and rows["communication_s"].isna().all() and said in rows["notes"][0]
 
 
 def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,8 +85,15 @@ def test_every_record_holds_its_configuration_and_environment(finished: tuple[Cl
 def test_the_log_of_a_run_begins_with_how_to_repeat_it_and_ends_with_its_outcome(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
     lines = (clone.path / "results/quick/bz4_fp32/torch/1n2g/run1.log").read_text().splitlines()
-    assert "snakemake" in lines[0]
-    assert "results/quick/bz4_fp32/torch/1n2g/run1.json" in lines[0]
+    again = "snakemake --force results/quick/bz4_fp32/torch/1n2g/run1.json --configfile small.yaml"
+    assert lines[0] == f"# again: {again}"
+    said = subprocess.run(
+        [sys.executable, "-m", *shlex.split(again.replace(" ", " --dry-run ", 1))], cwd=clone.path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert job_counts(said.stdout + said.stderr) == {"run": 1}
+    page = (clone.path / "results/report.html").read_text(encoding="utf-8")
+    assert "snakemake results/quick/bz4_fp32.json --configfile small.yaml\n" in page
     assert any("samples/s" in line for line in lines[-3:])
 
 

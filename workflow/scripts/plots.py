@@ -21,10 +21,10 @@ def main() -> None:
         help="folder: bz<b>_<precision>_{throughput,speedup,split}.{svg,png} and precisions.{svg,png}",
     )
     arguments = parser.parse_args()
-    groups, extras = (
-        cells.groups([read_summary(path) for path in paths]) for paths in (arguments.summaries, arguments.extras)
-    )
-    write_plots(Scope(groups, [*groups, *extras]), arguments.output_dir)
+    summaries = [read_summary(path) for path in (*arguments.summaries, *arguments.extras)]
+    groups = cells.groups(summaries)
+    own = [group for group in groups if group.benchmark == summaries[0].benchmark]
+    write_plots(Scope(own, groups), arguments.output_dir)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from throughline.report.topics import Scope
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("summaries", nargs="+", type=Path, help="bz<b>_<precision>.json of the benchmark")
-    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="summaries of noexchange, synthetic and aa")
+    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="those that it is compared with")
     parser.add_argument("--expected", default="[]", metavar="JSON", help="the cells that were asked for")
     parser.add_argument(
         "--output-dir",
@@ -22,9 +22,10 @@ def main() -> None:
         help="folder: {throughput,memory,use,work,cost}.{csv,md,tex}, {comparisons,split}.csv",
     )
     arguments = parser.parse_args()
-    summaries, extras = ([read_summary(path) for path in paths] for paths in (arguments.summaries, arguments.extras))
+    summaries = [read_summary(path) for path in (*arguments.summaries, *arguments.extras)]
     groups = cells.groups(summaries, cells.read_asked(arguments.expected))
-    write_tables(Scope(groups, [*groups, *cells.groups(extras)]), arguments.output_dir)
+    own = [group for group in groups if group.benchmark == summaries[0].benchmark]
+    write_tables(Scope(own, groups), arguments.output_dir)
 
 
 if __name__ == "__main__":

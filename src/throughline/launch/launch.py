@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import sys
 import tempfile
@@ -81,7 +80,7 @@ def run(job: Job) -> dict[str, Any]:
             came_to = f"{record['samples_per_s']:.1f} samples/s over {steps} steps in {window:.2f} s"
         turn.conclude(came_to)
         if not job.part_of:
-            turn.log.write(f"next: snakemake {job.spec.summary} makes the medians of all its repeats")
+            turn.log.write(f"next: {files.snakemake(job.spec.summary)} makes the medians of all its repeats")
         turn.progress.say(came_to)
         return record
 
@@ -101,7 +100,7 @@ def _turn(job: Job) -> Iterator[Turn]:
         log = Log(job.log)
         try:
             os.environ[files.NODES] = host_names(job.hosts)  # what is written calls them node0, node1, ...
-            log.write(f"# again: snakemake --force {shlex.quote(job.target)}")
+            log.write(f"# again: {files.snakemake('--force', job.target)}")
             if job.command:
                 log.write(f"# directly: {job.command}")
             progress = Progress(job.full, job.spec.size.samples_per_step)

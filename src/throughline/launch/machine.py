@@ -144,7 +144,7 @@ def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict
         raise UserError(
             f"this machine is not as it was for {name}: {'; '.join(changed)}",
             why="repeats from different environments are never pooled, and runs.strict is on",
-            next_step="put it back, or make the earlier repeats again (snakemake --force <record>)",
+            next_step="put it back, or make the earlier repeats again: the first line of their logs says how",
         )
     return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
 

@@ -34,7 +34,9 @@ class Manifest:
 
     def __init__(self, path: Path, room: str, repair: str | None = None) -> None:
         if not path.is_file():
-            raise UserError(f"{path} does not exist", next_step=f"make the data: {repair or f'snakemake {path}'}")
+            raise UserError(
+                f"{path} does not exist", next_step=f"make the data: {repair or files.snakemake(str(path))}"
+            )
         self.path, self.room, self.content = path, room, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
         self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
@@ -90,7 +92,7 @@ class Manifest:
                     raise UserError(
                         f"{path} {fault}",
                         why=f"{self.path} lists it with another content, or it was removed",
-                        next_step=f"repair it: {repair or f'snakemake --force {path}'}",
+                        next_step=f"repair it: {repair or files.snakemake('--force', str(path))}",
                     )
 
     def _fault(self, shard: dict[str, Any]) -> str | None:

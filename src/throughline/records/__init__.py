@@ -5,7 +5,7 @@ measures, computes and draws nothing: ranks write what these entries check, the 
 """
 
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Largest, Look, Mathematics, MaxBatch
-from throughline.records.entry import SCHEMA, Device, Figure
+from throughline.records.entry import SCHEMA, Data, Device, Figure
 from throughline.records.reading import (
     leave_newer,
     read_curve,
@@ -20,8 +20,8 @@ from throughline.records.run import DeviceTelemetry, Memory, NodeTelemetry, Rank
 from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
 
 __all__ = [
-    "SCHEMA", "Cell", "ConvergenceVerdict", "Cost", "Curve", "Device", "DeviceTelemetry", "Equivalence", "Figure",
-    "Goal", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory", "NodeTelemetry", "Rank", "RunRecord",
-    "Series", "Summary", "Use", "Utilization", "Work", "leave_newer", "read_curve", "read_equivalence",
+    "SCHEMA", "Cell", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry", "Equivalence",
+    "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory", "NodeTelemetry", "Rank",
+    "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "leave_newer", "read_curve", "read_equivalence",
     "read_max_batch", "read_run", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

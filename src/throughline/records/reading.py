@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from throughline import __version__
-from throughline.files import UserError, read_json, write_json
+from throughline.files import UserError, read_json, snakemake, write_json
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Look, MaxBatch
 from throughline.records.entry import SCHEMA, Entry
 from throughline.records.run import RunRecord
@@ -32,7 +32,7 @@ def read_run(path: str | Path) -> RunRecord:
         raise UserError(
             f"{path} holds the record of another run",
             why=f"its specification belongs at {record.spec.record}",
-            next_step=f"remove the file and make it again: snakemake {path}",
+            next_step=f"remove the file and make it again: {snakemake(str(path))}",
         )
     return record
 

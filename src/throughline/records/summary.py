@@ -64,7 +64,9 @@ class Goal(Entry):
 class Cell(Entry):
     """All repeats of one framework on one topology, and what they come to.
 
-    `other_units` is the median throughput in other units (tokens/s); `figures` are medians of the repeats.
+    `other_units` is the median throughput in other units (tokens/s); `figures` are medians of the repeats. `ran_in` is
+    what of device, environment and data was other than the summary says, `started` and `ended` the first start and the
+    last end of the repeats behind the figures; None in a summary of before these keys, and without such a repeat.
     """
 
     values: list[Positive | None]
@@ -102,6 +104,9 @@ class Cell(Entry):
     other_units: dict[str, Positive] = Field(default_factory=dict)
     figures: list[Figure] = Field(default_factory=list)
     cost: Cost | None = None
+    ran_in: dict[str, Any] | None = None
+    started: str | None = None
+    ended: str | None = None
 
 
 class Summary(OfWorkload):

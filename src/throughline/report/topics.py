@@ -38,9 +38,9 @@ class Scope:
         return self.groups[0].benchmark if self.groups else ""
 
     @cached_property
-    def floors(self) -> comparisons.Floors:
-        """The smallest differences that the devices can report."""
-        return comparisons.floors(self.everything or self.groups)
+    def pairs(self) -> list[comparisons.Pair]:
+        """All that is compared, with its verdicts."""
+        return comparisons.judge(self.groups, self.everything)
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,20 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
         )
 
 
+def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
+    """The one option that `after` has switched on, its value in `before`, which is the default, and in `after`.
+
+    Of two specifications or summaries; None where they differ in more, or in what the parts of a step are told by.
+    """
+    alike = all(getattr(before, name) == getattr(after, name) for name in ("model", "parameters", "optimizer", "steps"))
+    changed = [key for key, value in before.options if value != getattr(after.options, key)]
+    if not alike or len(changed) != 1 or any(name.endswith("__aa") for name in (before.benchmark, after.benchmark)):
+        return None
+    key, value = changed[0], getattr(before.options, changed[0])
+    derived = any(key in options for options in CHANGED.values())
+    return None if derived or value != Options.model_fields[key].default else (key, value, getattr(after.options, key))
+
+
 def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:
     """What of `runs.hosts` decides a run. No name: no record holds one, and a renamed host re-runs nothing."""
     if block.hosts == "simulated":

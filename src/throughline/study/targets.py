@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from throughline.files import UserError
-from throughline.study.config import Config
+from throughline.study.config import Config, block_name
 from throughline.study.corpus_section import Corpus, ShardFolder
-from throughline.study.runs import RunSpec
+from throughline.study.runs import RunSpec, switch
 from throughline.study.section import canonical
 
 RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"
@@ -89,6 +89,18 @@ class Targets:
         """The summaries of a benchmark's derived runs: where its time goes, and what is noise."""
         names = [f"{benchmark}__{extra}" for extra in ("noexchange", "synthetic", "aa")]
         return [summary for name in names for summary in self.by_benchmark.get(name, ())]
+
+    def compared(self, benchmark: str) -> list[str]:
+        """The other summaries that a benchmark's pairs are judged with: all of its block, and of the blocks of the
+        benchmarks that go without the one option that it has switched on."""
+        mine = self._first(benchmark)
+        partners = [name for name in self.by_benchmark if switch(self._first(name), mine)]
+        blocks = {block_name(name) for name in (benchmark, *partners)}
+        names = [name for name in self.by_benchmark if name != benchmark and block_name(name) in blocks]
+        return [summary for name in names for summary in self.by_benchmark[name]]
+
+    def _first(self, benchmark: str) -> RunSpec:
+        return self.specs[self.summaries[self.summaries_of(benchmark)[0]][0]]
 
     def proof(self, benchmark: str) -> Sequence[RunSpec]:
         """What a benchmark's equivalence is proven on."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import h5py
 
-from throughline.files import UserError
+from throughline.files import UserError, snakemake
 
 SCHEMA = 1
 ROWS_PER_CHUNK = 2048
@@ -126,7 +125,7 @@ def repair(path: str | os.PathLike[str]) -> str:
     path = os.fspath(path)
     if os.path.islink(path):
         return f"it is a link to {os.readlink(path)}: bring that file again from where it came, then run snakemake"
-    return f"make it again: snakemake --force {shlex.quote(path)}"
+    return f"make it again: {snakemake('--force', path)}"
 
 
 def _broken(path: str, why: str) -> UserError:

@@ -15,7 +15,7 @@ from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, instances, layout, pairs
 from throughline.corpus.shards.instances import Arrays
 from throughline.corpus.text import tokens, vocabulary
-from throughline.files import UserError
+from throughline.files import UserError, snakemake
 
 
 def make(
@@ -36,7 +36,7 @@ def make(
     if facts["vocabulary_sha256"] != words.sha256:
         raise UserError(
             f"{tokens_file} was made with another vocabulary than {vocabulary_file}",
-            next_step=f"make it again: snakemake --force {tokens_file}",
+            next_step=f"make it again: {snakemake('--force', str(tokens_file))}",
         )
     order = pairs.examples(documents, parameters, split, shard, allocator)
     rows = layout.ROWS_PER_CHUNK

@@ -33,7 +33,7 @@ def merge(
         raise UserError(
             f"the shards of {path} do not belong together",
             why=f"they differ in sequence length, predictions or vocabulary: {'; '.join(listed)}",
-            next_step=f"make them again: snakemake --force {' '.join(map(str, verified))}",
+            next_step=f"make them again: {files.snakemake('--force', *map(str, verified))}",
         )
     ((sequence, predictions, _),) = shapes
     kept = "source", "rows", "sha256", "content_digest"

@@ -70,7 +70,7 @@ def listed(listing: Path) -> list[Path]:
             raise UserError(
                 f"{path} is {'missing' if size is None else 'not the file that was downloaded'}",
                 why=f"{listing} says that it has {entry['size']} bytes{'' if size is None else f', and it has {size}'}",
-                next_step=f"bring it again: snakemake --force {listing}",
+                next_step=f"bring it again: {files.snakemake('--force', str(listing))}",
             )
         paths.append(path)
     return paths

@@ -8,7 +8,6 @@ many there are, reads one contiguous run from each part.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from throughline.corpus.progress import Progress
 from throughline.corpus.randomness import splitmix64
 from throughline.corpus.text import sentences, vocabulary
 from throughline.corpus.text.wordpiece import WordPiece
-from throughline.files import UserError
+from throughline.files import UserError, snakemake
 
 Index = NDArray[np.int64]
 SCHEMA = 1
@@ -88,7 +87,7 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory
                     raise UserError(
                         f"the token files of {path} were made with different vocabularies",
                         why="the vocabulary was changed in between",
-                        next_step=f"make them again: snakemake --force {shlex.join(map(str, parts))}",
+                        next_step=f"make them again: {snakemake('--force', *map(str, parts))}",
                     )
                 places = place(stream["ids"][:])
                 first = int(np.searchsorted(places, np.uint64(low)))
@@ -158,7 +157,7 @@ def _read_into(allocator: Allocator, dataset: h5py.Dataset) -> NDArray[Any]:
 @contextmanager
 def _open(path: Path) -> Iterator[h5py.File]:
     """The open file; what cannot be read inside the `with` is a UserError as well."""
-    again = f"make it again: snakemake --force {shlex.quote(str(path))}"
+    again = f"make it again: {snakemake('--force', str(path))}"
     try:
         # a finished file never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:

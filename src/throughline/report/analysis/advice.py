@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
-from throughline.records import Cell, LeftOut, Mathematics, RunRecord
+from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
 from throughline.report.analysis import windows
 from throughline.report.numbers import percent
 
@@ -96,7 +96,7 @@ def mixture(runs: Sequence[RunRecord]) -> list[str]:
     for key in dict.fromkeys(key for one in every for key in one):
         values = [one.get(key) for one in every]
         texts = dict.fromkeys(map(str, values))
-        if len(texts) > 1 and not _close(key, values):
+        if len(texts) > 1 and not close(key, values):
             differences.append(f"{key} is {' and '.join(texts)}")
     return differences
 
@@ -115,7 +115,7 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], na
         f"{key} is {here.get(key)} here and {there.get(key)} in the {name} baseline, so the speedup compares unlike "
         "things: run the older one again"
         for key in dict.fromkeys([*here, *there])
-        if here.get(key) != there.get(key) and not _close(key, [here.get(key), there.get(key)])
+        if here.get(key) != there.get(key) and not close(key, [here.get(key), there.get(key)])
     ]
 
 
@@ -172,12 +172,19 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def surroundings(run: RunRecord) -> dict[str, Any]:
     """Device, environment and data of a run, by dotted keys."""
-    device = {"kind": run.device.kind, "name": run.device.name} if run.device else {}
-    environment = {key: value for key, value in run.environment.items() if key not in UNLIKE_ANYWAY}
-    data = {"content_digest": run.data.content_digest} if run.data else {}
-    return flat({"device": device, "environment": environment, "data": data})
+    return facts(run.device, run.environment, run.data)
 
 
-def _close(key: str, values: Sequence[Any]) -> bool:
+def facts(device: Device | None, environment: Mapping[str, Any], data: Data | None) -> dict[str, Any]:
+    """Device, environment and data by dotted keys."""
+    return flat({
+        "device": {"kind": device.kind, "name": device.name} if device else {},
+        "environment": {key: value for key, value in environment.items() if key not in UNLIKE_ANYWAY},
+        "data": {"content_digest": data.content_digest} if data else {},
+    })  # fmt: skip
+
+
+def close(key: str, values: Sequence[Any]) -> bool:
+    """Whether these are sizes of memory of machines of one kind."""
     are_sizes = key.endswith("memory_bytes") and all(isinstance(value, int | float) for value in values)
     return are_sizes and bool(max(values) - min(values) <= MEMORY * max(values))

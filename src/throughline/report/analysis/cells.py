@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice, baseline
+from throughline.study.config import block_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
 from throughline.topology import Topology
@@ -153,6 +156,13 @@ class Group:
         """Measured rows of all frameworks, one framework after the other."""
         return [row for framework in self.frameworks for row in self.series(framework)]
 
+    def facts(self, row: Row) -> dict[str, Any]:
+        """Device, environment and data of a row, by dotted keys."""
+        if self.summary is None or row.cell is None:
+            return {}
+        environment = self.summary.environment.get(row.framework) or {}
+        return advice.facts(self.summary.device, environment, self.summary.data) | (row.cell.ran_in or {})
+
     def row(self, framework: str, topology: Topology) -> Row | None:
         return next((row for row in self.rows if (row.framework, row.topology) == (framework, topology)), None)
 
@@ -164,27 +174,29 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *made)))
     keys = sorted({*made, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
+    unequal: defaultdict[str, set[str]] = defaultdict(set)  # by block: derived benchmarks have no proof of their own
+    for s in summaries:
+        proofs = (s.mathematics or {}).items()
+        unequal[block_name(s.benchmark)] |= {name for name, proof in proofs if proof.verdict in advice.UNEQUAL}
     return [
-        Group(name, batch, precision, tuple(_rows(made.get(key), wanted.get(key))), made.get(key),
-              units.get(name, NO_UNIT))
+        Group(name, batch, precision, tuple(_rows(made.get(key), wanted.get(key), unequal[block_name(name)])),
+              made.get(key), units.get(name, NO_UNIT))
         for key in keys for name, precision, batch in [key]
     ]  # fmt: skip
 
 
-def _rows(summary: Summary | None, asked: Asked | None) -> Iterable[Row]:
+def _rows(summary: Summary | None, asked: Asked | None, unequal: Collection[str]) -> Iterable[Row]:
     measured = summary.frameworks if summary else {}
     frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
-    compared = summary.mathematics or {} if summary else {}
     exchanges = summary.options.exchange if summary else True
     for framework in frameworks:
-        unequal = framework in compared and compared[framework].verdict in advice.UNEQUAL
         cells = measured.get(framework, {})
         wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
         topologies = {Topology.parse(name) for name in {*cells, *wanted}}
         for topology in sorted(topologies, key=lambda t: (t.world, t)):
             cell, name = cells.get(str(topology)), str(topology)
             marked = replace(topology, simulated=cell is not None and cell.simulated)
-            yield Row(framework, marked, cell, not asked or name in wanted, unequal, exchanges)
+            yield Row(framework, marked, cell, not asked or name in wanted, framework in unequal, exchanges)
 
 
 def switches(summary: Summary) -> str:

@@ -1,33 +1,64 @@
 """Pairs of configurations: by how much they differ, how sure that is, and whether this machine can tell at all.
 
-An A/A run (the extra `aa`) measures the same configuration twice. The largest difference between two such medians is
-the smallest one that is reported on that device: below it a pair says "no difference", whatever its ranks say.
+`judge` is the one place that judges; page, tables and sentences print its verdicts. An A/A run (the extra `aa`)
+measures the same configuration twice. The largest difference between two such medians is the smallest one that is
+reported, whatever the ranks of a pair say: for the environment, the workload and the day of the A/A run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from throughline import statistics
+from throughline.report.analysis import advice
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.values import Value, of_cell
 from throughline.report.numbers import percent
-from throughline.study.benchmark import Options
+from throughline.study import runs
+from throughline.study.config import block_name
 
 SURE = 0.05
 """p of the rank test from which on two sets of repeats are not told apart."""
 AA = "__aa"
 LOWER = ("bf16", "fp16")
-DERIVED = ("exchange", "data")
-"""Options of derived runs: split.py compares those."""
+NEAR = timedelta(days=1)
+"""The most that may lie between an A/A run and the runs that it judges."""
+OF_FRAMEWORK = tuple(
+    f"environment.{name}" for name in ("framework", "packages.", "python", "code", "variables.", "mpi")
+)
+"""What differs between frameworks for good reasons."""
+NO_SPEED = ("environment.commit", "environment.variables.CUDA_VISIBLE_DEVICES")
+"""What differs without a difference in speed: `code` says whether what is measured has changed."""
+NAMED, LONG = 3, 80
+"""How many differences between two environments are named, and how many characters a value has that is printed."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two that are compared: a measured row and its group."""
+
+    group: Group
+    row: Row
+
+    @property
+    def value(self) -> Value | None:
+        return of_cell(self.row.shown, self.row.cell)
+
+    @property
+    def workload(self) -> tuple[str, Mapping[str, Any]] | None:
+        summary = self.group.summary
+        return (summary.model, summary.parameters) if summary else None
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The smallest difference that a device can report: the widest of `compared` A/A pairs of medians."""
+    """The smallest difference that can be reported: the widest of `compared` A/A pairs of medians of `what`."""
 
+    what: str
     share: float
     compared: int
 
@@ -35,25 +66,29 @@ class Floor:
     def text(self) -> str:
         """What it is, and how sure: of k alike differences, the next one is the largest with 1 in k + 1."""
         return (
-            f"A/A runs: medians of the same configuration differ by up to {percent(self.share, 1)} here "
+            f"A/A runs of {self.what}: medians of the same configuration differ by up to {percent(self.share, 1)} here "
             f"({self.compared} compared; chance alone exceeds that once in {self.compared + 1} comparisons). Smaller "
             "differences are none"
         )
 
 
-Floors = dict[str, Floor]
-"""By the name of the device."""
-
-
 @dataclass(frozen=True)
 class Pair:
-    """`other` over `one`, whoever has measured them: medians, ranges, ranks."""
+    """`other` over `one`, whoever has measured them: medians, ranges, ranks.
+
+    `unlike` says what forbids a verdict. `adjusted` is Holm's p over the `family` pairs that are tested with this one.
+    """
 
     what: str
     where: str
     one: Value
     other: Value
-    floor: Floor | None
+    floor: Floor | None = None
+    kind: str = ""
+    sides: tuple[Side, Side] | None = None
+    unlike: tuple[str, ...] = ()
+    adjusted: float | None = None
+    family: int = 0
 
     @property
     def ratio(self) -> float:
@@ -69,61 +104,169 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """faster | slower | no difference | not told apart."""
+        """faster | slower | no difference | not told apart | not comparable."""
+        if self.unlike:
+            return "not comparable"
         if self.floor and abs(self.ratio - 1) <= self.floor.share:
             return "no difference"
-        if self.p is None or self.p >= SURE:
+        if self.adjusted is None or self.adjusted >= SURE:
             return "not told apart"
         return "faster" if self.ratio > 1 else "slower"
 
     @property
+    def gains(self) -> bool | None:
+        """Whether `other` is faster by more than A/A runs differ, told apart or not; None: they are not comparable."""
+        return None if self.unlike else self.ratio > 1 + (self.floor.share if self.floor else 0.0)
+
+    @property
     def why(self) -> str:
         """What the verdict rests on."""
+        if self.unlike:
+            return "; ".join(self.unlike)
         if self.verdict == "no difference" and self.floor:
             return f"within the {percent(self.floor.share, 1)} of A/A runs"
-        if self.p is None:
+        if self.p is None or self.adjusted is None:
             return "fewer than three repeats on a side: no rank test"
-        return f"p = {self.p:.3f}" if self.p >= 0.001 else "p < 0.001"
+        return _shown(self.p) + (
+            f" (Holm over {self.family} pairs: {_shown(self.adjusted)})" if self.family > 1 else ""
+        )
 
 
-def floors(groups: Sequence[Group]) -> Floors:
-    """From all benchmarks that have an A/A run, by device."""
-    cells = {(g.benchmark, g.name, row.framework, str(row.topology)): row.cell for g in groups for row in g.rows}
-    differences: dict[str, list[float]] = {}
-    for group in groups:
-        if not group.benchmark.endswith(AA):
-            continue
-        for row in group.rows:
-            origin = cells.get((group.benchmark.removesuffix(AA), group.name, row.framework, str(row.topology)))
-            if origin and row.cell and origin.median_speed and row.cell.median_speed:
-                differences.setdefault(device(group), []).append(abs(row.cell.median_speed / origin.median_speed - 1))
-    return {name: Floor(max(shares), len(shares)) for name, shares in differences.items()}
+def _shown(p: float) -> str:
+    return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
-def device(group: Group) -> str:
-    """The name of the device that a group was measured on."""
-    return group.summary.device.name if group.summary and group.summary.device else ""
+def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pair]:
+    """All that there is to compare in one benchmark, with its verdicts: frameworks, precisions, more devices, and the
+    benchmarks among `everything` that go without the one option that this one has switched on."""
+    switched = list(_switches(groups, everything))
+    blocks = {block_name(group.benchmark) for group in groups}
+    blocks |= {block_name(side.group.benchmark) for pair in switched for side in pair.sides or ()}
+    again = list(_again([group for group in everything or groups if block_name(group.benchmark) in blocks]))
+    pairs = [
+        replace(pair, floor=_floor(pair, again), unlike=_unlike(*pair.sides))
+        for pair in (*_frameworks(groups), *_precisions(groups), *_devices(groups), *switched)
+        if pair.sides
+    ]
+    tested = [(place, pair.p) for place, pair in enumerate(pairs) if not pair.unlike and pair.p is not None]
+    for (place, _), adjusted in zip(tested, statistics.holm([p for _, p in tested]), strict=True):
+        pairs[place] = replace(pairs[place], adjusted=adjusted, family=len(tested))
+    return pairs
 
 
-def pairs(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -> list[Pair]:
-    """What there is to compare in one benchmark: frameworks, precisions, more devices, and one switch in another."""
+def too_few(pairs: Sequence[Pair]) -> tuple[int, float, int] | None:
+    """Where no pair can be told apart, however far its repeats lie apart: the most repeats of a side, the least p that
+    is possible, and how many repeats could; else None."""
+    sizes = [(len(pair.one.repeats), len(pair.other.repeats)) for pair in pairs if pair.family]
+    family, (n, m) = len(sizes), min(sizes, key=lambda both: statistics.least_p(*both), default=(0, 0))
+    least = family * statistics.least_p(n, m)
+    if not family or least < SURE:
+        return None
+    return max(n, m), min(1.0, least), next(k for k in range(3, 99) if family * statistics.least_p(k, k) < SURE)
+
+
+def differences(one: Side, other: Side) -> list[str]:
+    """What of device, environment and data is known of both and differs, as far as it may decide their speed."""
+    a, b = one.group.facts(one.row), other.group.facts(other.row)
+    left_out: tuple[str, ...] = NO_SPEED
+    if one.row.framework != other.row.framework:
+        left_out += OF_FRAMEWORK
+    if one.row.topology != other.row.topology:
+        left_out += advice.BY_TOPOLOGY
     return [
-        *_frameworks(groups, known), *_precisions(groups, known), *_devices(groups, known),
-        *switches(groups, everything, known),
-    ]  # fmt: skip
+        _said(key, a.get(key), b.get(key))
+        for key in dict.fromkeys([*a, *b])
+        if not key.startswith(left_out) and _differs(key, a.get(key), b.get(key))
+    ]
 
 
-def _frameworks(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
-    """Every framework against the first one, on each topology that both have."""
+def _differs(key: str, one: Any, other: Any) -> bool:
+    """Whether two facts differ. One that a side does not tell does not; a variable that is not told is not set."""
+    if None in (one, other):
+        return one != other and key.startswith("environment.variables.")
+    return bool(one != other) and not advice.close(key, [one, other])
+
+
+def _said(key: str, *values: Any) -> str:
+    """`torch is 2.12.0 and 2.13.0`."""
+    part, _, rest = key.partition(".")
+    if part == "data":
+        return f"the data differ (content {' and '.join(str(value)[:12] for value in values)})"
+    name = "device" if part == "device" else rest.removeprefix("framework.").removeprefix("packages.")
+    texts = ["not set" if value is None else str(value) for value in values]
+    is_long = any(isinstance(value, list) or len(text) > LONG for value, text in zip(values, texts, strict=True))
+    return f"{name} differs" if is_long else f"{name.removeprefix('variables.')} is {' and '.join(texts)}"
+
+
+def _unlike(one: Side, other: Side) -> tuple[str, ...]:
+    """Why two must not be compared: unequal mathematics, or surroundings that differ."""
+    if one.row.framework != other.row.framework:
+        unequal = [side.row.framework for side in (one, other) if side.row.unequal]
+        if unequal:
+            return (f"{' and '.join(unequal)} does not compute what the others do (equivalence.json)",)
+    found = differences(one, other)
+    more = [f"{len(found) - NAMED} more differences"] if len(found) > NAMED else []
+    return (*found[:NAMED], *more)
+
+
+def _again(groups: Sequence[Group]) -> Iterable[tuple[Side, Side]]:
+    """Configurations that were measured twice, in one environment and at one time."""
+    first = {
+        (g.benchmark, g.name, row.framework, str(row.topology)): Side(g, row) for g in groups for row in g.measured
+    }
     for group in groups:
+        if group.benchmark.endswith(AA):
+            for row in group.measured:
+                origin = first.get((group.benchmark.removesuffix(AA), group.name, row.framework, str(row.topology)))
+                if origin and not differences(origin, side := Side(group, row)) and _near(origin, side):
+                    yield origin, side
+
+
+def _floor(pair: Pair, again: Iterable[tuple[Side, Side]]) -> Floor | None:
+    """The widest difference of those A/A pairs that belong to a side of `pair`: to its framework, environment and
+    workload, and not further from it than a day."""
+    shares: list[tuple[float, str]] = []
+    for twice in again:
+        origin, same = twice[0].value, twice[1].value
+        if origin and same and any(_belongs(twice, side) for side in pair.sides or ()):
+            shares.append((abs(same.median / origin.median - 1), twice[0].row.framework))
+    what = " and ".join(dict.fromkeys(name for _, name in shares))
+    return Floor(what, max(share for share, _ in shares), len(shares)) if shares else None
+
+
+def _belongs(twice: tuple[Side, Side], side: Side) -> bool:
+    return all(
+        one.row.framework == side.row.framework
+        and one.workload == side.workload
+        and _near(one, side)
+        and not differences(one, side)
+        for one in twice
+    )
+
+
+def _near(one: Side, other: Side) -> bool:
+    """Whether at most a day lies between the measurements; not where a summary does not tell when they were."""
+    cells = one.row.cell, other.row.cell
+    try:
+        starts = [datetime.fromisoformat(cell.started) for cell in cells if cell and cell.started]
+        ends = [datetime.fromisoformat(cell.ended) for cell in cells if cell and cell.ended]
+        return len(starts) == len(ends) == 2 and max(starts) - min(ends) <= NEAR
+    except (ValueError, TypeError):
+        return False
+
+
+def _frameworks(groups: Sequence[Group]) -> Iterable[Pair]:
+    """Every framework against the first one that computes what it should, on each topology that both have."""
+    for group in groups:
+        equal = [row.framework for row in group.measured if not row.unequal]
+        name = next(iter(equal or group.frameworks), "")
         for row in group.measured:
-            name = group.measured[0].framework
             if row.framework != name:
                 first = group.row(name, row.topology)
-                yield from _pair(f"{row.shown} over {name}", _place(group, row), first, row, group, known)
+                yield from _pair("frameworks", f"{row.shown} over {name}", _place(group, row), group, first, group, row)
 
 
-def _precisions(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
+def _precisions(groups: Sequence[Group]) -> Iterable[Pair]:
     """Lower precisions against fp32 (else tf32), each at its fastest batch, on every topology."""
     best: dict[tuple[str, str], dict[str, tuple[Group, Row]]] = {}
     for group in groups:
@@ -138,53 +281,41 @@ def _precisions(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
             if full and precision in fastest:
                 (group, row), (base, first) = fastest[precision], full
                 where = f"{name} {topology}, batch {group.batch} against {base.batch}"
-                yield from _pair(f"{precision} over {base.precision}", where, first, row, group, known)
+                yield from _pair("precisions", f"{precision} over {base.precision}", where, base, first, group, row)
 
 
-def _devices(groups: Sequence[Group], known: Floors) -> Iterable[Pair]:
+def _devices(groups: Sequence[Group]) -> Iterable[Pair]:
     """Each topology against the next smaller one."""
     for group in groups:
         for name in group.frameworks:
             for before, after in pairwise(group.series(name)):
                 if after.topology.world > before.topology.world:
                     where = f"{name}, {group.precision}, batch {group.batch}"
-                    yield from _pair(f"{after.topology} over {before.topology}", where, before, after, group, known)
+                    what = f"{after.topology} over {before.topology}"
+                    yield from _pair("devices", what, where, group, before, group, after)
 
 
-def switches(groups: Sequence[Group], everything: Sequence[Group], known: Floors) -> Iterable[Pair]:
+def _switches(groups: Sequence[Group], everything: Sequence[Group]) -> Iterable[Pair]:
     """The same configuration in another benchmark that differs in one option only: this one has it switched on."""
     for group in groups:
         for other in everything:
-            changed = _changed(other, group)
-            if changed is None:
-                continue
-            key, before, after = changed
-            what = f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
-            for row in group.measured:
-                where = f"{_place(group, row)}, {group.benchmark} against {other.benchmark}"
-                yield from _pair(what, where, other.row(row.framework, row.topology), row, group, known)
+            a, b = other.summary, group.summary
+            changed = runs.switch(a, b) if a and b and other.name == group.name else None
+            if changed:
+                key, before, after = changed
+                what = f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
+                for row in group.measured:
+                    where = f"{_place(group, row)}, {group.benchmark} against {other.benchmark}"
+                    base = other.row(row.framework, row.topology)
+                    yield from _pair("switches", what, where, other, base, group, row)
 
 
-def _changed(before: Group, after: Group) -> tuple[str, object, object] | None:
-    """The one option that differs, where `before` has its default; None where more does, or what is compared."""
-    a, b = before.summary, after.summary
-    if a is None or b is None or before.benchmark == after.benchmark or before.name != after.name:
-        return None
-    if (a.model, a.parameters, a.optimizer, a.steps, device(before)) != (
-        b.model, b.parameters, b.optimizer, b.steps, device(after)
-    ):  # fmt: skip
-        return None
-    changed = [(key, value, to) for (key, value), (_, to) in zip(a.options, b.options, strict=True) if value != to]
-    if len(changed) != 1 or changed[0][0] in DERIVED or AA in before.benchmark + after.benchmark:
-        return None
-    key, value, _ = changed[0]
-    return changed[0] if value == Options.model_fields[key].default else None
-
-
-def _pair(what: str, where: str, one: Row | None, other: Row, group: Group, known: Floors) -> Iterable[Pair]:
-    values = (of_cell(one.shown, one.cell), of_cell(other.shown, other.cell)) if one else (None, None)
-    if values[0] and values[1]:
-        yield Pair(what, where, values[0], values[1], known.get(device(group)))
+def _pair(kind: str, what: str, where: str, base: Group, one: Row | None, group: Group, other: Row) -> Iterable[Pair]:
+    if one:
+        sides = Side(base, one), Side(group, other)
+        before, after = (side.value for side in sides)
+        if before and after:
+            yield Pair(what, where, before, after, kind=kind, sides=sides)
 
 
 def _place(group: Group, row: Row) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from throughline import statistics
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.comparisons import Side, differences
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}
 """A part of the step -> the derived runs that go without it."""
@@ -42,12 +43,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """One framework on one topology; a part that no derived runs tell is None, and belongs to the rest."""
+    """One framework on one topology; a part that no derived runs tell is None, and belongs to the rest.
+
+    `unlike` says which derived runs tell nothing, because they ran in another environment or on other data.
+    """
 
     row: Row
     step_s: float
     communication: Part | None
     input: Part | None
+    unlike: tuple[str, ...] = ()
 
     @property
     def parts(self) -> dict[str, Part]:
@@ -71,7 +76,8 @@ class Split:
     @property
     def notes(self) -> list[str]:
         """How sure the parts are."""
-        notes = [doubt for name, part in self.parts.items() if (doubt := _doubt(name, part))]
+        notes = [*self.unlike]
+        notes += [doubt for name, part in self.parts.items() if (doubt := _doubt(name, part))]
         if sum(part.shown_s for part in self.parts.values()) > self.step_s:
             notes.append("communication and input come to more than the step: they overlap, and compute is not known")
         return notes
@@ -99,24 +105,25 @@ def milliseconds(seconds: float) -> str:
 
 def split(group: Group, derived: Iterable[Group]) -> list[Split]:
     """The splits of a group's measured rows, from its derived groups among `derived`; [] where there are none."""
-    if "__" in group.benchmark:
-        return []
-    others = {
-        name: next((other for other in derived if _is(other, group, extra)), None) for name, extra in EXTRAS.items()
-    }
+    named = {(other.benchmark, other.name): other for other in derived}
+    others = {name: named.get((f"{group.benchmark}__{extra}", group.name)) for name, extra in EXTRAS.items()}
     splits = []
     for row in group.measured:
-        parts = {name: _part(row, other) for name, other in others.items()}
+        unlike = {name: _unlike(group, row, other) for name, other in others.items()}
+        parts = {name: None if unlike[name] else _part(row, other) for name, other in others.items()}
         middle = statistics.median(list(_steps(row.cell).values())) if row.cell else None
-        if middle and any(parts.values()):
-            splits.append(Split(row, middle, **parts))
+        if middle and (any(parts.values()) or any(unlike.values())):
+            why = (f"{name} is not known, unlike runs tell nothing: {text}" for name, text in unlike.items() if text)
+            splits.append(Split(row, middle, **parts, unlike=tuple(why)))
     return splits
 
 
-def _is(other: Group, group: Group, extra: str) -> bool:
-    """Whether `other` holds the derived runs of `group`, measured on the same device."""
-    alike = (other.benchmark, other.name) == (f"{group.benchmark}__{extra}", group.name)
-    return bool(alike and other.summary and group.summary and other.summary.device == group.summary.device)
+def _unlike(group: Group, row: Row, other: Group | None) -> str:
+    """In what the derived runs of a row did not run as it did."""
+    there = other.row(row.framework, row.topology) if other else None
+    if not (other and there and there.cell and there.cell.n_ok):
+        return ""
+    return "; ".join(differences(Side(group, row), Side(other, there)))
 
 
 def _part(row: Row, other: Group | None) -> Part | None:

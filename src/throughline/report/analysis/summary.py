@@ -69,9 +69,12 @@ def summarize(
     device = next((run.device for run in runs if run.device), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     doubts = advice.about_frameworks(settings, mathematics or {})
+    environment = {run.spec.framework: run.environment for run in reversed(runs)}  # each framework's first
+    stated = {name: advice.facts(device, facts, runs[0].data) for name, facts in environment.items()}
     price = partial(cost.of, rated=cost.rate(device, terms.prices), task_samples=terms.task_samples)
     cells = {
-        name: _series(series, baselines[name], repeats, doubts[name], price) for name, series in by_framework.items()
+        name: _series(series, baselines[name], repeats, doubts[name], price, stated[name])
+        for name, series in by_framework.items()
     }
     spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
     return Summary(
@@ -84,7 +87,7 @@ def summarize(
         precision=spec.precision,
         unit=runs[0].unit,
         device=device,
-        environment={run.spec.framework: run.environment for run in reversed(runs)},  # each framework's first
+        environment=environment,
         optimizer=spec.optimizer,
         options=spec.options,
         steps=spec.steps,
@@ -182,15 +185,21 @@ def write(
         raise UserError(
             f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(warnings),
             why="a strict configuration accepts no doubtful figure",
-            next_step="mend the cause and run the cells again (snakemake --force <record>), or set runs.strict: false",
+            next_step="mend the cause and run the cells again (the first line of a run's log says how), or set "
+            "runs.strict: false",
         )
     write_json(output, summary.model_dump(by_alias=True))
 
 
 def _series(
-    by_topology: ByTopology, base: str, repeats: int, doubts: Sequence[str], price: Callable[[float | None, int], Cost]
+    by_topology: ByTopology,
+    base: str,
+    repeats: int,
+    doubts: Sequence[str],
+    price: Callable[[float | None, int], Cost],
+    stated: dict[str, Any],
 ) -> dict[str, Cell]:
-    """All topologies of one framework, smallest first, with the `doubts` about it."""
+    """All topologies of one framework, smallest first, with the `doubts` about it and what differs from `stated`."""
     pooled = {topology: baseline.pool(runs) for topology, runs in by_topology.items()}
     base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
@@ -200,8 +209,19 @@ def _series(
         if topology != base:
             notes += advice.unlike_baseline(kept, base_runs, base)
         priced = price(cell.median_speed, cell.world_size)
-        cells[topology] = cell.model_copy(update={"warnings": [*notes, *doubts], "cost": priced})
+        told = {"warnings": [*notes, *doubts], "cost": priced, **_when_and_where(kept, stated)}
+        cells[topology] = cell.model_copy(update=told)
     return cells
+
+
+def _when_and_where(runs: Runs, stated: dict[str, Any]) -> dict[str, Any]:
+    """Of the runs behind a cell's figures: what they ran in that is not as `stated`, first start, last end."""
+    ok = [run for run in runs if run.status == "ok"]
+    if not ok:
+        return {}
+    here = advice.surroundings(ok[-1])
+    ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
+    return {"ran_in": ran_in, "started": min(run.started for run in ok), "ended": max(run.ended for run in ok)}
 
 
 def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: str, base_runs: Runs) -> Cell:

@@ -48,7 +48,8 @@ def measured(groups: Iterable[Group]) -> list[Best]:
 
 
 def fastest(groups: Sequence[Group]) -> Best | None:
-    return max(measured(groups), key=lambda best: best.speed, default=None)
+    """The fastest of those that compute what they should."""
+    return max((one for one in measured(groups) if not one.row.unequal), key=lambda best: best.speed, default=None)
 
 
 def baseline(group: Group, framework: str) -> str:
@@ -63,7 +64,10 @@ def over(topology: str) -> str:
 
 def headline(groups: Sequence[Group]) -> str:
     """How fast and how well it scales, in a sentence with its sample count."""
-    best = fastest(groups)
+    best, every = fastest(groups), measured(groups)
+    if best is None and every:
+        names = ", ".join(dict.fromkeys(one.row.framework for one in every))
+        return f"No figure stands here: {names} does not compute what was asked for (equivalence.json)."
     if best is None:
         return "Nothing could be measured yet."
     cell, unit, summary = best.cell, best.group.unit, best.group.summary
@@ -72,14 +76,15 @@ def headline(groups: Sequence[Group]) -> str:
         repeats = "One repeat only: how much it varies is not known."
     return (
         f"{best.row.shown} trains {summary.model if summary else best.group.benchmark} at {reading(best.speed)} {unit} "
-        f"on {best.devices} ({best.settings}){_scaling(best)}. {repeats}"
+        f"on {best.devices} ({best.settings}){_scaling(best, every)}. {repeats}"
     )
 
 
-def _scaling(best: Best) -> str:
+def _scaling(best: Best, every: Sequence[Best]) -> str:
     cell, world = best.cell, best.row.topology.world
     if world == 1:
-        return ", the fastest of all that was measured"
+        unequal = any(one.row.unequal for one in every)
+        return ", the fastest of all that " + ("computes what it should" if unequal else "was measured")
     if cell.speedup is None:
         return f"; its speedup is not known, because {best.baseline} has no valid repeat"
     between = f" (speedup {span(cell.speedup_range)} by the ranges of the repeats)" if cell.speedup_range else ""

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from throughline import frameworks, workloads
-from throughline.files import UserError, write_text
+from throughline.files import UserError, snakemake, write_text
 from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
 from throughline.report import numbers
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
@@ -115,7 +115,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
             largest = [search for search in results.largest if search.benchmark == name]
             judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
             own = [group for group in every if group.benchmark == name]
-            entries.append(_benchmark(Scope(own, [*now, *before], largest, judged), prefix))
+            entries.append(_benchmark(Scope(own, every, largest, judged), prefix))
         return entries
 
     environment = Environment(
@@ -129,6 +129,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         benchmarks=benchmarks(now),
         earlier=benchmarks(before, prefix="earlier-"),
+        snakemake=snakemake,
         place=lambda group: places.get((group.benchmark, group.batch, group.precision)),
         link=lambda path: quote(os.path.relpath(path, output.parent)),
         unreadable=results.unreadable,

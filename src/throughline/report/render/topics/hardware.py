@@ -209,12 +209,13 @@ def cost(scope: Scope) -> Grid:
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
-    best = _cheapest(made)
+    ranked = [line for line in made if not line.row.unequal]
+    best = _cheapest(ranked)
     if best is None:
         return Grid(COST_COLUMNS, made, facts)
     hour, price, *others = best.figures
     marked = replace(best, figures=[hour, replace(price, kind="best"), *others])
-    return Grid(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(made, best)))
+    return Grid(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(ranked, best)))
 
 
 def _cost(cell: Cell) -> list[Figure]:

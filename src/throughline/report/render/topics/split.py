@@ -64,7 +64,7 @@ def shown(one: Split) -> dict[str, float]:
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """A figure for every group whose derived runs tell something."""
     for group in scope.groups:
-        if parts := split(group, scope.everything):
+        if parts := [one for one in split(group, scope.everything) if one.parts]:
             heading, words = f"{group.benchmark}: where a step's time goes", " ".join(map(_words, parts))
             yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), words, group)
 
