@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import runpy
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import jitter, write_series
-from throughline.records import Summary
+from report_fixture import CPU, jitter, write_series
+from throughline.records import Mathematics, Summary
 from throughline.report.analysis import cells, comparisons, summary
 from throughline.report.analysis.values import Value
+from throughline.report.render import head, page
 from throughline.report.render.topics import write_tables
 from throughline.report.render.topics.comparisons import TOPIC
 from throughline.report.topics import Finding, Scope
@@ -139,3 +142,149 @@ def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path
     from throughline.report.render.topics.comparisons import _row
 
     assert _row(pair)[2] == "156.0 against 150.1 (published: DLPerf)"
+
+
+def made(root: Path, *names: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """What comparisons.csv says of the pairs of a benchmark, as the rule of its tables makes it: verdict and reason."""
+    (root / "tables").mkdir()
+    sys.argv = ["tables", str(root / names[0]), "--extras", *(str(root / name) for name in names[1:]), "--output-dir",
+                str(root / "tables")]  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(Path(__file__).parents[2] / "workflow/scripts/tables.py"), run_name="__main__")
+    assert ended.value.code == 0
+    with (root / "tables/comparisons.csv").open(encoding="utf-8", newline="") as stream:
+        return {(row["compared"], row["where"]): (row["verdict"], row["because"]) for row in csv.DictReader(stream)}
+
+
+def written(root: Path, name: str, speeds: dict[str, list[float]], **changes: Any) -> Path:
+    summary.write(write_series(root, speeds, benchmark=name, **changes), root / name / "bz32_fp32.json", repeats=7)
+    return root / name / "bz32_fp32.json"
+
+
+def on(day: str) -> dict[str, Any]:
+    return {"beside": {"started": f"{day}T12:00:00Z", "ended": f"{day}T13:00:00Z"}}
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "device": {"device_found": CPU},
+    "software": {"framework_versions": {"torch": "2.12.0", "driver": "580.10"}},
+    "workload": {"sequence": 512},
+    "day": on("2026-10-01"),
+}
+
+
+@pytest.mark.parametrize("other", [None, *OTHERS])
+def test_page_and_csv_say_the_same_of_every_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str | None
+) -> None:
+    """A noisy A/A run hides a difference where it belongs to the pair, and nothing where it was another one, be it of
+    this configuration or earlier."""
+    monkeypatch.setattr(sys, "argv", [])
+    change, quick = OTHERS.get(other or "", {}), {"options": {"compile": True}}
+    paths = [
+        written(tmp_path, "plain", {"1n1g": jitter(100.0, 7), "1n2g": jitter(150.0, 7)}),
+        written(tmp_path, "quick", {"1n1g": jitter(104.0, 7), "1n2g": jitter(180.0, 7)}, **quick),
+        written(tmp_path, "plain__aa", {"1n1g": jitter(110.0, 7)}, **change),
+        written(tmp_path, "old", {"1n1g": jitter(100.0, 7)}, **on("2026-09-01")),
+        written(tmp_path, "old__aa", {"1n1g": jitter(160.0, 7)}, **on("2026-09-01")),
+    ]
+    found = page.collect(tmp_path, paths[:3])
+    assert len(found.earlier) == 2
+    printed: dict[str, Any] = {}
+    monkeypatch.setattr(page, "_benchmark", lambda scope, prefix: printed.setdefault(scope.benchmark, scope) and {})
+    monkeypatch.setattr(page.Environment, "get_template", lambda *_: type("", (), {"render": lambda self, **_: ""})())
+    page.render(found, [], None, tmp_path / "report.html")
+    header, rows = TOPIC.table(printed["quick"])  # type: ignore[misc]
+    assert header[-2:] == ["verdict", "because"]
+    shown = {(row[0], row[1]): (row[-2][1], row[-1]) for row in rows}
+    assert shown == made(tmp_path, *(f"{name}/bz32_fp32.json" for name in ("quick", "plain", "plain__aa")))
+    assert len(shown) == 3
+    verdict, why = shown["compile over none", "1n1g, fp32, batch 32, quick against plain"]
+    assert verdict == ("faster" if other else "no difference"), why
+    assert shown["1n2g over 1n1g", "torch, fp32, batch 32"][0] == "faster"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"framework_versions": {"torch": "2.12.0", "driver": "580.10"}}, "torch is 2.12.0 and 2.13.0"),
+        ({"framework_versions": {"torch": "2.13.0", "driver": "570.1"}}, "driver is 570.1 and 580.10"),
+        ({"device_found": CPU}, "device is AMD EPYC"),
+        (
+            {"beside": {"data": {"content_digest": "cd" * 32, "rows": 9}}},
+            "the data differ (content cdcdcdcdcdcd and ab",
+        ),
+    ],
+)
+def test_unlike_runs_have_no_verdict_and_say_in_what_they_differ(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain", **change)
+    compiled = found(tmp_path, {"1n1g": jitter(130.0)}, benchmark="compiled", options={"compile": True})
+    everything = cells.groups([plain, compiled])
+    (pair,) = comparisons.judge(everything[1:], everything)
+    assert (pair.verdict, pair.ratio, pair.adjusted) == ("not comparable", pytest.approx(1.3), None)
+    assert said in pair.why
+    (text,) = [finding.text for finding in findings(everything[1:], everything)]
+    assert "not known: 1.300 times" in text and said in text and "faster" not in text
+
+
+def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_path: Path) -> None:
+    old = {"torch": "2.12.0", "transformers": "5.23.0", "cuda": "13.0", "driver": "580.10"}
+    records = write_series(tmp_path, {"1n1g": jitter(100.0)}, framework_versions=old)
+    one = summary.summarize([*records, *write_series(tmp_path, {"1n2g": jitter(190.0)})], repeats=5)
+    cell = one.frameworks["torch"]["1n2g"]
+    assert cell.ran_in and cell.ran_in["environment.framework.torch"] == "2.13.0"
+    assert (cell.started, cell.ended) == ("2026-11-20T12:00:00Z", "2026-11-20T12:05:30Z")
+    (pair,) = comparisons.judge(cells.groups([one]))
+    assert pair.verdict == "not comparable" and "torch is 2.12.0 and 2.13.0" in pair.why
+
+
+def unequal(root: Path) -> list[cells.Group]:
+    """Two frameworks, of which the faster one does not compute the same; and their runs without reading."""
+    proof = {
+        "torch": Mathematics(verdict="equal", largest_difference=1e-7, tolerance=1e-5, reason=None),
+        "mxnet-horovod": Mathematics(verdict="different", largest_difference=0.1, tolerance=1e-5, reason="0.1 off"),
+    }
+    summaries = []
+    for name in ("both", "both__synthetic"):
+        records = [
+            path
+            for framework, speed in (("mxnet-horovod", 200.0), ("torch", 100.0))
+            for path in write_series(root, {"1n1g": jitter(speed)}, framework=framework, benchmark=name)
+        ]
+        summaries.append(summary.summarize(records, repeats=5))
+    return cells.groups([summaries[0].model_copy(update={"mathematics": proof}), summaries[1]])
+
+
+def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
+    groups = unequal(tmp_path)
+    for here in (groups[:1], groups[1:]):  # derived runs have no proof of their own
+        best = head.fastest(here)
+        assert best and best.row.framework == "torch" and head.headline(here).startswith("torch trains")
+        (pair,) = comparisons.judge(here, groups)
+        assert (pair.what, pair.verdict) == ("mxnet-horovod (unequal) over torch", "not comparable")
+        texts = [finding.text for finding in findings(here, groups)]
+        assert not any("faster" in text for text in texts)
+        assert any("mxnet-horovod is not ranked and is in no headline: it does not compute" in text for text in texts)
+    alone = [replace(groups[0], rows=groups[0].rows[:1])]
+    assert head.fastest(alone) is None
+    assert head.headline(alone).startswith("No figure stands here: mxnet-horovod does not compute")
+
+
+def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
+    """Seven pairs of five repeats each: apart as they are, Holm's least p is 7 times 0.8 %."""
+    topologies = ["1n1g", "1n2g", "1n3g", "1n4g", "1n5g", "1n6g", "1n7g", "1n8g"]
+    speeds = {topology: jitter(100.0 * (1 + index)) for index, topology in enumerate(topologies)}
+    scope = Scope(cells.groups([found(tmp_path, speeds)]))
+    pairs = scope.pairs
+    assert {(pair.verdict, pair.family) for pair in pairs} == {("not told apart", 7)}
+    assert all(pair.p == pytest.approx(2 / 252) and pair.adjusted == pytest.approx(14 / 252) for pair in pairs)
+    assert pairs[0].why == "p = 0.008 (Holm over 7 pairs: p = 0.056)"
+    rows = TOPIC.frame(scope)
+    assert rows is not None and rows["rank_test_p_holm"][0] == pytest.approx(14 / 252)
+    said = " ".join(TOPIC.remarks(scope))
+    assert "Holm's p (1979) over all pairs of this benchmark that are tested, here 7" in said
+    assert "5 repeats are too few to tell any of 7 pairs apart" in said and "6 repeats are enough" in said
+    fewer = {topology: speeds[topology] for topology in topologies[:-1]}
+    assert {pair.verdict for pair in comparisons.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}

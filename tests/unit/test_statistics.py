@@ -145,3 +145,9 @@ def test_two_modes_are_told_from_one() -> None:
     assert (low, high) == (pytest.approx(0.1, abs=0.002), pytest.approx(0.13, abs=0.002))
     assert share == pytest.approx(34 / 100)
     assert statistics.dip_test(two[:49]) is None
+
+
+def test_holm_multiplies_by_the_tests_that_are_left() -> None:
+    assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert statistics.holm([0.5, 0.9]) == [1.0, 1.0] and statistics.holm([]) == []
+    assert statistics.least_p(5, 5) == pytest.approx(statistics.rank_test(range(5), range(5, 10)))

@@ -136,3 +136,21 @@ def test_what_the_corpus_does_not_have(wildcards: dict[str, str], message: str) 
 
 def test_the_corpus_is_made_where_a_model_reads_it_or_nothing_is_measured() -> None:
     assert load([]).reads("corpus") and load([], {"benchmarks": {"b": {}}}).reads("corpus")
+
+
+def test_pairs_are_judged_with_the_blocks_that_go_without_one_option() -> None:
+    """The CSV is made from what the page compares: its own block, and those that this one has one option more than."""
+    blocks = {
+        "plain": {"sequence": 32, "batch": {"fp32": [8]}, "extras": ["aa"]},
+        "quick": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True}},
+        "both": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True, "clip": "norm"}},
+        "long": {"sequence": 128, "batch": {"fp32": [8]}},
+    }
+    config = load([], {"benchmarks": blocks})
+    targets = Targets(config, runs.expand(config), {}, {}, {})
+    assert targets.compared(benchmark="plain") == ["results/plain__aa/bz8_fp32.json"]
+    plain = ["results/plain/bz8_fp32.json", "results/plain__aa/bz8_fp32.json"]
+    assert sorted(targets.compared(benchmark="quick")) == plain
+    assert targets.compared(benchmark="both") == ["results/quick/bz8_fp32.json"]
+    assert targets.compared(benchmark="long") == []
+    assert sorted(targets.compared(benchmark="plain__aa")) == plain[:1]

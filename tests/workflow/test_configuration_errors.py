@@ -76,7 +76,7 @@ def test_the_command_that_repeats_a_run_of_a_preset_plans_that_run(
     spec = runs.expand(load([preset], values))[-1]
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv(files.STARTED_WITH, files.started_with([preset], values))
-    said = shlex.split(files.snakemake("--dry-run", "--printshellcmds", "--force", spec.record))
+    said = shlex.split(files.snakemake("--dry-run", "--printshellcmds", "--quiet", "host", "--force", spec.record))
     done = subprocess.run([sys.executable, "-m", *said], cwd=clone().path, capture_output=True, text=True)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
