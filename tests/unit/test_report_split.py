@@ -104,6 +104,8 @@ def test_other_machines_split_nothing_and_it_is_said(
         assert said in four.notes[0]
         rows = topic.frame(Scope([group], cells.groups([kept])))
         assert rows is not None and rows["communication_s"].isna().all() and said in rows["notes"][0]
+        (text,) = [found.text for found in topic.findings(Scope(cells.groups([kept]), [group, *cells.groups([kept])]))]
+        assert text.startswith("2 of 2 are not compared with bert: ") and said in text
 
 
 def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(

@@ -33,6 +33,8 @@ OF_FRAMEWORK = tuple(
 """What differs between frameworks for good reasons."""
 NO_SPEED = ("environment.commit", "environment.variables.CUDA_VISIBLE_DEVICES")
 """What differs without a difference in speed: `code` says whether what is measured has changed."""
+CORES = ("environment.cpu_cores", "environment.cpu_quota_cores")
+"""What a cluster gives to a run by the number of its devices."""
 NAMED, LONG = 3, 80
 """How many differences between two environments are named, and how many characters a value has that is printed."""
 
@@ -172,7 +174,7 @@ def differences(one: Side, other: Side) -> list[str]:
     if one.row.framework != other.row.framework:
         left_out += OF_FRAMEWORK
     if one.row.topology != other.row.topology:
-        left_out += advice.BY_TOPOLOGY
+        left_out += (*advice.BY_TOPOLOGY, *CORES)
     return [
         _said(key, a.get(key), b.get(key))
         for key in dict.fromkeys([*a, *b])

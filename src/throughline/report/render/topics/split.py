@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 
 from throughline import statistics
 from throughline.report.analysis.cells import Group, Note
+from throughline.report.analysis.comparisons import Side, differences
 from throughline.report.analysis.split import Split, milliseconds, split
 from throughline.report.numbers import percent
 from throughline.report.render import markup
 from throughline.report.render import plots as draws
-from throughline.report.render.head import measured
+from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
 from throughline.report.render.topics.throughput import settings
 from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
@@ -108,8 +109,13 @@ def notes(scope: Scope, group: Group) -> list[Note]:
 def findings(scope: Scope) -> Iterator[Finding]:
     """What a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the one it is derived from."""
     name, _, extra = scope.benchmark.partition("__")
-    origin = _speeds(group for group in scope.everything if group.benchmark == name)
-    ratios = [speed / origin[key] for key, speed in _speeds(scope.groups).items() if key in origin]
+    origin = _by_cell(group for group in scope.everything if group.benchmark == name)
+    twice = [(origin[key], one) for key, one in _by_cell(scope.groups).items() if key in origin]
+    unlike = [differences(*(Side(one.group, one.row) for one in both)) for both in twice]
+    ratios = [one.speed / base.speed for (base, one), found in zip(twice, unlike, strict=True) if not found]
+    if extra and any(unlike):
+        why = next(found[0] for found in unlike if found)
+        yield Finding(f"{len(twice) - len(ratios)} of {len(twice)} are not compared with {name}: {why}.", ABOUT)
     if not ratios or not extra:
         return
     widest, middle = max(abs(ratio - 1) for ratio in ratios), statistics.median(ratios) or 1.0
@@ -126,8 +132,8 @@ def findings(scope: Scope) -> Iterator[Finding]:
         yield Finding(said[extra], ABOUT)
 
 
-def _speeds(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], float]:
-    return {(one.group.name, one.row.framework, one.row.topology): one.speed for one in measured(groups)}
+def _by_cell(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], Best]:
+    return {(one.group.name, one.row.framework, one.row.topology): one for one in measured(groups)}
 
 
 TOPIC = Topic("split", "Where a step's time goes", frame=frame, drawings=drawings, notes=notes, findings=findings)
