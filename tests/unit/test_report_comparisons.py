@@ -288,3 +288,15 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     assert "5 repeats are too few to tell any of 7 pairs apart" in said and "6 repeats are enough" in said
     fewer = {topology: speeds[topology] for topology in topologies[:-1]}
     assert {pair.verdict for pair in comparisons.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}
+
+
+@pytest.mark.parametrize("other", [None, *OTHERS])
+def test_two_a_a_runs_of_another_place_or_time_hide_nothing(tmp_path: Path, other: str | None) -> None:
+    change: dict[str, Any] = OTHERS.get(other or "", {})
+    options = {"options": {"compile": True}}
+    quick = found(tmp_path, {"1n1g": jitter(104.0), "1n2g": jitter(180.0)}, benchmark="quick", **options)
+    plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain", **change)
+    again = found(tmp_path, {"1n1g": jitter(190.0)}, benchmark="plain__aa", **change)
+    everything = cells.groups([quick, plain, again])
+    verdict = {pair.what: pair.verdict for pair in comparisons.judge(everything[:1], everything)}
+    assert verdict["1n2g over 1n1g"] == ("faster" if other else "no difference")
