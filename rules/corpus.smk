@@ -104,8 +104,10 @@ rule tokenize:
         "../envs/main.yaml"
     resources:
         held_mb=CORPUS.memory_mb,  # no parameter: it changes nothing in the result
+    params:
+        *CORPUS_TARGETS.case(),
     shell:
-        "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q}"
+        "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q} {params:q}"
         " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
 
 

@@ -70,7 +70,10 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
         ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),
         ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list or {shards}"),
-        ("corpus: {vocabulary: bert}", "corpus.vocabulary = 'bert': allowed: bert-base-uncased or {path, url, sha256}"),
+        (
+            "corpus: {vocabulary: bert}",
+            "corpus.vocabulary = 'bert': allowed: bert-base-uncased or {path, url, sha256, lower",
+        ),
         ("corpus: {vocabulary: {path: v.txt}}", "corpus.vocabulary.sha256: missing"),
         ("corpus: {dump: {shard: x}}", "corpus.dump.shard: unknown key; allowed: shards; did you mean shards?"),
         (f"corpus: {{vocabulary: {{sha256: {'a' * 64}}}}}", "corpus.vocabulary: one of path and url is needed"),

@@ -242,8 +242,11 @@ def test_the_manifest(tmp_path: Path, words: Vocabulary) -> None:
         ("test_0000.hdf5", "test", 3),
     ]
     assert found["rows"] == 10 and found["sequence"] == 32 and found["vocabulary"]["mask"] == words.mask
+    assert found["vocabulary"]["lower_case"] is True
     manifest.merge("sample", paths, words, {**values, "seed": 1}, tmp_path / "c.json")
     other = json.loads((tmp_path / "c.json").read_text())
+    manifest.merge("sample", paths, words, {**values, "lower_case": False}, tmp_path / "d.json")
+    assert json.loads((tmp_path / "d.json").read_text())["vocabulary"]["lower_case"] is False
     assert other["parameters_digest"] != found["parameters_digest"]
     assert other["content_digest"] == found["content_digest"]
 

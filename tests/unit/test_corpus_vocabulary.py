@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.corpus.text import vocabulary
+from throughline.corpus.text import tokens, vocabulary
 from throughline.files import UserError
 
 
@@ -58,6 +58,39 @@ def test_vocabularies_bert_cannot_use(tmp_path: Path, text: str, message: str) -
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         vocabulary.read(path)
+
+
+def cased(path: Path, words: list[str]) -> Path:
+    path.write_text("".join(f"{entry}\n" for entry in [*vocabulary.SPECIALS, "[unused1]", *words]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "lower_case", "message"),
+    [
+        (["the", "The", "##ing"], True, "is cased, and corpus.vocabulary.lower_case is true"),
+        (["the", "Über", "##ing"], True, "is cased, and corpus.vocabulary.lower_case is true"),
+        (["the", "a", "##ing", "1"], False, "is uncased, and corpus.vocabulary.lower_case is false"),
+    ],
+)
+def test_a_vocabulary_of_the_other_case_is_refused(
+    tmp_path: Path, words: list[str], lower_case: bool, message: str
+) -> None:
+    path = cased(tmp_path / "vocabulary.txt", words)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(UserError, match=message):
+        vocabulary.copy_checked(path, sha256, tmp_path / "copy.txt", lower_case)
+    articles = tmp_path / "articles.jsonl"
+    articles.write_text('{"id": "1", "text": "The thing."}\n')
+    with pytest.raises(UserError, match=message):
+        tokens.tokenize(articles, path, tmp_path / "tokens.hdf5", lower_case=lower_case)
+    assert {one.name for one in tmp_path.iterdir()} == {"vocabulary.txt", "articles.jsonl"}
+    vocabulary.copy_checked(path, sha256, tmp_path / "copy.txt", not lower_case)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_a_script_without_capitals_has_either(tmp_path: Path, lower_case: bool) -> None:
+    vocabulary.read(cased(tmp_path / "vocabulary.txt", [*"東京日本語", "a", "b"]), lower_case)
 
 
 def test_an_absent_vocabulary(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sentences and their tokens: nothing lost, and the same ids as Hugging Face's uncased BERT tokenizer."""
+"""Sentences and their tokens: nothing lost, and the same ids as Hugging Face's BERT tokenizer, uncased and cased."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.implementations import BertWordPieceTokenizer
 
+from throughline.corpus import kernel
 from throughline.corpus.text import sentences, vocabulary
 from throughline.corpus.text.sentences import Sentences
 from throughline.corpus.text.vocabulary import SPECIALS
@@ -30,6 +31,8 @@ TRICKY = [
     "",
     " ",
 ]
+
+ANY_TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=5)
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +63,55 @@ def test_tricky_texts_equal_the_reference(ours: WordPiece, theirs: BertWordPiece
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=5))
+@given(ANY_TEXTS)
 @example(["a b", "b a", ""])
 def test_any_text_equals_the_reference(ours: WordPiece, theirs: BertWordPieceTokenizer, texts: list[str]) -> None:
     texts = [text for text in texts if not any(special in text for special in SPECIALS)]
     assert ids_of(ours, texts) == [theirs.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+@pytest.fixture(scope="module")
+def cased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cased vocabulary: words, and the characters of the tricky texts, in both cases and decomposed."""
+    text = "".join(TRICKY) + "".join(map(chr, range(0x21, 0x180))) + "ΣσςİıßẞⅧⅷﬁ\u0301"
+    both = text + text.lower() + text.upper() + unicodedata.normalize("NFD", text)
+    letters = sorted({c for c in both if c not in " \n\r"})
+    parts = ["The", "the", "Hello", "##ello", "NASA", "##ING", "##ing", "Ünï", "U", "Å", "##NG", "##STR", "ΣΑ", "東京"]
+    entries = dict.fromkeys([*SPECIALS, *parts, *letters, *(f"##{letter}" for letter in letters)])
+    path = tmp_path_factory.mktemp("cased") / "vocabulary.txt"
+    path.write_text("".join(f"{entry}\n" for entry in entries), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=["compiled", "plain"])
+def ours_cased(request: pytest.FixtureRequest, cased: Path) -> WordPiece:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(kernel, "load", lambda: None)
+        return WordPiece(vocabulary.read(cased, lower_case=False), lower_case=False)
+
+
+@pytest.fixture(scope="module")
+def theirs_cased(cased: Path) -> BertWordPieceTokenizer:
+    return BertWordPieceTokenizer(str(cased), lowercase=False)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANY_TEXTS)
+@example([text for text in TRICKY if "[" not in text])
+@example(["The NASA the nasa Hello HELLO hELLO", "GOING going Going", "Ünïng Übel übel ÅNGSTRÖM u\u0308 U\u0308"])
+@example([f"{chr(code)}x{chr(code).swapcase()} X{chr(code)}" for code in range(0x21, 0x250)])
+def test_cased_ids_equal_the_reference(
+    ours_cased: WordPiece, theirs_cased: BertWordPieceTokenizer, texts: list[str]
+) -> None:
+    texts = [text for text in texts if not any(special in text for special in SPECIALS)]
+    assert ids_of(ours_cased, texts) == [theirs_cased.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+def test_capitals_and_accents_stay(ours_cased: WordPiece, cased: Path) -> None:
+    entries = vocabulary.read(cased).entries
+    (ids,) = ids_of(ours_cased, ["NASA Hello e\u0301 Ünï"])
+    assert [entries[i] for i in ids] == ["NASA", "Hello", "e", "##\u0301", "Ünï"]
 
 
 def test_transformers_agrees(ours: WordPiece, path: Path) -> None:

@@ -98,6 +98,7 @@ def test_the_number_of_parts_changes_no_identity() -> None:
         {"dump": "other.xml"},
         {"masking": {"dynamic": True, "copies": 1}},
         {"extractor": "throughline"},
+        {"vocabulary": {"path": "v.txt", "sha256": "a" * 64}},
     ],
 )
 def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -> None:
@@ -116,6 +117,16 @@ def test_the_default_extractor_is_no_part_of_the_identity() -> None:
     assert "extractor" not in Config().corpus.files_of(32)
     asked = load([], {"corpus": {"extractor": "wikiextractor"}}).corpus
     assert identity(asked) == identity(Config().corpus)
+
+
+def test_a_cased_vocabulary_is_part_of_the_identity_and_the_default_is_not() -> None:
+    own = {"path": "v.txt", "sha256": "a" * 64}
+    plain, asked, cased = (
+        load([], {"corpus": {"vocabulary": own | more}}).corpus
+        for more in ({}, {"lower_case": True}, {"lower_case": False})
+    )
+    assert identity(plain) == identity(asked) != identity(cased)
+    assert "lower_case" not in plain.files_of(32) and cased.files_of(32)["lower_case"] is False
 
 
 def test_a_dump_counts_by_its_name_not_by_its_place() -> None:

@@ -105,6 +105,9 @@ def test_files_of_the_corpus() -> None:
     assert corpus(extractor="throughline").extractor() == ["--extractor", "throughline"]
     own = {"url": "https://example.org/v.txt", "sha256": "a" * 64}
     assert corpus(vocabulary=own).vocabulary() == ["--url", own["url"], "--sha256", own["sha256"]]
+    assert made.case() == corpus(vocabulary=own).case() == []
+    cased = corpus(vocabulary={**own, "lower_case": False})
+    assert cased.vocabulary()[-1:] == cased.case() == ["--cased"]
 
 
 def test_finished_shards_of_another_maker() -> None:

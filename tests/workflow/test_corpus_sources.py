@@ -15,7 +15,7 @@ from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import Parameters, making
 from throughline.corpus.source import dumps, parts
-from throughline.corpus.text import vocabulary
+from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
 from throughline.workloads import bert
@@ -97,6 +97,24 @@ def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], published: 
         fresh = clone(SMALL.replace("name: little", f"name: little\n  vocabulary: {url}"))
         fresh.made("data/little/vocabulary.txt")
     assert (fresh.path / "data/little/vocabulary.txt").read_bytes() == published.read_bytes()
+
+
+def test_a_cased_vocabulary_keeps_the_capitals(clone: Callable[[str], Clone], published: Path, tmp_path: Path) -> None:
+    cased = tmp_path / "cased.txt"
+    words = published.read_text().split()
+    capitals = [word.title() for word in words if word.isalpha() and word.isascii()]
+    cased.write_text("".join(f"{word}\n" for word in (*words, *capitals)))
+    own = f"{{path: '{cased}', sha256: {files.sha256(cased)}}}"
+    text = SMALL.replace("name: little", f"name: little\n  vocabulary: {own}")
+    fresh = clone(text)
+    failed = fresh.snakemake("data/little/vocabulary.txt")
+    assert failed.returncode != 0 and "corpus.vocabulary.lower_case is true" in failed.stdout
+    (fresh.path / "small.yaml").write_text(text.replace("}", ", lower_case: false}", 1))
+    fresh.made("data/little/seq32/manifest.json")
+    manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
+    assert manifest["vocabulary"]["lower_case"] is manifest["parameters"]["lower_case"] is False
+    found, _ = tokens.read(fresh.path / "data/little/tokens/training_0000.hdf5")
+    assert (found.tokens >= len(words)).mean() > 0.05  # words that begin with a capital
 
 
 @pytest.fixture(scope="module")

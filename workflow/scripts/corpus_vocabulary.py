@@ -16,6 +16,7 @@ def main() -> None:
     source.add_argument("--path", type=Path, help="a file of one entry per line")
     source.add_argument("--url", help="where the vocabulary is published")
     parser.add_argument("--sha256", help="what --path or --url has to be")
+    parser.add_argument("--cased", action="store_true", help="text keeps its capitals and accents")
     parser.add_argument(
         "--contact",
         default=os.environ.get("THROUGHLINE_CONTACT") or None,
@@ -28,9 +29,10 @@ def main() -> None:
     elif not arguments.sha256:
         parser.error("--path and --url need --sha256")
     elif arguments.path:
-        vocabulary.copy_checked(arguments.path, arguments.sha256, arguments.output)
+        vocabulary.copy_checked(arguments.path, arguments.sha256, arguments.output, not arguments.cased)
     else:
-        vocabulary.download(arguments.url, arguments.sha256, Client(arguments.contact), arguments.output)
+        client = Client(arguments.contact)
+        vocabulary.download(arguments.url, arguments.sha256, client, arguments.output, not arguments.cased)
 
 
 if __name__ == "__main__":

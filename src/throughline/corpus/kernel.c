@@ -47,7 +47,7 @@ struct tokenizer {
     struct slot *words;
     u64 words_mask;
     i64 longest;
-    i32 unknown;
+    i32 unknown, lower_case;
     struct slot *slots;          /* the memory of chunks */
     u64 slots_mask;
     struct chunk *chunks;
@@ -85,13 +85,14 @@ void tokenizer_free(struct tokenizer *t) {
     free(t);
 }
 
-/* The vocabulary of `size` entries, a byte apart; entry i ends at ends[i] of `entries`. NULL where memory is short. */
-struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i32 unknown) {
+/* The vocabulary of `size` entries, a byte apart; entry i ends at ends[i] of `entries`. `lower_case`: it knows no capital
+   letters. NULL where memory is short. */
+struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i32 unknown, i32 lower_case) {
     struct tokenizer *t = calloc(1, sizeof *t);
     u64 places = 1024;
     while (places < 4 * (u64)size) places *= 2;
     if (!t) return NULL;
-    t->unknown = unknown;
+    t->unknown = unknown, t->lower_case = lower_case;
     t->words_mask = places - 1;
     t->slots_mask = (1 << 16) - 1;
     t->entries = malloc((size_t)ends[size - 1] + 1);
@@ -135,7 +136,7 @@ static int grown(void **array, i64 *room, i64 needed, size_t width) {
     return 1;
 }
 
-/* Append the ids of a word, lower case already; its first LONGEST_WORD bytes are in `word`. The longest entry that fits
+/* Append the ids of a word, in its final case; its first LONGEST_WORD bytes are in `word`. The longest entry that fits
    is taken again and again; where none does, the whole word is unknown. */
 static void add_word(struct tokenizer *t, const u8 *word, i64 length) {
     i64 begin = t->ids_used;
@@ -170,7 +171,7 @@ static void add_ascii(struct tokenizer *t, const u8 *text, i64 length) {
         int blank = c == '\t' || c == '\n' || c == '\r' || c == ' ';
         if ((c < ' ' && !blank) || c == 127) continue;
         if (letter) {
-            if (letters < LONGEST_WORD) word[letters] = c >= 'A' && c <= 'Z' ? c + 32 : c;
+            if (letters < LONGEST_WORD) word[letters] = t->lower_case && c >= 'A' && c <= 'Z' ? c + 32 : c;
             letters++;
             continue;
         }

@@ -30,7 +30,7 @@ _u1, _u2, _i4, _i8, _u8 = (
     np.ctypeslib.ndpointer(dtype=kind, flags="C_CONTIGUOUS") for kind in ("u1", "u2", "i4", "i8", "u8")
 )
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
-    "tokenizer_new": (_pointer, [ctypes.c_char_p, _i8, _i64, _i32]),
+    "tokenizer_new": (_pointer, [ctypes.c_char_p, _i8, _i64, _i32, _i32]),
     "tokenizer_free": (None, [_pointer]),
     "tokenizer_scan": (_i64, [_pointer, _u1, _i8, _i8, _i64, _i4, _i8]),
     "tokenizer_unknown": (_i64, [_pointer, _i64, ctypes.POINTER(_pointer), ctypes.POINTER(_i64)]),

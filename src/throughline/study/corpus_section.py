@@ -57,6 +57,11 @@ class VocabularyFile(Section):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
         description="the file's SHA-256, checked before it is used"
     )
+    lower_case: bool = Field(
+        True,
+        description="true, for an uncased vocabulary: text is lower-cased and loses its accents. false, for a cased one: "
+        "text keeps both",
+    )
 
 
 class Corpus(DataSection):
@@ -118,6 +123,11 @@ class Corpus(DataSection):
             raise ValueError("finished shards keep the masks they have: leave masking.dynamic out, or give a dump")
         return self
 
+    @property
+    def lower_case(self) -> bool:
+        """Whether the vocabulary is for lower-cased text; the published one is."""
+        return isinstance(self.vocabulary, str) or self.vocabulary.lower_case
+
     def decided_by(self, parameters: Any) -> dict[str, Any]:
         return self.files_of(parameters.sequence)
 
@@ -130,6 +140,7 @@ class Corpus(DataSection):
         common = {
             "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
             "protocol": DATA_PROTOCOL,
+            **({} if self.lower_case else {"lower_case": False}),
             **({"unpacked": True} if self.unpacked else {}),
         }
         if isinstance(self.dump, ShardFolder):

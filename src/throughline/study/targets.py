@@ -184,7 +184,11 @@ class CorpusTargets:
         if isinstance(vocabulary, str):
             return ["--name", vocabulary]
         place = ["--path", vocabulary.path] if vocabulary.path else ["--url", str(vocabulary.url)]
-        return [*place, "--sha256", vocabulary.sha256]
+        return [*place, "--sha256", vocabulary.sha256, *self.case()]
+
+    def case(self) -> list[str]:
+        """Whether text keeps its capitals, as an argument; none for the default, so that what is there stays."""
+        return [] if self.corpus.lower_case else ["--cased"]
 
     def extractor(self) -> list[str]:
         """The extractor as arguments of its command; none for the default, whose parts of before this option stay."""

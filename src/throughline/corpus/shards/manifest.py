@@ -49,6 +49,7 @@ def merge(
             next_step="use a larger dump, or fewer corpus.shards in config.yaml",
         )
     described: dict[str, Any] = {"size": len(vocabulary), "sha256": vocabulary.sha256}
+    described["lower_case"] = parameters.get("lower_case", True)
     described |= {name: getattr(vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     content: list[Any] = [(shard["file"], shard["content_digest"]) for shard in shards]
     if parameters.get("dynamic"):

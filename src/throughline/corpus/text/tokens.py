@@ -58,14 +58,20 @@ def kind_for(vocabulary_size: int) -> type[np.generic]:
 
 
 def tokenize(
-    articles: Path, vocabulary_file: Path, path: Path, *, lines: bool = False, memory_bytes: int = MEMORY_BYTES
+    articles: Path,
+    vocabulary_file: Path,
+    path: Path,
+    *,
+    lower_case: bool = True,
+    lines: bool = False,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> None:
     """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file.
 
     `lines`: every line of a text is a sentence already. Three quarters of `memory_bytes` remember chunks of text.
     """
-    words = vocabulary.read(vocabulary_file)
-    wordpiece = WordPiece(words, remember_bytes=memory_bytes // 4 * 3)
+    words = vocabulary.read(vocabulary_file, lower_case)
+    wordpiece = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
     path.parent.mkdir(parents=True, exist_ok=True)
     with Pile(path.parent, memory_bytes // 8) as pile:
         for batch in _batches(articles):

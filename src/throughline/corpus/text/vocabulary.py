@@ -59,8 +59,11 @@ class Vocabulary:
         return kinds
 
 
-def read(path: str | Path) -> Vocabulary:
-    """The vocabulary in a file of one entry per line; UserError where BERT could not work with it."""
+def read(path: str | Path, lower_case: bool | None = None) -> Vocabulary:
+    """The vocabulary in a file of one entry per line; UserError where BERT could not work with it.
+
+    `lower_case`: it is an error where the vocabulary clearly is for text of the other case.
+    """
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -92,7 +95,31 @@ def read(path: str | Path) -> Vocabulary:
             next_step="use a vocabulary whose first line is [PAD]",
         )
     ids = {name.strip("[]").lower(): index[name] for name in SPECIALS}
-    return Vocabulary(entries=entries, sha256=hashlib.sha256(data).hexdigest(), **ids)
+    vocabulary = Vocabulary(entries=entries, sha256=hashlib.sha256(data).hexdigest(), **ids)
+    if lower_case is not None:
+        _check_case(path, vocabulary, lower_case)
+    return vocabulary
+
+
+def _check_case(path: Path, vocabulary: Vocabulary, lower_case: bool) -> None:
+    """A cased vocabulary has capitals in a third of its entries, an uncased one in none. One of a script that has no
+    capitals may be either."""
+    words = [vocabulary.entries[i] for i in vocabulary.words.tolist()]
+    letters = sum(word.lower() != word.upper() for word in words)
+    capitals = sum(word != word.lower() for word in words)
+    cased = capitals > letters / 100
+    if lower_case and cased:
+        raise UserError(
+            f"the vocabulary {path} is cased, and corpus.vocabulary.lower_case is true",
+            why=f"{capitals} of its {len(words)} words have capitals, which no lower-cased text has",
+            next_step="set corpus.vocabulary.lower_case: false in config.yaml, or name an uncased vocabulary",
+        )
+    if not lower_case and not cased and letters > len(words) / 2:
+        raise UserError(
+            f"the vocabulary {path} is uncased, and corpus.vocabulary.lower_case is false",
+            why=f"{capitals} of its {len(words)} words have capitals: nearly every word with one would become [UNK]",
+            next_step="leave corpus.vocabulary.lower_case out of config.yaml, or name a cased vocabulary",
+        )
 
 
 def write_bert_base_uncased(path: str | Path) -> None:
@@ -109,9 +136,9 @@ def write_bert_base_uncased(path: str | Path) -> None:
     files.write_text(path, text)
 
 
-def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
+def copy_checked(source: str | Path, sha256: str, path: str | Path, lower_case: bool = True) -> None:
     """Write the vocabulary file `source` to `path` if its SHA-256 is `sha256` and it is one BERT can use."""
-    if (digest := read(source).sha256) != sha256.lower():
+    if (digest := read(source, lower_case).sha256) != sha256.lower():
         raise UserError(
             f"{source} is not the vocabulary that the configuration names",
             why=f"its sha256 is {digest}, corpus.vocabulary.sha256 says {sha256}",
@@ -121,14 +148,14 @@ def copy_checked(source: str | Path, sha256: str, path: str | Path) -> None:
         temporary.write_bytes(Path(source).read_bytes())
 
 
-def download(url: str, sha256: str, client: Client, path: str | Path) -> None:
+def download(url: str, sha256: str, client: Client, path: str | Path, lower_case: bool = True) -> None:
     """Bring the published file with this SHA-256 to `path`; UserError where it is another, or none BERT can use."""
     from throughline.corpus.source.fetch import Digest
 
     path = Path(path)
     fetched = path.with_name(f".{path.name}.download")
     client.file([url], fetched, Digest("sha256", sha256))
-    read(fetched)
+    read(fetched, lower_case)
     os.replace(fetched, path)
 
 

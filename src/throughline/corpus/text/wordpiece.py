@@ -1,4 +1,4 @@
-"""Uncased BERT tokenization (basic tokenizer, then WordPiece) that tokenizes each distinct piece of text once.
+"""BERT's tokenization (basic tokenizer, then WordPiece) that tokenizes each distinct piece of text once.
 
 BERT's tokenization never looks across a space, so a memory of space-separated chunks answers for nearly all text. New
 chunks of ASCII are tokenized by kernel.c; the others, and without a compiler all, by the `tokenizers` package in one
@@ -27,11 +27,16 @@ _BYTES_OF_A_CHUNK = 250  # in Python's dictionary
 
 
 class WordPiece:
-    """Turns sentences into token ids. Holds its memory between calls, so keep one for a whole part."""
+    """Turns sentences into token ids. Holds its memory between calls, so keep one for a whole part.
 
-    def __init__(self, vocabulary: Vocabulary, *, remember_bytes: int = REMEMBERED_BYTES) -> None:
-        compiled = kernel.load()
-        self._memory = _Dictionary(vocabulary) if compiled is None else _Compiled(vocabulary, compiled)
+    `lower_case`: text is lower-cased and loses its accents; where it is false, capitals and accents stay.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, *, lower_case: bool = True, remember_bytes: int = REMEMBERED_BYTES
+    ) -> None:
+        compiled, how = kernel.load(), (vocabulary, lower_case)
+        self._memory = _Dictionary(*how) if compiled is None else _Compiled(*how, compiled)
         self._remember_bytes = remember_bytes
 
     def encode(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -44,8 +49,8 @@ class WordPiece:
 class _Compiled:
     """kernel.c's memory of chunks."""
 
-    def __init__(self, vocabulary: Vocabulary, compiled: Any) -> None:
-        self._compiled, self._vocabulary = compiled, vocabulary
+    def __init__(self, vocabulary: Vocabulary, lower_case: bool, compiled: Any) -> None:
+        self._compiled, self._vocabulary, self._lower_case = compiled, vocabulary, lower_case
         self._state: int | None = None
         self.forget()
 
@@ -54,13 +59,13 @@ class _Compiled:
 
     @functools.cached_property
     def _others(self) -> Any:
-        return _tokenizer(self._vocabulary)
+        return _tokenizer(self._vocabulary, self._lower_case)
 
     def forget(self) -> None:
         self._compiled.tokenizer_free(self._state)
         lines = "\n".join([*self._vocabulary.entries, ""]).encode()
         ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
-        state = self._compiled.tokenizer_new(lines, ends, len(ends), self._vocabulary.unk)
+        state = self._compiled.tokenizer_new(lines, ends, len(ends), self._vocabulary.unk, self._lower_case)
         self._state, self._taught = _allocated(state), 0
 
     def bytes(self) -> int:
@@ -98,13 +103,13 @@ def _allocated(state: Any) -> Any:
     return state
 
 
-def _tokenizer(vocabulary: Vocabulary) -> Any:
+def _tokenizer(vocabulary: Vocabulary, lower_case: bool) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one core per job; Snakemake deals out the cores
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     entries = {entry: i for i, entry in enumerate(vocabulary.entries)}
     tokenizer = Tokenizer(models.WordPiece(entries, unk_token="[UNK]", max_input_chars_per_word=100))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)  # and with it, accents stay or go
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
 
@@ -112,8 +117,8 @@ def _tokenizer(vocabulary: Vocabulary) -> Any:
 class _Dictionary:
     """The same in Python."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._tokenizer = _tokenizer(vocabulary)
+    def __init__(self, vocabulary: Vocabulary, lower_case: bool) -> None:
+        self._tokenizer = _tokenizer(vocabulary, lower_case)
         self.forget()
 
     def forget(self) -> None:
