@@ -72,7 +72,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list or {shards}"),
         (
             "corpus: {vocabulary: bert}",
-            "corpus.vocabulary = 'bert': allowed: bert-base-uncased or {path, url, sha256, lower",
+            "corpus.vocabulary = 'bert': allowed: bert-base-uncased or {path, url, sha256, lower_case}",
         ),
         ("corpus: {vocabulary: {path: v.txt}}", "corpus.vocabulary.sha256: missing"),
         ("corpus: {dump: {shard: x}}", "corpus.dump.shard: unknown key; allowed: shards; did you mean shards?"),

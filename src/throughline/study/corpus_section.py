@@ -59,7 +59,7 @@ class VocabularyFile(Section):
     )
     lower_case: bool = Field(
         True,
-        description="true, for an uncased vocabulary: text is lower-cased and loses its accents. false, for a cased one: "
+        description="true, for an uncased vocabulary: text loses its capitals and accents. false, for a cased one: "
         "text keeps both",
     )
 
