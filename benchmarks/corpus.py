@@ -7,6 +7,7 @@
     python benchmarks/corpus.py DeepLearningExamples --text FILE --ids     every sentence's token ids
     python benchmarks/corpus.py --growth 16                            ours alone: 16 parts and shards, each one's cost
     python benchmarks/corpus.py --growth 8 --cores 1 2                 the workflow on so many cores
+    python benchmarks/corpus.py --looked-up 16                         looking a shard's rows up, beside its making
 
 The first argument is a checkout of https://github.com/NVIDIA/DeepLearningExamples. The create step is sentences in,
 HDF5 at 128 and 512 tokens out: there create_pretraining_data.py twice, here the tokens of a part, their gathering and
@@ -28,7 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -38,7 +40,7 @@ sys.path.insert(0, str(ROOT / "src"))
 import numpy as np  # noqa: E402
 
 from throughline.corpus import reading  # noqa: E402
-from throughline.corpus.shards import instances, pairs, promises  # noqa: E402
+from throughline.corpus.shards import Parameters, instances, lookup, making, pairs, promises  # noqa: E402
 from throughline.corpus.source import dumps  # noqa: E402
 from throughline.corpus.text import sentences, tokens, vocabulary  # noqa: E402
 
@@ -259,6 +261,48 @@ def growth(folder: Path, words: Path, dump: Path, times: int) -> None:
     print(f"\ncharacters of text in the last part: {text / 1e6:.2f} million")
 
 
+def looked_up(folder: Path, words: Path, dump: Path, times: int) -> None:
+    """Making a shard of a text so many times as large, and looking its rows up: CPU-seconds, the least of five.
+
+    No segment may stand in many places because the text does: each time, every word is another one about as frequent.
+    """
+    ours_chain(folder, words, dump)
+    once, _ = tokens.read(folder / "tokens.hdf5")
+    by_frequency = np.argsort(-np.bincount(once.tokens), kind="stable")[: len(np.unique(once.tokens))]
+    chance = np.random.default_rng(1)
+    with tokens.Pile(folder, tokens.MEMORY_BYTES) as pile:
+        for turn in range(times):
+            other = np.arange(once.tokens.max() + 1, dtype=np.uint16)
+            for alike in np.split(by_frequency, range(50, len(by_frequency), 50)):
+                other[alike] = chance.permutation(alike)
+            pile.add(replace(once, tokens=other[once.tokens], ids=once.ids + turn * 10**8))
+        read = vocabulary.read(words)
+        tokens._write(folder / "tokens.hdf5", pile, np.arange(len(pile.facts()[0])), read.sha256, len(read))
+    text = lookup.Text(tokens.read(folder / "tokens.hdf5")[0])
+    print(f"\n{len(text.tokens):,} tokens of text\n\n| tokens | rows | making | rows looked up | look-up | share |")
+    print("|--:|" + "--:|" * 5)
+    for length, predictions in LENGTHS.items():
+        asked, path = Parameters(length, predictions, copies=COPIES), folder / f"{length}" / "training_0000.hdf5"
+        made = least(lambda: making.make(folder / "tokens.hdf5", words, asked, "training", 0, path))  # noqa: B023
+        arrays = reading.read_shard(path)
+        rows = len(arrays["input_ids"])
+        for numbers in (lookup.chosen(rows, length, len(text.tokens)), np.arange(1), np.arange(8192) * rows // 8192):
+            some = {name: array[numbers] for name, array in arrays.items()}
+            seconds = least(lambda: text.check(path, some, numbers))  # noqa: B023
+            cells = f"{rows:,}", f"{made:.3f}", f"{len(numbers):,}", f"{seconds:.3f}", f"{seconds / made:.1%}"
+            print(f"| {length} | " + " | ".join(cells) + " |", flush=True)
+
+
+def least(what: Callable[[], object]) -> float:
+    """CPU-seconds of this process, the least of five times."""
+    found = []
+    for _ in range(5):
+        begun = time.process_time()
+        what()
+        found.append(time.process_time() - begun)
+    return min(found)
+
+
 def same_ids(text: Path, words: Path, nvidia: Path) -> None:
     """Every sentence's ids, by both tokenizers."""
     with tempfile.TemporaryDirectory() as folder:
@@ -309,11 +353,12 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="the sample's pages so many times")
     parser.add_argument("--growth", type=int, help="ours alone, on the sample's pages so many times")
     parser.add_argument("--cores", type=int, nargs="+", help="with --growth: the whole workflow, on so many cores")
+    parser.add_argument("--looked-up", type=int, help="ours alone: looking rows up, the sample's pages so many times")
     parser.add_argument("--text", type=Path, help="a text instead of the sample's dump")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ids", action="store_true", help="compare every sentence's token ids, and nothing else")
     arguments = parser.parse_args()
-    if not arguments.nvidia and not arguments.growth:
+    if not (arguments.nvidia or arguments.growth or arguments.looked_up):
         parser.error("the path of a checkout of DeepLearningExamples is needed")
     dump = dumps.find_sample()
     with tempfile.TemporaryDirectory() as place:
@@ -322,6 +367,9 @@ def main() -> None:
         vocabulary.write_bert_base_uncased(words)
         if arguments.growth and arguments.cores:
             scaling(folder, dump, arguments.growth, arguments.cores)
+            return
+        if arguments.looked_up:
+            looked_up(folder, words, dump, arguments.looked_up)
             return
         if arguments.growth:
             growth(folder, words, dump, arguments.growth)

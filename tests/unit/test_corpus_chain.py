@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import random
+import re
 import runpy
 import subprocess
 import sys
@@ -82,13 +83,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_same_bytes_from_any_parts_in_any_order_and_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_same_bytes_from_any_parts_in_any_order_and_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     sample = tmp_path / "sample.xml.bz2"
     call(monkeypatch, "corpus_dump.py", "--output", sample)
     assert sample.read_bytes() == dumps.find_sample().read_bytes()
     plain = tmp_path / "plain.xml"
     plain.write_bytes(bz2.decompress(sample.read_bytes()))
     one = contents(chain(monkeypatch, tmp_path / "one", sample, 1, shuffled=False))
+    said = re.findall(r"rows checked, ([\d,]+) of them looked up in the text", capsys.readouterr().out)
+    assert len(said) == 4 and all(1000 < int(many.replace(",", "")) <= 1024 for many in said)
     other = contents(chain(monkeypatch, tmp_path / "other" / "place", plain, 3, shuffled=True))
     assert one == other
     found = json.loads(one["manifest.json"])

@@ -12,6 +12,7 @@ import pytest
 
 from corpus_helpers import documents, read_shard, tiny_vocabulary, write_tokens
 from throughline import files
+from throughline.corpus import kernel
 from throughline.corpus.shards import (
     Parameters,
     instances,
@@ -23,6 +24,7 @@ from throughline.corpus.shards import (
     promises,
     verification,
 )
+from throughline.corpus.text import tokens
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -64,10 +66,45 @@ def test_a_large_shard_is_not_held_in_memory(
     whole = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     monkeypatch.setattr(verification, "_ROWS", 50)
     monkeypatch.setattr(layout, "ROWS_READ", 130)
-    monkeypatch.setattr(lookup, "_LOOK_UP_BYTES", 2 * 4000 * 100)
+    monkeypatch.setattr(lookup, "_AT_LEAST", 100)
     parts = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
-    assert 60 < parts["statistics"].pop("pairs_looked_up") < whole["statistics"].pop("pairs_looked_up")
+    assert parts["statistics"].pop("pairs_looked_up") == 100 < whole["statistics"].pop("pairs_looked_up")
     assert parts == whole
+
+
+@pytest.mark.parametrize("kernel_there", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "sequence", "tokens", "compiled"),
+    [
+        (900, 128, 54_000, 900),  # all of them
+        (2_900, 128, 54_000, 1_024),
+        (230_000, 128, 4_360_000, 1_024),
+        (924_227, 128, 17_445_408, 2_594),
+        (4_800_000, 128, 22_000_000, 8_192),
+        (232_000, 128, 22_000_000, 1_024),  # its text once: to search it costs more than a twentieth
+    ],
+)
+def test_how_many_rows_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch, rows: int, sequence: int, tokens: int, compiled: int, kernel_there: bool
+) -> None:
+    if not kernel_there:
+        monkeypatch.setattr(kernel, "load", lambda: None)
+    chosen = lookup.chosen(rows, sequence, tokens)
+    assert len(chosen) == len(set(chosen.tolist())) == (compiled if kernel_there else min(compiled, 1024))
+    assert chosen[0] == 0 and rows - chosen[-1] <= -(-rows // len(chosen)) and (np.diff(chosen) > 0).all()
+
+
+def test_a_wrong_row_among_a_thousand_is_named(good: Path, words: Vocabulary, folder: Path) -> None:
+    """What the kernel finds wrong is said of that row, and the thousands before it are not searched for again."""
+    arrays, found = read_shard(good), tokens.read(folder / "tokens.hdf5")[0]
+    row = int(np.flatnonzero(arrays["next_sentence_labels"] == 0)[-1])
+    arrays["next_sentence_labels"][row] = 1
+    text = lookup.Text(found)
+    searches = []
+    text.places = lambda needle: searches.append(needle) or lookup.Text.places(text, needle)  # type: ignore[method-assign]
+    with pytest.raises(UserError, match=rf"(?s)from the same document.*row {row} "):
+        text.look_up(good, arrays, len(arrays["input_ids"]), 0)
+    assert len(searches) == 2
 
 
 def test_other_parameters_than_asked_for(good: Path, words: Vocabulary) -> None:

@@ -25,6 +25,9 @@ def main() -> None:
     size = tuple(arguments.size) if arguments.size else None
     memory_bytes = arguments.memory_mb << 20
     result = verification.verify(arguments.shard, words, parameters, arguments.tokens, size, memory_bytes)
+    looked_up = result["statistics"].get("pairs_looked_up")
+    text = "no text to look them up in" if looked_up is None else f"{looked_up:,} of them looked up in the text"
+    print(f"{result['file']}: {result['rows']:,} rows checked, {text}")
     files.write_json(arguments.output, result)
 
 

@@ -534,9 +534,11 @@ static inline u64 token_at(const void *tokens, i64 width, i64 at) {
     return width == 2 ? ((const u16 *)tokens)[at] : ((const u32 *)tokens)[at];
 }
 
-static inline u64 with_token(u64 hash, u64 token) {
-    hash = (hash ^ (token + 1)) * 0x9E3779B97F4A7C15;
-    return hash ^ hash >> 32;
+/* Of a window of ANCHOR tokens, 16 bits of each, the first `anchor` hashed. */
+static inline u64 hash_of_first(u64 window, i64 anchor) {
+    window <<= 16 * (ANCHOR - anchor);
+    window *= 0x9E3779B97F4A7C15;
+    return window ^ window >> 32;
 }
 
 static int stands_at(const struct needle *needle, const void *tokens, i64 width, i64 at) {
@@ -550,30 +552,37 @@ static int stands_at(const struct needle *needle, const void *tokens, i64 width,
 static struct place *places_of(struct needle *needles, i64 many, const void *tokens, i64 width, i64 count, i64 most) {
     struct place *places = NULL;
     i64 used = 0, room = 0;
-    u64 mask = SHORTEST_HASHES - 1;
+    u64 mask = SHORTEST_HASHES - 1, shorts[1024] = {0};   /* a bit for each token that a shorter segment begins with */
     while (mask < 16 * (u64)many) mask = 2 * mask + 1;
+    u64 wide = 8 * mask + 7;               /* so that hardly any token is looked at twice in vain */
     i32 *heads_of = malloc((mask + 1) * sizeof *heads_of);
-    u64 *bits = calloc(mask / 64 + 1, sizeof *bits);
-    int lengths[ANCHOR + 1] = {0};
+    u64 *bits = calloc(wide / 64 + 1, sizeof *bits);
     if (!heads_of || !bits || !grown((void **)&places, &room, many, sizeof *places)) goto short_of_memory;
     memset(heads_of, 255, (mask + 1) * sizeof *heads_of);
     for (i64 n = 0; n < many; n++) {
         i64 anchor = needles[n].length < ANCHOR ? needles[n].length : ANCHOR;
-        u64 hash = 0;
-        for (i64 i = 0; i < anchor; i++) hash = with_token(hash, (u64)needles[n].ids[i]);
-        lengths[anchor] = 1;
+        u64 window = 0;
+        for (i64 i = anchor; i-- > 0;) window = window << 16 | (u16)needles[n].ids[i];
+        u64 hash = hash_of_first(window, anchor);
+        if (anchor < ANCHOR) shorts[(window & 65535) / 64] |= (u64)1 << window % 64;
         needles[n].hash = hash, needles[n].other = heads_of[hash & mask], needles[n].places = 0, needles[n].first = -1;
         heads_of[hash & mask] = (i32)n;
-        bits[(hash & mask) / 64] |= (u64)1 << hash % 64;
+        bits[(hash & wide) / 64] |= (u64)1 << hash % 64;
     }
-    for (i64 at = 0; at < count; at++) {
-        u64 hash = 0;
-        for (i64 anchor = 1; anchor <= ANCHOR && at + anchor <= count; anchor++) {
-            hash = with_token(hash, token_at(tokens, width, at + anchor - 1));
-            if (!lengths[anchor] || !(bits[(hash & mask) / 64] >> hash % 64 & 1)) continue;
+    u64 window = 0;
+    for (i64 at = 1 - ANCHOR; at < count; at++) {
+        i64 next = at + ANCHOR - 1;
+        window = window >> 16 | (next < count ? token_at(tokens, width, next) << 48 : 0);
+        if (at < 0) continue;
+        i64 anchor = shorts[(window & 65535) / 64] >> window % 64 & 1 ? 1 : ANCHOR;
+        for (; anchor <= ANCHOR && at + anchor <= count; anchor++) {
+            u64 hash = hash_of_first(window, anchor);
+            if (!(bits[(hash & wide) / 64] >> hash % 64 & 1)) continue;
             for (i32 *link = heads_of + (hash & mask); *link >= 0;) {
                 struct needle *needle = needles + *link;
-                if (needle->hash == hash && at + needle->length <= count && stands_at(needle, tokens, width, at)) {
+                i64 known = needle->length < ANCHOR ? needle->length : ANCHOR;
+                if (needle->hash == hash && known == anchor && at + needle->length <= count &&
+                    stands_at(needle, tokens, width, at)) {
                     if (!grown((void **)&places, &room, used + 1, sizeof *places)) goto short_of_memory;
                     places[used] = (struct place){at, needle->first};
                     needle->first = (i32)used++;
@@ -603,8 +612,8 @@ static i64 before(const i64 *bounds, i64 count, i64 value) {
     return low;
 }
 
-/* Rows of which verification.py's check_pairs says nothing: how many of them are judged; -1 where it has to say what is
-   wrong, -2 where memory is short. `ids` are those before masking; sentence s begins at token begins[s], of `sentences`
+/* How many rows are judged, as lookup.py's check does it; -2 where memory is short, -3 - row where it has to say what is
+   wrong with that row. `ids` are those before masking; sentence s begins at token begins[s], of `sentences`
    of them, and belongs to the document document_of[s]; a segment in more than `most` places proves nothing. */
 i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const i64 *b_length, const u8 *next,
               const void *tokens, i64 width, i64 count, const i64 *begins, i64 sentences, const i64 *document_of, i64 most) {
@@ -645,7 +654,7 @@ i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const
                             found[1][k].from == found[0][i].to + 1);
             }
         if (!fine) {
-            judged = -1;
+            judged = -3 - row;
             goto done;
         }
         judged++;

@@ -16,8 +16,10 @@ from throughline.corpus.shards import layout
 from throughline.corpus.shards.promises import restored
 from throughline.corpus.text.tokens import Documents
 
-_LOOK_UP_BYTES = 1 << 30  # search at most so much text for second segments
-_LOOKED_UP_AT_ONCE = 1024
+_AT_LEAST, _AT_MOST = 1024, layout.ROWS_READ
+_SHARE = 0.05  # of what a shard's own making costs
+_MADE_NS, _MADE_TOKEN_NS = 700, 21  # a row, and each of its tokens (docs/method-corpus.md: how this was measured)
+_SEARCHED_NS, _LOOKED_UP_NS = 6, 20_000  # a token of the text, once for all rows, and a row
 _TOO_COMMON = 1000
 Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -29,6 +31,17 @@ class Places(NamedTuple):
     token: Index
     first: Index
     last: Index
+
+
+def chosen(rows: int, sequence: int, tokens: int) -> Index:
+    """The rows of a shard to be looked up in a text of so many tokens: evenly spaced, and all where there are few.
+
+    The text is searched once. They are as many as cost at most a twentieth of the shard's making.
+    """
+    made = rows * (_MADE_NS + _MADE_TOKEN_NS * sequence)
+    most = _AT_MOST if kernel.load() is not None else _AT_LEAST  # without it, every row is a search of its own
+    many = min(max(_AT_LEAST, int(_SHARE * made - _SEARCHED_NS * tokens) // _LOOKED_UP_NS), most, rows)
+    return np.arange(many) * rows // max(many, 1)
 
 
 class Text:
@@ -44,19 +57,17 @@ class Text:
         return self.tokens.tobytes()
 
     def look_up(self, path: Path, block: Arrays, rows: int, first: int) -> dict[str, int]:
-        """Look up all of a shard's `rows` rows, or evenly spaced ones where the text is long, that stand in the block,
-        whose rows are called `first` and so on. Some at a time, for the text is searched once for all of them; the last
-        row's block is the last.
+        """Take the `chosen` of a shard's `rows` rows from the block, whose rows are called `first` and so on. With the
+        last row's block, look up all that were taken.
         """
-        many = max(64, _LOOK_UP_BYTES // (2 * self.tokens.nbytes + 1))
-        chosen = np.unique(np.linspace(0, rows - 1, min(many, rows)).astype(np.int64))
-        mine = chosen[(chosen >= first) & (chosen < first + len(block["input_ids"]))] - first
+        count, sequence = block["input_ids"].shape
+        numbers = chosen(rows, sequence, len(self.tokens))
+        begin, end = np.searchsorted(numbers, (first, first + count))
+        mine = numbers[begin:end] - first
         self._waiting.append(({name: array[mine] for name, array in block.items()}, mine + first))
-        last = first + len(block["input_ids"]) == rows
-        if not last and sum(len(numbers) for _, numbers in self._waiting) < _LOOKED_UP_AT_ONCE:
+        if first + count < rows:
             return {}
         some = {name: np.concatenate([arrays[name] for arrays, _ in self._waiting]) for name in block}
-        numbers = np.concatenate([numbers for _, numbers in self._waiting])
         self._waiting = []
         return {"pairs_looked_up": self.check(path, some, numbers)}
 
@@ -89,10 +100,11 @@ class Text:
         b_length = arrays["segment_ids"].sum(axis=1, dtype=np.int64) - 1
         a_length, originals, labels = length - b_length - 3, restored(arrays), arrays["next_sentence_labels"]
         judged = self._compiled(originals, a_length, b_length, labels)
-        if judged is not None:
+        if judged >= 0:
             return judged
-        judged = 0
-        for row, (end_of_a, end_of_b) in enumerate(zip((a_length + 1).tolist(), (length - 1).tolist(), strict=True)):
+        wrong, judged = -3 - judged, 0
+        for row in range(max(wrong, 0), len(labels)):
+            end_of_a, end_of_b = int(a_length[row]) + 1, int(length[row]) - 1
             a, b = self.places(originals[row, 1:end_of_a]), self.places(originals[row, end_of_a + 1 : end_of_b])
             if a is None or b is None:
                 continue
@@ -115,13 +127,11 @@ class Text:
         follows = ((homes_of_a[:, None] == homes_of_b) & after & (within | adjacent)).any()
         return None if follows else "a second segment labelled as continuation that does not follow the first"
 
-    def _compiled(
-        self, originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any]
-    ) -> int | None:
-        """How many rows are judged, by kernel.c; None where one is wrong, or without it: then `check` says which."""
+    def _compiled(self, originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any]) -> int:
+        """How many rows are judged, by kernel.c; -1 without it, -3 - row where `check` has to say what is wrong."""
         compiled = kernel.load()
         if compiled is None:
-            return None
+            return -1
         judged = compiled.looked_up(
             *(*originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8)),
             *(self.tokens.ctypes.data, self.tokens.itemsize, len(self.tokens)),
@@ -129,4 +139,4 @@ class Text:
         )
         if judged == -2:
             raise MemoryError("no memory to look segments up")
-        return int(judged) if judged >= 0 else None
+        return int(judged)
