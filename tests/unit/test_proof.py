@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ import pytest
 
 import training_fixtures
 from throughline import records, workloads
-from throughline.checks import equivalence
+from throughline.checks import equivalence, reference
+from throughline.files import UserError
+from throughline.launch.job import Job
+from throughline.records import Equivalence
+from throughline.report.analysis import advice
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.study.runs import RunSpec
@@ -30,12 +35,12 @@ def requested(**changes: Any) -> dict[str, list[RunSpec]]:
 def test_a_comparison_of_frameworks_has_a_proof_and_one_framework_alone_has_none() -> None:
     (name, specs), *others = requested(extras=["aa", "synthetic"]).items()
     assert (name, others) == ("b", [])
-    assert [(spec.framework, spec.topology) for spec in specs] == [
-        (framework, topology) for framework in BLOCK["frameworks"] for topology in ("1n1g", "1n2g")
+    assert [(spec.framework, spec.topology, spec.precision) for spec in specs] == [
+        (framework, *each)
+        for framework in BLOCK["frameworks"]
+        for each in (("1n1g", "fp32"), ("1n1g", "bf16"), ("1n2g", "fp32"))
     ]
-    assert {(spec.precision, spec.batch_per_device, spec.repeat, spec.hosts) for spec in specs} == {
-        ("fp32", 16, 1, None)
-    }
+    assert {(spec.batch_per_device, spec.repeat, spec.hosts) for spec in specs} == {(16, 1, None)}
 
 
 def test_one_device_is_proven_on_one_device() -> None:
@@ -44,12 +49,13 @@ def test_one_device_is_proven_on_one_device() -> None:
 
 def test_one_framework_has_a_proof_where_its_options_change_how_a_model_lies_on_its_ranks() -> None:
     assert requested(**ALONE) == {}
-    pairs = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"tensor": 2})["b"]
+    fp32: dict[str, Any] = {"batch": {"fp32": [16]}}
+    pairs = requested(**ALONE, **fp32, topologies=["1n2g", "1n4g"], options={"tensor": 2})["b"]
     assert [(spec.topology, spec.size.replicas, spec.layout.tensor) for spec in pairs] == [
         ("1n2g", 1, 2), ("1n4g", 2, 2),
     ]  # fmt: skip
     sharded = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"sharding": "optimizer"})["b"]
-    assert [spec.topology for spec in sharded] == ["1n2g"]  # a replica alone shards nothing
+    assert [spec.topology for spec in sharded] == ["1n2g", "1n2g"]  # a replica alone shards nothing
     assert equivalence.settings(sharded[0]).layout == sharded[0].layout
 
 
@@ -72,17 +78,133 @@ def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> No
     assert {(spec.batch_per_device, spec.scaling) for spec in specs} == {(16, "weak")}
 
 
+def test_what_is_measured_is_what_is_proven() -> None:
+    options = {
+        "clip": "norm", "accumulate": 2, "compile": True, "unpadded": True, "checkpointing": True, "dropout": 0.1,
+    }  # fmt: skip
+    optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05}
+    measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)
+    proven = equivalence.settings(measured)
+    assert proven.options == measured.options.model_copy(update={"dropout": 0.0})
+    assert proven.optimizer.model_dump() == optimizer | {"learning_rate": 3e-3, "weight_decay": 1.0}
+    assert (proven.precision, proven.steps.timed, proven.steps.warmup) == ("bf16", equivalence.LOWER_STEPS, 0)
+    assert equivalence.settings(measured.model_copy(update={"precision": "fp32"})).steps.timed == equivalence.STEPS
+    plain = training_fixtures.spec(optimizer={"name": "adam", "weight_decay": 0.01})
+    assert equivalence.settings(plain).optimizer == plain.optimizer  # its decay is part of the gradient, and shows
+    none = training_fixtures.spec(optimizer={"weight_decay": 0.0})
+    assert equivalence.settings(none).optimizer == none.optimizer
+
+
 def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
-    measured = training_fixtures.spec(precision="bf16", options={"compile": True})
-    assert equivalence.covers([measured, measured.model_copy(update={"topology": "1n2g"})]) == [
-        "fp32, whatever precision is measured",
-        "50 steps on 1n1g, 1n2g with 4 samples a replica",
-        "optimizer.name: adam instead of adamw",
-        "optimizer.weight_decay: 0.0 instead of 0.01",
-        "optimizer.epsilon: 1e-08 instead of 1e-06",
-        "options.compile: false instead of true",
+    measured = training_fixtures.spec(options={"compile": True, "clip": "norm", "accumulate": 264})
+    lower, wider = (measured.model_copy(update=one) for one in ({"precision": "bf16"}, {"topology": "1n2g"}))
+    assert equivalence.covers([measured, lower, wider]) == [
+        "fp32 against the reference: 50 steps on 1n1g, 1n2g with 4 samples a replica",
+        "bf16 against fp32 of the same framework: 10 steps on 1n1g",
+        "as measured: adamw, clip norm, compile true, checkpointing false, unpadded false, data real, sharding none, "
+        "tensor 1",
+        "optimizer.weight_decay: 1.0 instead of 0.01",
+        "options.accumulate: 2 instead of 264",
         "options.dropout: 0.0 instead of 0.1",
     ]
+
+
+FINE = [2.0, 1.5, 1.2]
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected", "verdict", "reason"),
+    [
+        (FINE, FINE, "equal", None),
+        ([2.0, 1.5, 1.3], FINE, "different", "its loss is off by 8.3e-02, and 1.0e-02 is tolerated"),
+        ([2.0, math.nan, math.inf], FINE, "different", "its loss is not finite from step 2 on"),
+        ([math.nan] * 3, FINE, "different", "its loss is not finite from step 1 on"),
+        (FINE, [2.0, 1.5, math.nan], "invalid", "own loss is not finite from step 3 on"),
+    ],
+)
+def test_losses_that_end_in_nothing_are_judged(
+    losses: list[float], expected: list[float], verdict: str, reason: str | None
+) -> None:
+    found = equivalence.judged(losses, expected, 1e-2)
+    assert found.verdict == verdict
+    assert found.reason is None if reason is None else reason in str(found.reason)
+
+
+def proved(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: dict[str, Any], precisions: tuple[str, ...] = ("fp32",)
+) -> Equivalence:
+    """A proof whose runs come to these outcomes: a record's changes or an error by precision."""
+
+    def run(job: Job) -> dict[str, Any]:
+        outcome = outcomes[job.spec.precision]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return {"status": "ok", "reason": None, "scaler_skipped_steps": 0, "ranks": [], **outcome}
+
+    monkeypatch.setattr(equivalence.launch, "run", run)
+    monkeypatch.setattr(reference, "initial", lambda *given: None)
+    monkeypatch.setattr(reference, "train", lambda *given: reference.Trained(TRUE, 0))
+    specs = [training_fixtures.spec(precision=one, options={"clip": "value"}) for one in precisions]
+    records.write(records.Equivalence, equivalence.prove(specs, None, {}, folder / "proof"), folder / "proof.json")
+    return records.read_equivalence(folder / "proof.json")
+
+
+TRUE = [10.0 - step / 10 for step in range(equivalence.STEPS)]
+EQUAL = {"ranks": [{"loss": TRUE}]}
+NAN = {
+    "status": "invalid", "reason": "the loss is not finite from step 4 on (rank 1)",
+    "ranks": [{"loss": TRUE}, {"loss": [*TRUE[:3], *[None] * 47]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "reason"),
+    [
+        (EQUAL, "equal", None),
+        ({**EQUAL, "status": "invalid", "reason": "the loss does not fall"}, "equal", None),
+        (NAN, "different", "1n1g: its loss is not finite from step 4 on"),
+        ({"status": "invalid", "reason": "rank 1 timed 3", "ranks": [{"loss": TRUE[:3]}]}, "invalid", "rank 1 timed"),
+        ({"status": "oom", "reason": "no memory"}, "oom", "1n1g: no memory"),
+        ({"status": "unsupported", "reason": "no GPU"}, "unsupported", "1n1g: no GPU"),
+        (UserError("killed"), "failed", "1n1g: killed"),
+        (ValueError("Out of range float values"), "failed", "1n1g: Out of range"),
+    ],
+)  # fmt: skip
+def test_whatever_a_run_comes_to_there_is_a_proof_with_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, verdict: str, reason: str | None
+) -> None:
+    proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
+    found = proof.of("torch")
+    assert found is not None and found.verdict == verdict
+    assert found.reason is None if reason is None else str(found.reason).startswith(reason) or reason in found.reason
+    warned = advice.about_frameworks({}, {"torch": found})
+    assert bool(warned) == (verdict not in ("equal", "unsupported"))
+    assert ("options.clip: value had nothing to clip in these steps" in proof.covers) == bool(proof.reference_loss)
+
+
+def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lower(factor: float, **changes: Any) -> dict[str, Any]:
+        return {"ranks": [{"loss": [loss * factor for loss in TRUE[: equivalence.LOWER_STEPS]]}], **changes}
+
+    def verdict(outcome: Any, precision: str = "bf16", fp32: Any = EQUAL) -> tuple[str, str | None]:
+        proof = proved(monkeypatch, tmp_path, {"fp32": fp32, precision: outcome}, ("fp32", precision))
+        found, plain = proof.of("torch", precision), proof.of("torch")
+        assert found and plain and (fp32 is not EQUAL or plain.verdict == "equal")
+        assert not any(text.startswith(precision) for text in plain.covers)
+        assert any(text.startswith(precision) for text in found.covers)
+        return found.verdict, found.reason
+
+    assert verdict(lower(1 + 5e-4)) == ("equal", None)
+    assert verdict(lower(1 + 5e-4), "fp16")[0] == "different"
+    assert verdict(lower(1 + 2e-3)) == ("different", "bf16: its loss is off by 2.0e-03, and 1.3e-03 is tolerated")
+    skipped = {"status": "invalid", "reason": "the loss scaler skipped"}
+    assert verdict(lower(1.01, scaler_skipped_steps=1, **skipped), "fp16") == ("equal", None)
+    assert verdict(lower(1.5, scaler_skipped_steps=1, **skipped), "fp16")[0] == "different"
+    assert verdict(lower(1.0, scaler_skipped_steps=9, **skipped), "fp16") == (
+        "invalid",
+        "fp16: the loss scaler skipped",
+    )
+    assert verdict(lower(1.0), fp32={"status": "oom", "reason": "no memory"})[0] == "oom"
 
 
 def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,19 @@
 """The reference of every proof: the same training in one process, in double precision.
 
 Its gradient is the mean of the replicas' means, as an exchange of gradients computes it (one mean over everything
-differs wherever replicas have different numbers of what the loss counts). Adam is written out here: it shares no
-optimizer with anybody. The workload's form in PyTorch gives the model, whole, and the workload the batches.
+differs wherever replicas have different numbers of what the loss counts). Optimizers and clipping are written out here
+from the papers: nothing of them is shared with anybody. The workload's form in PyTorch gives the model, whole, and the
+workload the batches.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from throughline import workloads
 from throughline.rank.data import Manifest, batches, synthetic_seeds
@@ -19,6 +21,13 @@ from throughline.study.benchmark import Optimizer
 from throughline.study.runs import RunSpec
 
 Batches = Iterator[dict[str, Any]]
+
+
+class Trained(NamedTuple):
+    """The loss at every step, and at how many of them clipping changed a gradient."""
+
+    losses: list[float]
+    clipped_steps: int
 
 
 def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
@@ -29,8 +38,8 @@ def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
         np.savez(file, **form.weights(_network(spec, manifest)))
 
 
-def losses(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequence[Batches] = ()) -> list[float]:
-    """The loss at every step, from `weights`. `sources`: the batches of every replica, if not those of the run."""
+def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequence[Batches] = ()) -> Trained:
+    """Train from `weights`. `sources`: the batches of every replica, if not those of the run."""
     network = _network(spec, manifest)
     with np.load(weights) as file:
         workloads.form(spec.model, "torch").load(network, {name: file[name] for name in file.files})
@@ -38,18 +47,22 @@ def losses(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Seq
     at = "cuda" if spec.device != "cpu" and torch.cuda.is_available() else "cpu"
     network.double().to(at)
     sources = sources or [batches_of(spec, manifest, replica) for replica in range(spec.size.replicas)]
-    adam = _Adam(list(network.parameters()), spec.optimizer)
-    every = []
-    for _ in range(spec.steps.timed):
+    parameters, each = list(network.parameters()), spec.options.accumulate
+    moments = [(torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in parameters]
+    every, clipped = [], 0
+    for step in range(1, spec.steps.timed + 1):
         total = 0.0
-        for source in sources:
-            loss = network(**{name: _double(array, at) for name, array in next(source).items()}) / len(sources)
+        for batch in itertools.chain.from_iterable(itertools.islice(source, each) for source in sources):
+            loss = network(**{name: _double(array, at) for name, array in batch.items()}) / (len(sources) * each)
             loss.backward()
             total += float(loss.detach())
         every.append(total)
         with torch.no_grad():
-            adam.step()
-    return every
+            clipped += _clip([parameter.grad for parameter in parameters], spec.options.clip)
+            for parameter, (mean, square) in zip(parameters, moments, strict=True):
+                UPDATES[spec.optimizer.name](parameter, parameter.grad, mean, square, step, spec.optimizer)
+                parameter.grad = None
+    return Trained(every, clipped)
 
 
 def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batches:
@@ -62,25 +75,53 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
     return (model.synthetic(size.batch_per_replica, _whole(spec), seed) for seed in seeds)
 
 
-class _Adam:
-    """Kingma and Ba 2015, algorithm 1; no weight decay."""
+def _clip(gradients: Sequence[Any], kind: str) -> bool:
+    """Clip at 1.0: every number, every tensor's norm, or the norm of all of them (Pascanu et al. 2013). True: it did."""
+    measured = [gradient.abs().max() if kind == "value" else gradient.norm() for gradient in gradients]
+    if kind == "global_norm":
+        measured = [torch.stack(measured).norm()] * len(measured)
+    above = kind != "none" and any(float(one) > 1 for one in measured)
+    for gradient, one in zip(gradients, measured, strict=True):
+        if above and kind == "value":
+            gradient.clamp_(-1.0, 1.0)
+        elif above:
+            gradient /= max(1.0, float(one))
+    return above
 
-    def __init__(self, parameters: Sequence[torch.Tensor], settings: Optimizer) -> None:
-        self.parameters, self.settings, self.done = parameters, settings, 0
-        self.means = [torch.zeros_like(parameter) for parameter in parameters]
-        self.squares = [torch.zeros_like(parameter) for parameter in parameters]
 
-    def step(self) -> None:
-        """Change the parameters by their gradients, and forget these."""
-        self.done += 1
-        (beta1, beta2), rate, epsilon = self.settings.betas, self.settings.learning_rate, self.settings.epsilon
-        for parameter, mean, square in zip(self.parameters, self.means, self.squares, strict=True):
-            gradient: Any = parameter.grad
-            mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
-            square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-            root = (square / (1 - beta2**self.done)).sqrt() + epsilon
-            parameter -= rate * (mean / (1 - beta1**self.done)) / root
-            parameter.grad = None
+def _direction(gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> Tensor:
+    """Kingma and Ba 2015, algorithm 1: the moments, their bias corrected, epsilon beside the corrected root."""
+    beta1, beta2 = settings.betas
+    mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    return mean / (1 - beta1**step) / ((square / (1 - beta2**step)).sqrt() + settings.epsilon)
+
+
+def _decay(weight: Tensor, settings: Optimizer) -> float:
+    """Weight decay is on matrices only."""
+    return settings.weight_decay if weight.ndim >= 2 else 0.0
+
+
+def _adam(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
+    """Its decay is an L2 penalty: part of the gradient."""
+    gradient = gradient + _decay(weight, settings) * weight
+    weight -= settings.learning_rate * _direction(gradient, mean, square, step, settings)
+
+
+def _adamw(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
+    """Loshchilov and Hutter 2019, algorithm 2: decay is decoupled from the gradient, and multiplied by the rate."""
+    update = _direction(gradient, mean, square, step, settings) + _decay(weight, settings) * weight
+    weight -= settings.learning_rate * update
+
+
+def _lamb(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
+    """You et al. 2020, algorithm 2: AdamW's update, as long as the weight; phi is the identity."""
+    update = _direction(gradient, mean, square, step, settings) + _decay(weight, settings) * weight
+    size, length = float(weight.norm()), float(update.norm())
+    weight -= settings.learning_rate * (size / length if size and length else 1.0) * update
+
+
+UPDATES: dict[str, Callable[..., None]] = {"adam": _adam, "adamw": _adamw, "lamb": _lamb}
 
 
 def _network(spec: RunSpec, manifest: Manifest | None) -> Any:

@@ -1,7 +1,7 @@
 """What checks write: a long run's curve and its verdict, a proof of equal mathematics, the largest batches that fit."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -64,10 +64,16 @@ class ConvergenceVerdict(Entry):
     compared: list[AgainstStated]
 
 
-class Mathematics(Entry):
-    """Whether a framework computes what the reference does (its worst topology in equivalence.json)."""
+ProofVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "equal"]
+"""The worst first. `different` computes something else, or diverges; of `failed`, `invalid` and `oom` there is nothing to
+compare; `unsupported` cannot do it."""
 
-    verdict: Literal["equal", "different", "unsupported", "failed"]
+
+class Mathematics(Entry):
+    """Whether a framework computes what the reference does: the worst of its topologies in equivalence.json and, in a
+    summary of another precision than fp32, of that precision against fp32."""
+
+    verdict: ProofVerdict
     largest_difference: NonNegative | None
     tolerance: Positive
     reason: str | None
@@ -75,13 +81,15 @@ class Mathematics(Entry):
 
 
 class Comparison(Entry):
-    """One framework on one topology against the reference; `difference` is relative, per step."""
+    """One framework on one topology against the reference, or one precision against fp32; `difference` is relative, per
+    step. A run that diverges has the steps before that."""
 
-    verdict: Literal["equal", "different", "unsupported", "failed"]
+    verdict: ProofVerdict
     reason: str | None
     loss: list[float] = Field(default_factory=list)
     difference: list[NonNegative] = Field(default_factory=list)
     largest_difference: NonNegative | None = None
+    tolerance: Positive | None = None
     at_step: Count | None = None
 
 
@@ -100,22 +108,26 @@ class Equivalence(OfWorkload):
     optimizer: Optimizer
     reference_loss: dict[str, list[float]]
     frameworks: dict[str, dict[str, Comparison]]
+    precisions: dict[str, dict[str, Comparison]] = Field(default_factory=dict)
+    """Framework -> precision -> its losses against the same framework's in fp32."""
 
-    def of(self, framework: str) -> Mathematics | None:
-        """What its topologies come to, the worst of them first; None where it was not compared."""
-        order = ("different", "failed", "unsupported", "equal")
-        compared = self.frameworks.get(framework)
+    def of(self, framework: str, precision: str = "fp32") -> Mathematics | None:
+        """What its topologies and this precision come to, the worst of them; None where it was not compared."""
+        compared, order = self.frameworks.get(framework), get_args(ProofVerdict)
         if not compared:
             return None
+        by_precision = self.precisions.get(framework, {})
+        others = by_precision.keys() - {precision}
+        compared = compared | {name: one for name, one in by_precision.items() if name == precision}
         topology, worst = min(
             compared.items(), key=lambda item: (order.index(item[1].verdict), -(item[1].largest_difference or 0))
         )
         return Mathematics(
             verdict=worst.verdict,
             largest_difference=worst.largest_difference,
-            tolerance=self.tolerance,
+            tolerance=worst.tolerance or self.tolerance,
             reason=f"{topology}: {worst.reason}" if worst.reason else None,
-            covers=self.covers,
+            covers=[text for text in self.covers if text.split()[0] not in others],
         )
 
 

@@ -2,12 +2,13 @@
 
 It trains, its ranks exchange gradients, and its loss falls. FAKE_HANGS_IN names a phase in which rank 1 stands still
 for ever; FAKE_STEPS_MS are the milliseconds that its steps sleep, in turn; FAKE_TAKES=everything lets it take for
-granted what it does not have.
+granted what it does not have; from step FAKE_DIVERGES_AT on its loss is no number.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from multiprocessing.connection import Client, Connection, Listener
@@ -24,6 +25,7 @@ class Fake(Rank):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.others: list[Connection[Any, Any]] = []
+        self.left = float(os.environ.get("FAKE_DIVERGES_AT", "inf"))
         self.sleeps = itertools.cycle(float(each) for each in os.environ.get("FAKE_STEPS_MS", "0").split(","))
 
     def join(self) -> None:
@@ -58,7 +60,8 @@ class Fake(Rank):
     def step(self, batches: list[Any]) -> float:
         self._hang("training")
         time.sleep(next(self.sleeps) / 1000)
-        total, gradient = 0.0, np.zeros_like(self.network)
+        self.left -= 1
+        total, gradient = 0.0 if self.left > 0 else math.nan, np.zeros_like(self.network)
         for batch in batches:
             loss, slope = self.form.loss(self.network, batch)
             total += loss / len(batches)

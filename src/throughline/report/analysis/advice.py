@@ -14,7 +14,7 @@ from throughline.report.numbers import percent
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
 STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
-UNEQUAL = ("different", "failed")  # verdicts that forbid a comparison
+UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
 UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons")  # of an environment: says nothing of how fast it is
 BY_TOPOLOGY = tuple(
     f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
@@ -137,8 +137,9 @@ def about_frameworks(
     }
     for name, proof in mathematics.items():
         if proof.verdict in UNEQUAL:
+            what = "does not compute" if proof.verdict == "different" else "is not shown to compute"
             notes.setdefault(name, []).append(
-                f"it does not compute what the others do ({proof.reason}): see equivalence.json; do not compare it"
+                f"it {what} what the others do ({proof.reason}): see equivalence.json; do not compare it"
             )
     return notes
 

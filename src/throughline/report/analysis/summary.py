@@ -61,7 +61,8 @@ def summarize(
     """
     runs, terms = _read(paths), terms or Terms()
     by_framework = _grouped(runs)
-    mathematics = {name: proof for name in by_framework if (proof := equivalence.of(name))} if equivalence else None
+    proofs = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
+    mathematics = {name: proof for name, proof in proofs.items() if proof} if equivalence else None
     settings = {
         name: next((run.settings for repeats_of in series.values() for run in repeats_of if run.settings), None)
         for name, series in by_framework.items()

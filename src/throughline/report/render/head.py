@@ -129,7 +129,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         ("optimizer", f"{optimizer.name}, {rates}"),
         ("dropout", f"{summary.options.dropout:g}"),
         ("data", f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"),
-        *([("mathematics", "loss against a float64 reference: " + ", ".join(losses))] if losses else []),
+        *([("mathematics", "losses from equal weights: " + ", ".join(losses))] if losses else []),
     ]
 
 

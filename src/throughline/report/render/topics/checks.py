@@ -31,10 +31,9 @@ def proofs(group: Group) -> list[Note]:
     covered: dict[str, list[str]] = {}
     for name, proof in (group.summary.mathematics or {} if group.summary else {}).items():
         if proof.covers:
-            covered.setdefault("; ".join(proof.covers), []).append(name)
-    return [
-        Note(", ".join(names), f"equal mathematics is proven for: {text}", "proof") for text, names in covered.items()
-    ]
+            found = "is proven" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
+            covered.setdefault(f"equal mathematics {found} for: {'; '.join(proof.covers)}", []).append(name)
+    return [Note(", ".join(names), text, "proof") for text, names in covered.items()]
 
 
 def write_equivalence(proof: Equivalence, path: Path) -> None:
