@@ -29,22 +29,23 @@ from throughline.topology import Layout
 
 STEPS = 50
 TOLERANCE = 2e-5
-"""Largest relative difference of any step's loss from the reference's. fp32 carries 24 bits, and one in the last place is
-1.2e-7: three that are lost in the same direction at every step (in the gradient, the moments, the weights) make 1.8e-5
-in 50. Measured with bert-tiny are at most 2e-7 (PyTorch, compiled and unpadded as well) and 6e-6 (MXNet), over every
-optimizer and kind of clipping. A beta2 of 0.998 comes to 3e-5 and more, an epsilon of 1e-6 instead of 1e-8 to 6e-5."""
+"""Largest relative difference of any step's loss from the reference's. fp32 carries 24 bits, and one in the last place
+is 1.2e-7: three that are lost in the same direction at every step (in the gradient, the moments, the weights) make
+1.8e-5 in 50. Measured with bert-tiny are at most 2e-7 (PyTorch, compiled and unpadded as well) and 6e-6 (MXNet), over
+every optimizer and kind of clipping. A beta2 of 0.998 comes to 3e-5 and more, an epsilon of 1e-6 instead of 1e-8 to
+6e-5."""
 LOWER_STEPS = 10
 LOWER = {"tf32": 2**-11 / 3, "fp16": 2**-11 / 3, "bf16": 2**-8 / 3}
-"""Largest relative difference of a loss in this precision from the same framework's in fp32: a third of the rounding of one
-number (11 bits, bf16: 8), as the errors of a dozen predictions level out in their mean. Measured in 10 steps are at
+"""Largest relative difference of a loss in this precision from the same framework's in fp32: a third of the rounding of
+one number (11 bits, bf16: 8), as the errors of a dozen predictions level out in their mean. Measured in 10 steps are at
 most 6e-4 in bf16 (bert-base, four samples; bert-tiny: 2e-4) and 3e-5 in fp16; weights kept in bf16 come to 1.6e-3."""
 SKIPPED_AT_MOST = 0.25
 """Share of the steps that a loss scaler may skip while it finds its scale."""
 RATE = {"adam": 1e-4, "adamw": 1e-4, "lamb": 3e-3}
 DECAY = 1.0
 """The learning rate of a proof, and a decay that is decoupled from the gradient, where there is one. With lower ones 50
-steps bring no wrong constant out of the rounding: AdamW's default (a decay of 0.01 at 1e-4) moves losses by 3e-6 in all.
-With higher ones training itself amplifies the rounding: to 1e-5 in AdamW at 1e-3, to 7e-3 at 1e-2."""
+steps bring no wrong constant out of the rounding: AdamW's default (a decay of 0.01 at 1e-4) moves losses by 3e-6. With
+higher ones training itself amplifies the rounding: to 1e-5 in AdamW at 1e-3, to 7e-3 at 1e-2."""
 MICRO_BATCHES = 2
 """Of an accumulation, a proof has so many at most: the sum over two is that over hundreds."""
 LIMITS = (

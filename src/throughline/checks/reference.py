@@ -76,7 +76,7 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
 
 
 def _clip(gradients: Sequence[Any], kind: str) -> bool:
-    """Clip at 1.0: every number, every tensor's norm, or the norm of all of them (Pascanu et al. 2013). True: it did."""
+    """Clip at 1.0: every number, each tensor's norm, or the norm of all (Pascanu et al. 2013). False: nothing to do."""
     measured = [gradient.abs().max() if kind == "value" else gradient.norm() for gradient in gradients]
     if kind == "global_norm":
         measured = [torch.stack(measured).norm()] * len(measured)

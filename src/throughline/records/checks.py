@@ -65,8 +65,8 @@ class ConvergenceVerdict(Entry):
 
 
 ProofVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "equal"]
-"""The worst first. `different` computes something else, or diverges; of `failed`, `invalid` and `oom` there is nothing to
-compare; `unsupported` cannot do it."""
+"""The worst first. `different` computes something else, or diverges; of `failed`, `invalid` and `oom` there is nothing
+to compare; `unsupported` cannot do it."""
 
 
 class Mathematics(Entry):
