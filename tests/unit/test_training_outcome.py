@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -70,6 +71,18 @@ def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: s
     record = outcome.assemble(spec(), {0: report(**changes)}, 1)
     assert record.status == "invalid" and record.samples_per_s is None
     assert reason in (record.reason or "")
+
+
+def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -> None:
+    """JSON has no NaN: neither every rank's losses nor a workload's figure may bring one."""
+    broken: dict[str, Any] = {"loss": [9.0, math.nan, math.inf, -math.inf]}
+    broken["figures"] = [{"name": "auc", "unit": "", "better": "more", "at": None, "value": math.nan}]
+    found = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1, **broken)}, 2, every_loss=True)
+    assert (found.status, found.reason) == ("invalid", "the loss is not finite from step 4 on (rank 1)")
+    assert found.ranks[1].loss == [9.0, None, None, None]
+    first = outcome.assemble(spec(), {0: report(**broken)}, 1, every_loss=True)
+    assert first.figures[0]["value"] is None
+    json.dumps([found.as_record(), first.as_record()], allow_nan=False)
 
 
 def test_one_skipped_step_in_a_hundred_is_allowed() -> None:

@@ -267,16 +267,17 @@ def judged(losses: Sequence[float], expected: Sequence[float], tolerance: float)
     """The losses of a run's steps against those that they should be."""
     known, true = _finite(losses), _finite(expected)
     if len(true) < len(expected):
-        reason = f"the reference's own loss is not finite from step {len(true) + 1} on: this training diverges"
-        return Comparison(verdict="invalid", reason=reason, loss=known)
+        diverges = f"the reference's own loss is not finite from step {len(true) + 1} on: this training diverges"
+        return Comparison(verdict="invalid", reason=diverges, loss=known)
     difference = [abs(loss - right) / abs(right) for loss, right in zip(known, true, strict=False)]
     largest = max(difference, default=None)
+    at_step = difference.index(largest) + 1 if largest is not None else None
+    reason = None
     if len(known) < len(losses):
-        reason, at_step = f"its loss is not finite from step {len(known) + 1} on", len(known) + 1
-    else:
-        reason, at_step = None, difference.index(max(difference)) + 1
-        if max(difference) > tolerance:
-            reason = f"its loss is off by {largest:.1e}, and {tolerance:.1e} is tolerated"
+        at_step = len(known) + 1
+        reason = f"its loss is not finite from step {at_step} on"
+    elif largest is not None and largest > tolerance:
+        reason = f"its loss is off by {largest:.1e}, and {tolerance:.1e} is tolerated"
     return Comparison(
         verdict="different" if reason else "equal",
         reason=reason,

@@ -139,7 +139,7 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
-        figures=first.figures,
+        figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures],
         loss=_finite(first.loss),
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
@@ -149,8 +149,8 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
     )
 
 
-def _finite(losses: Iterable[float]) -> list[float | None]:
-    return [loss if math.isfinite(loss) else None for loss in losses]
+def _finite(values: Iterable[float | None]) -> list[float | None]:
+    return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
 def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
