@@ -154,3 +154,20 @@ def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
     write_tables(Scope(cells.groups([found])), tmp_path / "tables")
     line = "* torch: equal mathematics is proven for: fp32; dropout 0 (measured: 0.1)"
     assert line in (tmp_path / "tables/throughput.md").read_text()
+
+
+def test_a_precision_that_is_no_fp32_is_marked_alone(tmp_path: Path) -> None:
+    proof = json.loads((GOLDEN / "equivalence.json").read_text())
+    equal, covers = proof["frameworks"]["torch"]["1n1g"], ["fp32 with a reference", "fp16 with fp32"]
+    wrong = {**equal, "verdict": "different", "reason": "its loss is off", "largest_difference": 0.5, "tolerance": 0.1}
+    proof |= {"frameworks": {"torch": {"1n1g": equal}}, "precisions": {"torch": {"fp16": wrong}}, "covers": covers}
+    (tmp_path / "equivalence.json").write_text(json.dumps(proof))
+    compared = read_equivalence(tmp_path / "equivalence.json")
+    fp32 = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
+    half = compared.of("torch", "fp16")
+    assert fp32.mathematics is not None and half is not None
+    assert (fp32.mathematics["torch"].covers, half.covers) == (covers[:1], covers)
+    assert (half.verdict, half.reason, half.tolerance) == ("different", "fp16: its loss is off", 0.1)
+    fp16 = fp32.model_copy(update={"precision": "fp16", "mathematics": {"torch": half}})
+    found = {group.precision: group.rows[0].shown for group in cells.groups([fp32, fp16])}
+    assert found == {"fp32": "torch", "fp16": "torch (unequal)"}

@@ -174,12 +174,14 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *made)))
     keys = sorted({*made, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
-    unequal: defaultdict[str, set[str]] = defaultdict(set)  # by block: derived benchmarks have no proof of their own
+    # By block and precision: derived benchmarks have no proof of their own.
+    unequal: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for s in summaries:
-        proofs = (s.mathematics or {}).items()
-        unequal[block_name(s.benchmark)] |= {name for name, proof in proofs if proof.verdict in advice.UNEQUAL}
+        wrong = {name for name, proof in (s.mathematics or {}).items() if proof.verdict in advice.UNEQUAL}
+        unequal[block_name(s.benchmark), s.precision] |= wrong
     return [
-        Group(name, batch, precision, tuple(_rows(made.get(key), wanted.get(key), unequal[block_name(name)])),
+        Group(name, batch, precision,
+              tuple(_rows(made.get(key), wanted.get(key), unequal[block_name(name), precision])),
               made.get(key), units.get(name, NO_UNIT))
         for key in keys for name, precision, batch in [key]
     ]  # fmt: skip
