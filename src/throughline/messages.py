@@ -169,12 +169,16 @@ class Trained:
 
 @dataclass(frozen=True)
 class Software:
-    """What a rank ran with: versions, and the settings that the framework states of itself as built."""
+    """What a rank ran with: versions, and the settings that the framework states of itself as built.
+
+    bound: the cores that it was bound to at its end and their NUMA nodes; None where it could use every core.
+    """
 
     python: str
     versions: dict[str, str | None]
     packages: dict[str, str]
     settings: dict[str, Any]
+    bound: dict[str, list[int]] | None = None
 
 
 @dataclass(frozen=True)

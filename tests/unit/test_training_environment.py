@@ -137,3 +137,31 @@ def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: P
     ours = ("workloads/bert/__init__.py", "workloads/bert/in_torch.py", "frameworks/torch/rank.py", "rank/worker.py")
     codes += [after(path) for path in (*ours, "corpus/reading.py")]
     assert len(set(codes)) == len(codes)
+
+
+def test_the_record_says_how_ranks_are_bound_only_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = environment.binding({0: None, 1: None}, {})
+    assert every is None
+    facts = surroundings(binding=every)
+    assert "no rank was bound" in environment.reasons(facts, "cpu")["binding"]
+    assert "ended before" in environment.reasons({**facts, "framework": None}, "cpu")["binding"]
+    first = {"cores": [0], "numa_nodes": [0]}
+    assert environment.binding({0: first, 1: None}, {}) == {"0": {**first, "set_by": "what starts the ranks"}}
+    found = environment.binding({1: first}, {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1"})
+    assert found is not None and found["1"]["set_by"] == "OMP_PROC_BIND"
+    monkeypatch.setattr(environment.os, "sched_getaffinity", lambda pid: {0})
+    found = environment.binding({0: first}, {"OMP_PROC_BIND": "true"})
+    assert found is not None and found["0"]["set_by"] == "who started the workflow"
+
+
+def test_a_rank_that_is_bound_says_to_which_cores() -> None:
+    code = "import os; from throughline.rank import report; print(report.bound()); "
+    code += "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(report.bound())"
+    variables = os.environ | {"PYTHONPATH": str(sources.ROOT.parent)}
+    run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    free, bound = run.stdout.splitlines()
+    core = min(os.sched_getaffinity(0))
+    if os.cpu_count() == len(os.sched_getaffinity(0)):
+        assert free == "None"
+    if (os.cpu_count() or 1) > 1:
+        assert f"'cores': [{core}], 'numa_nodes': " in bound

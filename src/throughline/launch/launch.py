@@ -204,6 +204,9 @@ def _environment(reports: dict[int, RankReport], where: Site, observations: list
         "gpus": sampled.cards or None if sampled else None,
         "variables": environment.variables(dict(os.environ) | where.variables),
     }
+    facts["binding"] = environment.binding(
+        {rank: one.software.bound for rank, one in sorted(reports.items()) if one.software}, facts["variables"]
+    )
     facts["digest"] = environment.digest(facts, asdict(where.device))
     cards = sampled.reasons.devices if sampled else []
     return {**facts, "reasons": environment.reasons(facts, where.device.kind, cards)}

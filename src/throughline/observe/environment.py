@@ -40,6 +40,9 @@ DECIDES = (
 ASSIGNED = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that a scheduler sets anew for every job: equal devices under other numbers are equal."""
 
+BINDERS = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
+"""Variables by which a library of threads binds a rank."""
+
 OTHERS_CORES = 0.25
 """What others may use of a machine whose every core the ranks need."""
 WORKED = (1, 2, 3, 6, 7)
@@ -86,6 +89,18 @@ def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def binding(ranks: Mapping[int, Mapping[str, Any] | None], variables: Mapping[str, str]) -> dict[str, Any] | None:
+    """The ranks that were bound to some cores of their machine: which, and who did it; None where none was."""
+    said = [name for name in variables if name in BINDERS]
+    found: dict[str, Any] = {}
+    for rank, bound in ranks.items():
+        if bound:
+            before = set(bound["cores"]) == os.sched_getaffinity(0)
+            who = "who started the workflow" if before else ", ".join(said) or "what starts the ranks"
+            found[str(rank)] = {**bound, "set_by": who}
+    return found or None
+
+
 def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:
     """Why what is None in an `environment` is not known; `cards`: what each of its `gpus` said of that."""
     software = environment.get("framework") or {}
@@ -93,6 +108,7 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
         **dict.fromkeys(("framework", "python", "packages"), "the run ended before it told"),
         "digest": "the run ended before it stated its software",
         "mpi": "there is no mpirun, or it says nothing",
+        "binding": "no rank was bound: each could use every core" if software else "the run ended before it told",
         "cpu_governor": "the system shows none (a virtual machine, often)",
         "cpu_quota_cores": "no control group limits it",
         **dict.fromkeys(("commit", "tree_clean"), "this is no git checkout, or git is not there"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -38,6 +39,16 @@ def packages(modules: Mapping[str, Any]) -> dict[str, str]:
         if third and isinstance(version, str):
             versions[name] = str(version)
     return versions
+
+
+def bound() -> dict[str, list[int]] | None:
+    """The cores that this process may use, and their NUMA nodes; None where these are all cores that are online."""
+    cores = os.sched_getaffinity(0)
+    if len(cores) == os.cpu_count():
+        return None
+    places = {core: Path(f"/sys/devices/system/cpu/cpu{core}").glob("node[0-9]*") for core in cores}
+    nodes = {int(node.name.removeprefix("node")) for found in places.values() for node in found}
+    return {"cores": sorted(cores), "numa_nodes": sorted(nodes)}
 
 
 def limit_memory(megabytes: int | None) -> None:

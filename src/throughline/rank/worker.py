@@ -258,7 +258,11 @@ def main() -> int:
         measured = None if order.convergence else run.measure()
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         software = Software(
-            platform.python_version(), run.framework.versions(), report.packages(sys.modules), run.settings()
+            platform.python_version(),
+            run.framework.versions(),
+            report.packages(sys.modules),
+            run.settings(),
+            report.bound(),
         )
         end = RankReport(rank, time.time(), "ok", None, measured, trained, software)
     except BaseException as error:

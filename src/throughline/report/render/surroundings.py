@@ -27,6 +27,7 @@ NAMES = {
     "cpu_governor": "CPU governor",
     "cpu_quota_cores": "CPU quota, cores",
     "numa_nodes": "NUMA nodes",
+    "binding": "binding of ranks",
     "transparent_hugepages": "transparent huge pages",
     "memory_bytes": "memory",
     "gpus": "GPUs",
