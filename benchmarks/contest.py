@@ -54,7 +54,7 @@ class Case:
     def spec(self) -> dict[str, Any]:
         """The same as a run specification, as far as a worker reads one."""
         options = {
-            "clip": "none", "accumulate": 1, "compile": False, "checkpointing": False, "bucket_mb": 25,
+            "clip": "none", "accumulate": 1, "compile": False, "graph": False, "checkpointing": False, "bucket_mb": 25,
             "unpadded": False,
             "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic", "exchange": True,
         }  # fmt: skip

@@ -95,7 +95,8 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     import numpy as np
 
     model, batch = plan.check
-    options = {"dropout": 0.0, "compile": compiled, "unpadded": text == "packed"}
+    recorded = compiled and text == "full"
+    options = {"dropout": 0.0, "compile": compiled, "graph": recorded, "unpadded": text == "packed"}
     one = framework(Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options))
     batches = []
     for seed in range(BATCHES):

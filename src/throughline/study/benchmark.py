@@ -67,6 +67,11 @@ class Options(Section):
     )
     accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
     compile: bool = Field(False, description="compile the model (torch.compile)")
+    graph: bool = Field(
+        False,
+        description="replay forward and backward as one CUDA graph, for steps whose kernels take longer to launch than "
+        "to compute; needs `compile` and one GPU: other topologies end as `unsupported`",
+    )
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
     unpadded: bool = Field(False, description="compute only the real tokens, without padding")
     data: Literal["real", "synthetic"] = Field("real", description="the data that the model reads, or made-up batches")

@@ -19,7 +19,7 @@ from throughline.study.config import Config, block_name
 from throughline.study.section import DataIdentity, Name, PositiveInt, Precision, Section, Value, canonical
 from throughline.topology import Layout, StepSize, Topology
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised by a person when the way of measuring changes: every run is then made again."""
 
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"

@@ -1,7 +1,7 @@
 """`torch`: PyTorch's DistributedDataParallel, gloo on CPUs and NCCL on GPUs; a single rank runs without it.
 
-On one GPU the forward and backward passes of a small compiled step are one CUDA graph, whose kernels cost no time to
-launch.
+With `options.graph` the forward and backward passes of a compiled step on one GPU are one CUDA graph, whose kernels
+cost no time to launch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from throughline import workloads
+from throughline.frameworks import Unsupported
 from throughline.frameworks.torch.rank import Batch, TorchRank
-from throughline.topology import StepSize
 
-CAPTURED_FLOPS = 10**13
-"""Micro-batches of fewer FLOPs take less time on a GPU than their kernels take to launch, or not much more."""
 FIRST = 3
 """Passes before the recording: libraries and compilers choose their kernels in them."""
 
@@ -31,9 +28,26 @@ class TorchDDP(TorchRank):
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
 
+    def device(self) -> None:
+        reasons = {
+            "a CUDA graph exists on GPUs only": self.kind != "cuda",
+            "torch replays a CUDA graph on one device only: gradients are exchanged from hooks, which no replay calls":
+                self.world > 1,
+            "torch replays compiled steps only: set options.compile as well": not self.options["compile"],
+            "recomputed activations draw random numbers anew, which no CUDA graph holds": self.options["checkpointing"],
+            "without padding every batch has another shape, and a CUDA graph has one": self.options["unpadded"],
+        }  # fmt: skip
+        if self.options["graph"] and any(reasons.values()):
+            raise Unsupported(next(why for why, holds in reasons.items() if holds))
+        super().device()
+
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
         if self.world > 1:
+            # It broadcasts rank 0's buffers in every step: those alone that training changes.
+            kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
+            ddp: Any = torch.nn.parallel.DistributedDataParallel
+            ddp._set_params_and_buffers_to_ignore_for_model(self.network, kept)
             self.parallel = torch.nn.parallel.DistributedDataParallel(
                 self.network,
                 device_ids=[self.at] if self.kind == "cuda" else None,
@@ -43,16 +57,7 @@ class TorchDDP(TorchRank):
 
     def optimizer(self) -> None:
         super().optimizer()
-        self.replayed = Replayed(self.passes, self.parameters) if self.captures() else None
-
-    def captures(self) -> bool:
-        """Whether a compiled step on one GPU is to be captured and replayed: one of few FLOPs."""
-        options = self.options
-        still = not options["checkpointing"] and not options["unpadded"]
-        if self.kind != "cuda" or self.world > 1 or not options["compile"] or not still:
-            return False
-        each = workloads.of(self.spec["model"]).flops_per_sample(self.spec, self.facts, {})
-        return not isinstance(each, str) and StepSize.of_spec(self.spec).batch_per_replica * each <= CAPTURED_FLOPS
+        self.replayed = Replayed(self.passes, self.parameters) if self.options["graph"] else None
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
         alone = self.world > 1 and not (last and self.exchanges)

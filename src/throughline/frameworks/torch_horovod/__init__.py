@@ -6,4 +6,10 @@ from dataclasses import replace
 
 from throughline.frameworks import starters, torch
 
-FRAMEWORK = replace(torch.FRAMEWORK, rank="torch_horovod.rank:TorchHorovod", starter=starters.HOROVOD)
+FRAMEWORK = replace(
+    torch.FRAMEWORK,
+    rank="torch_horovod.rank:TorchHorovod",
+    starter=starters.HOROVOD,
+    features=torch.FRAMEWORK.features - {"graph"},
+    reasons={"graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call"},
+)

@@ -15,7 +15,8 @@ SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
 STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
-UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons")  # of an environment: says nothing of how fast it is
+# Of an environment: says nothing of how fast it is, or, as the numbers of cores, is another one in every job.
+UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
 BY_TOPOLOGY = tuple(
     f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
 )  # differs between topologies for good reasons; a commit in between need not touch what is measured
@@ -129,7 +130,7 @@ def about_frameworks(
         name: [
             f"{key} is {stated.get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
             for key in dict.fromkeys([*reference, *stated])
-            if stated.get(key) != reference.get(key)
+            if key != "attention" and stated.get(key) != reference.get(key)  # each has kernels of its own
         ]
         if stated
         else []

@@ -210,6 +210,7 @@ def switches(summary: Summary) -> str:
         "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
     ]
     unusual = {
+        "W/ CUDA graph": options.graph,
         "W/O padding": options.unpadded,
         f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
         "W/O exchange of gradients": not options.exchange,
