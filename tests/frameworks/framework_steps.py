@@ -92,6 +92,13 @@ def refused(name: str, spec: dict[str, Any]) -> list[str]:
     return found
 
 
+def operands(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> list[float]:
+    """How far the numbers scatter that the large matrix product multiplies."""
+    one = built(framework, spec, weights)
+    return [float(np.std(operand.asnumpy() if hasattr(operand, "asnumpy") else operand.numpy()))
+            for operand in one.product(256).args]  # fmt: skip
+
+
 def main() -> None:
     name, specs, weights, output = sys.argv[1:]
     framework = frameworks.load(name)
@@ -103,6 +110,7 @@ def main() -> None:
     result = {
         **{name: [one[name] for one in trained] for name in trained[0]},
         "refused": refused(name, every[0]),
+        "operands": operands(framework, every[0], arrays),
     }
     with open(output, "w") as file:
         json.dump(result, file)

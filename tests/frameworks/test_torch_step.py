@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import training_fixtures
+from framework_lab import ROOT, python
 from throughline.workloads import bert
 
 torch = pytest.importorskip("torch")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch_reading import Reading  # noqa: E402
 
 from throughline.frameworks import Unsupported  # noqa: E402
 from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
 
+KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-class NoReading(TorchDispatchMode):
-    """Fails where a value leaves the device for Python: `.item()`, `float(tensor)`, a branch on a tensor."""
+@pytest.fixture(autouse=True)
+def kernels_as_they_were() -> Iterator[None]:
+    """A rank pins its attention in the whole process."""
+    before = kernels()
+    yield
+    for name in KERNELS:
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(name in before)
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = function.overloadpacket.__name__
-        assert name not in {"_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "equal"}, name
-        return function(*args, **(kwargs or {}))
+
+def kernels() -> set[str]:
+    """The kernels of attention that PyTorch may choose among."""
+    return {name for name in KERNELS if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
 
 
 def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
@@ -63,17 +74,98 @@ STEPS: list[dict[str, Any]] = [
 def test_a_step_reads_no_value(changes: dict[str, Any], masked: bool) -> None:
     one = framework(**changes)
     losses = []
-    with NoReading():
+    with Reading() as reading:
         for step in range(2):
             micro = [batch(one, 10 * step + turn, masked) for turn in range(one.options["accumulate"])]
             losses.append(one.step([one.deliver(each) for each in micro]))
             one.mark()
+    assert not reading.found
     assert all(5 < loss < 15 for loss in one.losses(losses))
 
 
 def test_reading_a_value_is_noticed() -> None:
-    with NoReading(), pytest.raises(AssertionError, match="_local_scalar_dense"):
+    with Reading() as reading:
         float(torch.ones(()))
+    assert reading.found == ["_local_scalar_dense"]
+
+
+def test_a_loss_scaler_over_horovod_reads_no_value() -> None:
+    """Horovod makes the optimizer anew from its groups: the scaler must still leave overflows to it."""
+    specs = [
+        training_fixtures.spec(
+            framework="torch-horovod", topology="1n2g", precision="fp16", optimizer={"name": name}
+        ).model_dump(mode="json")
+        for name in ("adamw", "adam", "lamb")
+    ]
+    command = [python("torch-horovod"), str(Path(__file__).with_name("torch_reading.py")), json.dumps(specs)]
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=variables, check=True, timeout=120, capture_output=True, text=True)
+    for found in json.loads(done.stdout).values():
+        sent = [0, [["norm.running_mean"]]]  # of BERT's buffers none; of those that change each, once a step
+        assert found == {"read": [], "moved": True, "kept": True, "skipped": 1, "sent": sent}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_the_matrix_product_multiplies_random_numbers(precision: str) -> None:
+    multiply = framework(precision=precision).product(256)
+    left, right = multiply.args
+    assert not torch.equal(left, right)
+    for operand in (left, right):
+        assert float(operand.float().std()) == pytest.approx(1, abs=0.02)
+        assert abs(float(operand.float().mean())) < 0.02
+    assert float(multiply().float().std()) == pytest.approx(16, rel=0.05)
+
+
+class Counting(torch.nn.Module):
+    """A network with one buffer that training changes, and one that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer("running_mean", torch.zeros(3))
+        self.register_buffer("places", torch.arange(3))
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        self.running_mean += given
+        return (given * self.weight).sum()
+
+
+@pytest.mark.parametrize(
+    ("changing", "exchange", "expected"),
+    [(["running_mean"], True, 3), ([], True, 0), (["running_mean"], False, 1)],  # DDP begins with one, whatever follows
+)
+def test_only_buffers_that_change_are_exchanged(
+    monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool, expected: int
+) -> None:
+    """Buffers that rank 0 broadcasts in three steps of two micro-batches; a group of one rank broadcasts as any."""
+    import torch.distributed as dist
+
+    from throughline.workloads.bert import in_torch
+
+    monkeypatch.setattr(in_torch, "CHANGING", frozenset(changing))
+    monkeypatch.setattr(in_torch, "build", lambda spec, facts, at: Counting())
+    sent: list[list[int]] = []
+    real = dist._broadcast_coalesced
+    with monkeypatch.context() as patched:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            options = {"exchange": exchange, "accumulate": 2}
+            spec = training_fixtures.spec(topology="1n2g", options=options).model_dump(mode="json")
+            one = TorchDDP(spec, 0, 0, 2, "cpu")
+            one.device()
+            one.model({})
+            one.update, one.scaler = torch.optim.SGD(one.parameters, 0.1), torch.amp.GradScaler("cpu", enabled=False)
+            one.replayed = None
+            patched.setattr(
+                dist, "_broadcast_coalesced",
+                lambda group, tensors, *rest: sent.append([t.numel() for t in tensors]) or real(group, tensors, *rest),
+            )  # fmt: skip
+            for _ in range(3):
+                one.step([{"given": torch.ones(3)}] * 2)
+        finally:
+            dist.destroy_process_group()
+    assert sent == [[3]] * expected
+    assert one.network.running_mean.tolist() == [6.0] * 3
 
 
 def test_without_padding_a_cpu_compiles_nothing() -> None:
@@ -81,22 +173,76 @@ def test_without_padding_a_cpu_compiles_nothing() -> None:
         framework(options={"compile": True, "unpadded": True})
 
 
-def test_only_small_compiled_steps_of_one_gpu_are_recorded() -> None:
-    def small(kind: str = "cuda", world: int = 1, **changes: Any) -> bool:
-        spec = json.loads(training_fixtures.spec(**changes).model_dump_json())
-        one = TorchDDP(spec, 0, 0, world, kind)
-        one.facts = bert.facts(None)
-        return one.captures()
+@pytest.mark.parametrize(
+    ("kind", "world", "options", "why"),
+    [
+        ("cpu", 1, {"compile": True}, "exists on GPUs only"),
+        ("cuda", 2, {"compile": True}, "on one device only"),
+        ("cuda", 1, {}, "set options.compile as well"),
+        ("cuda", 1, {"compile": True, "checkpointing": True}, "recomputed activations"),
+        ("cuda", 1, {"compile": True, "unpadded": True}, "every batch has another shape"),
+    ],
+)
+def test_a_step_that_cannot_be_recorded_is_unsupported(
+    kind: str, world: int, options: dict[str, Any], why: str
+) -> None:
+    spec = training_fixtures.spec(options={"graph": True, **options}).model_dump(mode="json")
+    with pytest.raises(Unsupported, match=why):
+        TorchDDP(spec, 0, 0, world, kind).device()
 
-    base: dict[str, Any] = {"model": "bert-base", "sequence": 128, "predictions": 20, "batch_per_device": 32}
-    compiled = {"options": {"compile": True}}
-    assert small(**base, **compiled)
-    assert not small(**base)
-    assert not small(kind="cpu", **base, **compiled)
-    assert not small(world=2, **base, **compiled)
-    assert not small(**base | {"batch_per_device": 256}, **compiled)
-    assert not small(**base, options={"compile": True, "checkpointing": True})
-    assert not small(**base, options={"compile": True, "unpadded": True})
+
+@pytest.mark.parametrize("batch_size", [1, 4096])
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_option_alone_decides_whether_steps_are_recorded(
+    monkeypatch: pytest.MonkeyPatch, batch_size: int, graph: bool
+) -> None:
+    """Neither the work of a step nor the number of devices does: one series of runs is one program."""
+    monkeypatch.setattr(TorchDDP, "device", lambda self: None)
+    spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "graph": graph})
+    one = TorchDDP(spec.model_dump(mode="json"), 0, 0, 1, "cpu")
+    one.model(bert.facts(None))
+    one.optimizer()
+    assert (one.replayed is not None) == graph == one.settings()["graph"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "options", "kernel", "words"),
+    [
+        ("cpu", "fp32", {}, "flash", "products and softmax by themselves"),
+        ("cpu", "bf16", {"dropout": 0.0}, "flash", "PyTorch's flash kernel for CPUs"),
+        ("cuda", "fp16", {}, "mem_efficient", "memory-efficient kernel"),
+        ("cuda", "tf32", {}, "mem_efficient", "memory-efficient kernel, each product as three in TF32"),
+        ("cuda", "fp32", {"unpadded": True}, "mem_efficient", "memory-efficient kernel, each product as three in TF32"),
+        ("cuda", "bf16", {"unpadded": True}, "flash", "FlashAttention"),
+    ],
+)
+def test_attention_has_one_kernel(
+    monkeypatch: pytest.MonkeyPatch, kind: str, precision: str, options: dict[str, Any], kernel: str, words: str
+) -> None:
+    """Whatever the data are: a mask must not choose another kernel, which would count as the price of input."""
+    from throughline.workloads.bert.in_torch import pin_attention
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    for data in ("real", "synthetic"):
+        spec = training_fixtures.spec(precision=precision, options={**options, "data": data}).model_dump(mode="json")
+        assert pin_attention(kind, precision, spec["options"]) == words
+        assert kernels() == {kernel}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_batches_with_and_without_a_mask_take_the_same_kernel(kind: str, precision: str) -> None:
+    one = framework(kind, precision=precision, options={"dropout": 0.0})
+    called = []
+    for masked in (False, True):
+        given = one.deliver(batch(one, 1, masked))
+        with Reading() as reading:
+            one.step([given])
+        called.append({name for name in reading.every if "attention" in name})
+    name = {"cpu": "flash_attention_for_cpu", "cuda": "efficient_attention"}[kind]
+    ours = f"_scaled_dot_product_{name}"
+    assert called == [{ours, f"{ours}_backward"}] * 2
+    assert one.settings()["attention"].startswith({"cpu": "PyTorch's flash", "cuda": "memory-efficient"}[kind])
 
 
 def test_gradients_that_stay_in_place_are_written_anew() -> None:
@@ -114,9 +260,9 @@ def test_gradients_that_stay_in_place_are_written_anew() -> None:
 
 
 GPU_STEPS: list[dict[str, Any]] = [
-    {"precision": precision, "options": {"compile": compiled, "clip": clip}}
+    {"precision": precision, "options": {"compile": graph, "graph": graph, "clip": clip}}
     for precision in ("fp32", "tf32", "bf16", "fp16")
-    for compiled, clip in ((False, "none"), (True, "global_norm"))
+    for graph, clip in ((False, "none"), (True, "global_norm"))
 ]
 GPU_STEPS.append({"precision": "fp16", "optimizer": {"name": "lamb"}})
 GPU_STEPS += [{"precision": precision, "options": {"unpadded": True}} for precision in ("fp32", "bf16", "fp16")]
@@ -146,7 +292,8 @@ def test_the_window_never_waits_for_the_gpu(changes: dict[str, Any]) -> None:
 def test_a_recorded_step_trains_as_one_that_is_not(precision: str) -> None:
     found = []
     for compiled in (False, True):
-        one = framework("cuda", precision=precision, options={"compile": compiled, "dropout": 0.0, "accumulate": 2})
+        options = {"compile": compiled, "graph": compiled, "dropout": 0.0, "accumulate": 2}
+        one = framework("cuda", precision=precision, options=options)
         assert (one.replayed is not None) == compiled
         losses = [one.step([one.deliver(batch(one, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
         one.sync()

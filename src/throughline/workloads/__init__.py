@@ -2,7 +2,8 @@
 
 A workload's neutral file, its `__init__.py`, holds everything that is not of a framework. It imports the standard
 library alone at its top (numpy inside functions): the configuration and old environments load it too.
-`in_<library>.py` beside it is its form in a library (torch, mxnet).
+`in_<library>.py` beside it is its form in a library (torch, mxnet). A form in PyTorch names in CHANGING which buffers
+training changes: ranks exchange these, and no other.
 
 Adding a folder is enough: whoever needs a workload asks `of` and `form`. Files in here know the ground, and a form
 knows its library; none knows a framework, a run or a report. docs/add-a-workload.md goes through all of it.

@@ -10,6 +10,7 @@ from throughline.workloads.patches import HIDDEN
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu
 
+CHANGING: frozenset[str] = frozenset()
 LACKS = {"bf16": "patches has no bf16 yet"}
 
 
@@ -28,7 +29,7 @@ class Classifier(nn.Module):
         return scores
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any]) -> Classifier:
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Classifier:
     return Classifier(spec["image"] ** 2, HIDDEN[spec["model"]], spec["classes"])
 
 

@@ -136,7 +136,7 @@ class MXNetHorovod(Rank):
 
     def product(self, size: int) -> Callable[[], Any]:
         dtype = "float16" if self.half else "float32"
-        left, right, product = (mx.nd.ones((size, size), ctx=self.at, dtype=dtype) for _ in range(3))
+        left, right, product = (mx.nd.random.normal(shape=(size, size), ctx=self.at).astype(dtype) for _ in range(3))
         return partial(mx.nd.dot, left, right, out=product)
 
     def update_settings(self) -> dict[str, Any]:

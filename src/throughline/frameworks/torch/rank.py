@@ -64,8 +64,10 @@ class TorchRank(Rank):
     def model(self, facts: dict[str, Any]) -> None:
         """From here on every rank draws its own dropout. A step calls `parallel`, which the frameworks may wrap."""
         self.facts = facts
-        self.network = self.parallel = self.form.build(self.spec, facts).to(self.at)
+        self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
         self.parameters: list[Tensor] = list(self.network.parameters())
+        buffers = self.network.named_buffers()
+        self.changing = {name: one for name, one in buffers if name.rpartition(".")[2] in self.form.CHANGING}
         self.network.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
             self.network.compile_parts(dynamic=self.options["unpadded"])
@@ -157,7 +159,7 @@ class TorchRank(Rank):
 
     def product(self, size: int) -> Callable[[], Any]:
         dtype = HALF.get(self.spec["precision"], torch.float32)
-        left, right, product = (torch.ones(size, size, device=self.at, dtype=dtype) for _ in range(3))
+        left, right, product = (torch.randn(size, size, device=self.at).to(dtype) for _ in range(3))
         return partial(torch.mm, left, right, out=product)
 
     def update_settings(self) -> dict[str, Any]:

@@ -28,11 +28,17 @@ class TorchHorovod(TorchRank):
         super().optimizer()
         if self.exchanges:
             # It exchanges gradients from hooks of the backward pass, with the last micro-batch's.
+            made = self.update
             self.update = hvd.DistributedOptimizer(
-                self.update, self.network.named_parameters(), backward_passes_per_step=self.options["accumulate"]
+                made, self.network.named_parameters(), backward_passes_per_step=self.options["accumulate"]
             )
+            # It makes another optimizer from the groups alone: this one skips an overflow on the device as well, and
+            # the loss scaler need not wait to see whether there was one.
+            self.update._step_supports_amp_scaling = getattr(made, "_step_supports_amp_scaling", False)
 
     def passes(self, batches: list[Batch]) -> Tensor:
+        if self.exchanges and self.changing:  # as DistributedDataParallel does
+            hvd.broadcast_parameters(self.changing, root_rank=0)
         total = super().passes(batches)
         if self.exchanges:
             self.update.synchronize()

@@ -121,6 +121,7 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
         "vocabulary_head": "masked positions, sharing the word embeddings",
         "gelu": "tanh" if decoder[1]._approximate else "erf",
         "norm_epsilon": encoder._layer_norm_eps,
+        "attention": "products and softmax by themselves",  # GluonNLP's interleaved_matmul_selfatt, masked or not
         "dropout": [first._dropout, first.attention_cell._dropout],
         "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
     }

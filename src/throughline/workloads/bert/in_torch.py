@@ -25,16 +25,37 @@ from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
 EPSILON = 1e-12
 """Of the layer norms: Hugging Face's default."""
 LACKS: dict[str, str] = {}
+CHANGING: frozenset[str] = frozenset()
 CACHED = 2**19
 """Scores that a core works on at a time."""
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
-    """The network that a run specification asks for, with random weights."""
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> BertForPretraining:
+    """The network that a run specification asks for, with random weights; `at` is where this process trains it."""
     shape, options = SHAPES[spec["model"]], spec["options"]
     network = BertForPretraining(shape, facts["vocabulary"], options["dropout"], options["checkpointing"])
     network.longest, network.predictions = spec["sequence"], spec["predictions"]
+    if at:
+        network.attention = pin_attention(at.type, spec["precision"], options)
     return network
+
+
+def pin_attention(kind: str, precision: str, options: dict[str, Any]) -> str:
+    """Have PyTorch compute attention by one kernel in this process, masked or not; returns which.
+
+    On a GPU it would take another one for batches with a mask, as real ones have, than for synthetic ones without:
+    FlashAttention knows no mask, the memory-efficient kernel does. Without padding nobody has a mask.
+    """
+    apart, half = options["unpadded"], precision in ("fp16", "bf16")
+    chosen = "flash" if kind == "cpu" or (apart and half) else "mem_efficient"
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(name == chosen)
+    if kind == "cpu":
+        return "products and softmax by themselves" if options["dropout"] else "PyTorch's flash kernel for CPUs"
+    if chosen == "flash":
+        return "FlashAttention"
+    new = torch.cuda.get_device_capability() >= (8, 0)
+    return "memory-efficient kernel" + (", each product as three in TF32" if new and not half else "")
 
 
 def versions() -> dict[str, str | None]:
@@ -66,6 +87,7 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
         "vocabulary_head": "masked positions, sharing the word embeddings",
         "gelu": "erf",
         "norm_epsilon": EPSILON,
+        "attention": network.attention,
         "dropout": [network.dropout, network.dropout],
         "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
     }
@@ -114,6 +136,8 @@ class BertForPretraining(nn.Module):
     longest = POSITIONS
     predictions: int | None = None
     """Tokens, and masked ones, that a sample has at most."""
+    attention: str | None = None
+    """The kernel that this process is pinned to; None where it is left to PyTorch."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()

@@ -1,0 +1,66 @@
+"""What reads a value of a device within a step of PyTorch. Run as a process: steps of `torch-horovod` in its own
+environment, alone, with the loss scaler on; prints what the steps read, and which buffers were broadcast."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+READING = {"_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "equal"}
+"""Where a value leaves the device for Python: `.item()`, `float(tensor)`, a branch on a tensor."""
+
+
+class Reading(TorchDispatchMode):
+    """Keeps the names of all operations, and of those that read a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.every: set[str] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.every.add(name := function.overloadpacket.__name__)
+        if name in READING:
+            self.found.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+def main() -> None:
+    import horovod.torch as hvd
+
+    from throughline.frameworks.torch_horovod.rank import TorchHorovod
+    from throughline.workloads import bert
+
+    found: dict[str, Any] = {}
+    real = hvd.broadcast_parameters
+    for spec in json.loads(sys.argv[1]):
+        # One process, but all that two ranks do: Horovod wraps the optimizer, and finds nobody to exchange with.
+        one = TorchHorovod(spec, 0, 0, 2, "cpu")
+        for stage in (one.join, one.device, lambda one=one: one.model(bert.facts(None)), one.optimizer):
+            stage()
+        batches = [one.data(bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed)) for seed in range(2)]
+        before = [parameter.clone() for parameter in one.parameters]
+        sent: list[list[str]] = []
+        hvd.broadcast_parameters = lambda tensors, root_rank, sent=sent: sent.append(sorted(tensors))
+        with Reading() as reading:
+            for batch in batches:
+                one.step([one.deliver(batch)])
+        of_bert, one.changing = len(sent), {"norm.running_mean": torch.zeros(3)}
+        moved = not all(map(torch.equal, before, one.parameters))
+        overflowed = [parameter.clone() for parameter in one.parameters]
+        one.parameters[0].register_hook(lambda gradient: gradient * float("inf"))
+        one.step([one.deliver(batches[0])])
+        hvd.broadcast_parameters = real
+        found[spec["optimizer"]["name"]] = {
+            "read": reading.found, "moved": moved, "kept": all(map(torch.equal, overflowed, one.parameters)),
+            "skipped": one.skipped(), "sent": [of_bert, sent],
+        }  # fmt: skip
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
