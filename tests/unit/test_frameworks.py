@@ -48,6 +48,7 @@ def test_a_form_says_why_it_lacks_a_feature(monkeypatch: pytest.MonkeyPatch) -> 
         ({}, []),
         ({"topology": "2n2g"}, ["devices", "nodes"]),
         ({"precision": "fp16", "options": {"compile": True}}, ["amp", "compile"]),
+        ({"options": {"compile": True, "graph": True}}, ["compile", "graph"]),
         (
             {"options": {"accumulate": 2, "clip": "value", "checkpointing": True}},
             ["accumulation", "clipping", "checkpointing"],

@@ -11,7 +11,7 @@ import pytest
 from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import cells, summary
+from throughline.report.analysis import advice, cells, summary
 
 
 def cell_of(root: Path, values: list[float], topology: str = "1n1g", **changes: Any) -> Any:
@@ -281,3 +281,9 @@ def test_figures_of_a_workload_and_other_units(tmp_path: Path) -> None:
     assert found.unit == "images/s"
     assert [(one.name, one.at, one.value) for one in cell.figures] == [("top1", 10, 2.0), ("top1", 20, None)]
     assert cell.other_units == {"tokens/s": pytest.approx(12800.0)}
+
+
+def test_kernels_of_attention_are_of_each_framework_and_no_other_work() -> None:
+    stated = {"torch": {"gelu": "erf", "attention": "one"}, "other": {"gelu": "tanh", "attention": "another"}}
+    (note,) = advice.about_frameworks(stated, {})["other"]
+    assert note.startswith("gelu is tanh here")

@@ -101,10 +101,12 @@ def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
 
 def test_switches_are_in_the_title(tmp_path: Path) -> None:
     options = {"clip": "global_norm", "compile": True, "accumulate": 4, "data": "synthetic", "unpadded": True}
+    options["graph"] = True
     path = write_record(tmp_path, record(spec(options=options), 10.0))
     group = cells.groups([summary.summarize([path], repeats=1)])[0]
     assert cells.title(group) == (
-        "Batch size = 32, fp32, W/ compile & W/ clip by global norm & W/O checkpointing & W/O padding & "
+        "Batch size = 32, fp32, W/ compile & W/ clip by global norm & W/O checkpointing & "
+        "W/ CUDA graph & W/O padding & "
         "W/ accumulation of 4 & W/ synthetic data"
     )
 
