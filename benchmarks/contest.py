@@ -309,7 +309,9 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
             loader.close()
             following = itertools.cycle([framework.deliver(one) for one in made]).__next__
         else:
-            following = loader.next
+
+            def following() -> Any:
+                return framework.deliver(loader.next())
     else:
         made = [framework.data(arrays) for arrays in synthetic(case)]
         following = itertools.cycle([framework.deliver(one) for one in made]).__next__
@@ -317,10 +319,10 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     framework.optimizer()
     report["versions"] = framework.versions()
     for _ in range(warmup):
-        framework.step([framework.deliver(following())])
+        framework.step([following()])
     for count in turns:
         for _ in range(count):
-            framework.step([framework.deliver(following())])
+            framework.step([following()])
 
 
 def _loss(framework: Any, batch: Any) -> float:
