@@ -4,8 +4,6 @@ Standard library only: ranks import this from environments that hold nothing els
 imported by them: every process of the workflow starts with this module.
 """
 
-from __future__ import annotations
-
 import errno
 import gc
 import json

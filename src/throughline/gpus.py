@@ -4,8 +4,6 @@ Peaks are dense (without sparsity), in TFLOP/s, with a multiply-add as two; each
 A device that is not in the file has no peak and no price: nothing is guessed.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import dataclass

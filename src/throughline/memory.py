@@ -1,7 +1,5 @@
 """Memory of one process: its peak, and the words of an allocator that refuses more. Standard library only."""
 
-from __future__ import annotations
-
 import re
 import resource
 from typing import Any

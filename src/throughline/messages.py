@@ -7,46 +7,56 @@
     Question      launcher -> node                       an argument of launch/machine.py
     Answer        node -> launcher                       the last line of its output
 
-A key that is missing or unknown is a ValueError that names it. A field that holds a message, or a list of them, has its
-`kind` in its metadata. Standard library only: ranks run in a framework's environment, which may be old (Python 3.8).
+A key that is missing or unknown is a ValueError that names it. Standard library only: ranks run in a framework's
+environment.
 """
 
-from __future__ import annotations
-
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_type_hints
 
 MARK = "\x1e"
 """How a line begins that is a message, and no output of a rank."""
-Kind = TypeVar("Kind")
 
 
-def text(message: Any) -> str:
+@dataclass_transform(frozen_default=True)
+class Message:
+    """A frozen dataclass whose fields are JSON values, messages, or lists of messages."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+Kind = TypeVar("Kind", bound=Message)
+
+
+def text(message: Message) -> str:
     """The JSON of a message, on one line."""
     return json.dumps(asdict(message))
 
 
 def parsed(kind: type[Kind], value: Any) -> Kind:
     """The message of this kind whose JSON was read as `value`; ValueError where its keys are others."""
-    name = kind.__name__
+    name, expected = kind.__name__, kind.__dataclass_fields__
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {value!r} is no object")
-    expected = {one.name: one.metadata.get("kind") for one in fields(cast(Any, kind))}
     for what, keys in (("missing", expected.keys() - value.keys()), ("unknown", value.keys() - expected.keys())):
         if keys:
             raise ValueError(f"{name}: {what} key {', '.join(sorted(keys))}")
-    return kind(**{key: _part(part, value[key]) for key, part in expected.items()})
+    return kind(**{key: _part(hint, value[key]) for key, hint in get_type_hints(kind).items() if key in expected})
 
 
-def _part(kind: Any, value: Any) -> Any:
-    if kind is None or value is None:
-        return value
-    return [parsed(kind, one) for one in value] if isinstance(value, list) else parsed(kind, value)
+def _part(hint: Any, value: Any) -> Any:
+    for kind in (hint, *get_args(hint)):  # M, M | None, list[M]
+        if isinstance(kind, type) and issubclass(kind, Message) and value is not None:
+            return [parsed(kind, one) for one in value] if isinstance(value, list) else parsed(kind, value)
+    return value
 
 
-def write(message: Any, path: Path) -> None:
+def write(message: Message, path: Path) -> None:
     """Write a message into a file that is whole or absent."""
     partial = path.with_suffix(".partial")
     partial.write_text(text(message))
@@ -58,8 +68,7 @@ def read(kind: type[Kind], path: Path) -> Kind:
     return parsed(kind, json.loads(path.read_text()))
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Message):
     """A checkpoint of a convergence check: after which step, its file in the check's folder, and its digest."""
 
     step: int
@@ -67,8 +76,7 @@ class Checkpoint:
     sha256: str
 
 
-@dataclass(frozen=True)
-class Training:
+class Training(Message):
     """A convergence check: train to the last step, look at `samples` of held-out data every so many steps."""
 
     steps: int
@@ -76,11 +84,10 @@ class Training:
     samples: int
     folder: str
     identity: str
-    resume: Checkpoint | None = field(metadata={"kind": Checkpoint})
+    resume: Checkpoint | None
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Message):
     """One run, as agents, ranks and samplers have to know it.
 
     spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many there are, each
@@ -108,7 +115,7 @@ class Order:
     telemetry: str | None
     earlier_gpus: list[dict[str, Any]]
     strict: bool
-    convergence: Training | None = field(metadata={"kind": Training})
+    convergence: Training | None
 
     def ranks_of(self, agent: int) -> range:
         """The ranks that an agent answers for."""
@@ -116,8 +123,7 @@ class Order:
         return range(agent * count, (agent + 1) * count)
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Message):
     """The timed window on the monotonic clock of its node."""
 
     start: float
@@ -128,8 +134,7 @@ class Window:
         return self.end - self.start
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Message):
     """Peaks of one rank's device since it started, and why one of them is not known."""
 
     needed_bytes: int | None
@@ -137,8 +142,7 @@ class Memory:
     reasons: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Message):
     """What a rank measured. facts and counted: what the workload knows of its data, and counted of the window's;
     figures: what it measured beside throughput ({name, unit, better, at, value})."""
 
@@ -155,20 +159,18 @@ class Measured:
     scaler_skipped_steps: int
     matmul_flops_per_s: float | None
     work_reasons: dict[str, str]
-    window: Window = field(metadata={"kind": Window})
-    memory: Memory = field(metadata={"kind": Memory})
+    window: Window
+    memory: Memory
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(Message):
     """What a convergence check came to: a look at held-out data at every border, rank 0's loss at every step."""
 
     curve: list[dict[str, Any]]
     losses: list[float | None]
 
 
-@dataclass(frozen=True)
-class Software:
+class Software(Message):
     """What a rank ran with: versions, and the settings that the framework states of itself as built.
 
     bound: the cores that it was bound to at its end and their NUMA nodes; None where it could use every core.
@@ -181,8 +183,7 @@ class Software:
     bound: dict[str, list[int]] | None = None
 
 
-@dataclass(frozen=True)
-class RankReport:
+class RankReport(Message):
     """How a rank ended, at which time of day. With status ok it has its software, and was either measured or trained;
     otherwise it has a reason."""
 
@@ -190,13 +191,12 @@ class RankReport:
     at: float
     status: Literal["ok", "oom", "unsupported", "failed"]
     reason: str | None = None
-    measured: Measured | None = field(default=None, metadata={"kind": Measured})
-    trained: Trained | None = field(default=None, metadata={"kind": Trained})
-    software: Software | None = field(default=None, metadata={"kind": Software})
+    measured: Measured | None = None
+    trained: Trained | None = None
+    software: Software | None = None
 
 
-@dataclass(frozen=True)
-class Beat:
+class Beat(Message):
     """Where a rank stands: in which phase, after how many of its steps."""
 
     phase: str
@@ -204,11 +204,10 @@ class Beat:
     steps: int
 
 
-class Line:
+class Line(Message):
     """One line that is a message; `heard` reads what `line` writes."""
 
 
-@dataclass(frozen=True)
 class Alive(Line):
     """An agent is there. `over`: its starter has ended, so nothing is to be heard of its ranks any more."""
 
@@ -216,15 +215,13 @@ class Alive(Line):
     over: bool
 
 
-@dataclass(frozen=True)
 class Standing(Line):
     """A rank stands elsewhere than before."""
 
     rank: int
-    beat: Beat = field(metadata={"kind": Beat})
+    beat: Beat
 
 
-@dataclass(frozen=True)
 class Ended(Line):
     """A rank's process has ended; status None where only that is known, negative: the signal."""
 
@@ -232,7 +229,6 @@ class Ended(Line):
     status: int | None
 
 
-@dataclass(frozen=True)
 class Refusal(Line):
     """An agent starts no rank: what is wrong with its node's GPUs."""
 
@@ -240,7 +236,6 @@ class Refusal(Line):
     faults: list[str]
 
 
-@dataclass(frozen=True)
 class Ready(Line):
     """A sampler has looked at its node's GPUs, and found this that refuses a run."""
 
@@ -252,7 +247,7 @@ LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in (Alive, Standing
 
 def line(message: Line) -> str:
     """The line of a message, without its end."""
-    return MARK + json.dumps({type(message).__name__: asdict(cast(Any, message))})
+    return MARK + json.dumps({type(message).__name__: asdict(message)})
 
 
 def heard(spoken: str) -> Line:
@@ -261,8 +256,7 @@ def heard(spoken: str) -> Line:
     return parsed(LINES[name], value)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Message):
     """Counters and gauges of one moment (monotonic clock): of the machine, the run's processes, its devices."""
 
     at: float
@@ -272,8 +266,7 @@ class Sample:
     devices: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Reasons:
+class Reasons(Message):
     """Why a sampler does not know a counter: by its name, and for devices by their index; or why it knows no device."""
 
     machine: dict[str, str]
@@ -282,8 +275,7 @@ class Reasons:
     no_devices: str | None
 
 
-@dataclass(frozen=True)
-class NodeSamples:
+class NodeSamples(Message):
     """All that a node's sampler has seen. cards: what does not change of the run's GPUs; warnings: what marks it."""
 
     interval_s: float
@@ -291,12 +283,11 @@ class NodeSamples:
     memory_bytes: int
     cards: list[dict[str, Any]]
     warnings: list[str]
-    reasons: Reasons = field(metadata={"kind": Reasons})
-    samples: list[Sample] = field(metadata={"kind": Sample})
+    reasons: Reasons
+    samples: list[Sample]
 
 
-@dataclass(frozen=True)
-class Gpus:
+class Gpus(Message):
     """The GPUs that a framework sees on a node; fp16: whether they multiply in half precision themselves."""
 
     count: int
@@ -304,8 +295,7 @@ class Gpus:
     fp16: bool | None
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Message):
     """What a run trains on: its GPUs, or the cores of the processor."""
 
     kind: Literal["cpu", "cuda"]
@@ -314,8 +304,7 @@ class Device:
     fp16_native: bool | None
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Message):
     """What a node is asked before a run. gpus: whether to look for any; seen: a file that every node has to see."""
 
     framework: str
@@ -328,8 +317,7 @@ class Question:
     strict: bool
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Message):
     """Why a node is not fit for a run now: the parts of a UserError."""
 
     what: str
@@ -337,8 +325,7 @@ class Fault:
     next_step: str | None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Message):
     """What a node has, and whether it is fit for a run now."""
 
     node: int
@@ -346,6 +333,6 @@ class Answer:
     software: dict[str, str | None]
     environment: dict[str, Any]
     warnings: list[str]
-    gpus: Gpus = field(metadata={"kind": Gpus})
-    cpu: Device = field(metadata={"kind": Device})
-    refused: Fault | None = field(metadata={"kind": Fault})
+    gpus: Gpus
+    cpu: Device
+    refused: Fault | None

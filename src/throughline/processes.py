@@ -1,7 +1,5 @@
 """Processes that never outlive whoever started them. Standard library only."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -13,8 +13,6 @@ An environment is built where it stays (its programs name their folder). Its fol
 decides it, so that another clone with the same pins uses the same one, and a comment builds nothing again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

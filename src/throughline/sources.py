@@ -3,8 +3,6 @@
 Cheap rules list these files as inputs, a record's `code` is their digest, and a test holds the rooms' order with them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ A value is a throughput in samples per second. The caller leaves out a repeat th
 With nothing left every figure here is None, never 0 and never a default.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Large arrays within a limit of memory: what does not fit lies in nameless temporary files that are mapped."""
 
-from __future__ import annotations
-
 import mmap
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a corpus's manifest says, in words for a report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ It lies in ~/.cache/throughline/kernel/, named by a hash of source, flags and ma
 Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python make the same bytes, several times slower.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import functools

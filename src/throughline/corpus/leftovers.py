@@ -1,7 +1,5 @@
 """What `files.atomic` leaves beside its file after a kill -9 or a power cut: perhaps a hidden `.partial` one."""
 
-from __future__ import annotations
-
 import glob
 import os
 from pathlib import Path

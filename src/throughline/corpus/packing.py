@@ -1,7 +1,5 @@
 """HDF5 files as we write them: whole or absent, their chunks packed by igzip, byte for byte the same every time."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

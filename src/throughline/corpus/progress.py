@@ -1,7 +1,5 @@
 """Progress of long work on stderr: how much is done and how long the rest will take. Short work stays quiet."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -3,8 +3,6 @@
 numpy promises these, not what its Generator makes of them. That stands here, in arithmetic that any language has.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

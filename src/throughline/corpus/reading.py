@@ -3,8 +3,6 @@
 It runs in a framework's own environment, on numpy and h5py alone; the isal package makes it faster where it is there.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Iterable, Mapping
 from itertools import product

@@ -6,8 +6,6 @@ framework's library it gets. Files in here know the ground and workloads, no run
 docs/add-a-framework.md goes through all of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import pkgutil

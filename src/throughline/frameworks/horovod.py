@@ -1,7 +1,5 @@
 """What the frameworks on Horovod share: how ranks meet, and what Horovod says of itself."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from types import ModuleType

@@ -3,8 +3,6 @@
 `python -m throughline.frameworks.reference` writes it; a test fails when it is out of date.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from throughline import frameworks, recipes, workloads

@@ -1,7 +1,5 @@
 """Who starts a framework's ranks on a node, and how it tells each of them its place. Standard library only."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

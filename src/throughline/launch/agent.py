@@ -8,8 +8,6 @@ line marked with its rank and scrubbed here, where the node's name is known; mes
 Runs in the framework's own environment, on every node: imports the standard library only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,8 +1,6 @@
 """Builds a framework's environment, once per user, as its recipe says (recipes.py). Standard library only, so that
 conda's own Python can run it as well."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import importlib.metadata

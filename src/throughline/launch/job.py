@@ -1,7 +1,5 @@
 """One run: what the launcher was asked for, its log, and its site: nodes, device, what is doubtful about them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Have one run's agents start its ranks, watch these, and turn what they report into a record."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ Here, on nodes that are simulated, on those of a Slurm job, on hosts behind ssh:
 reached, and in nothing else. Standard library only: the agents import this in the framework's environment.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """One run at a time on a machine: a lock of the operating system, which ends with its holder. One writer a record."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

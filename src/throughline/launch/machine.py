@@ -3,8 +3,6 @@
 python -m throughline.launch.machine QUESTION        asks another node (messages.Question, messages.Answer as JSON)
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

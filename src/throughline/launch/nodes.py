@@ -3,8 +3,6 @@
 Their names are used to reach them and nowhere else: what is written speaks of entry 2 of runs.hosts, or of node 1.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

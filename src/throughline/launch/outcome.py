@@ -1,7 +1,5 @@
 """From what the ranks report to the measured part of a record: its status, its reason, its numbers."""
 
-from __future__ import annotations
-
 import math
 import signal
 import statistics

@@ -1,7 +1,5 @@
 """Whether a run moves: its line of progress on stderr, and the watchdog that finds one which has stopped."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any, TextIO

@@ -1,7 +1,5 @@
 """A run's agents and ranks from their start to their end, and nothing of them beyond it."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import os

@@ -3,8 +3,6 @@
 No host name, address or path. Standard library only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What was observed of a run from outside its ranks, over the same window: telemetry, memory, the use of its GPUs."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

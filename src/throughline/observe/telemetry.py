@@ -9,8 +9,6 @@ a second, for one more sample at either edge of the timed window. Runs in the wo
 nvidia-ml-py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

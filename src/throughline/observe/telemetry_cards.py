@@ -4,8 +4,6 @@ What a card or a driver does not tell is None, with a reason. Units are made pla
 and percent become W, J and shares.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ the window, as if it had grown evenly in between. Gauges count with the samples 
 samples are on one clock, the node's monotonic one.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

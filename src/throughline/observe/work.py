@@ -4,8 +4,6 @@ Model FLOPs utilization after Chowdhery et al. 2022 (PaLM), appendix B: the FLOP
 the hardware did (recomputed activations do not count), over the dense peak at the run's precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

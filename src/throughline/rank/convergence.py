@@ -5,8 +5,6 @@ segments of `evaluate_every` steps. Each begins by seeding the dropout from the 
 at a border between two segments does exactly what an uninterrupted one does. Standard library and numpy only.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

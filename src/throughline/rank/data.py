@@ -5,8 +5,6 @@ reads one shard ahead, and another gathers batches into a short queue; the train
 reads rows of its own: the ranks that share one read the same. Standard library and numpy only.
 """
 
-from __future__ import annotations
-
 import importlib
 import queue
 import threading

@@ -4,8 +4,6 @@ The training thread stores its step with one `pack_into` of some 0.2 microsecond
 file write, no lock) is added to a measured step.
 """
 
-from __future__ import annotations
-
 import itertools
 import mmap
 import os

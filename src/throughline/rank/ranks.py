@@ -1,7 +1,5 @@
 """Which rank this process is, as its starter says it, and where its node hears of it. Standard library only."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

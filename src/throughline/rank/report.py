@@ -1,7 +1,5 @@
 """How a rank's end becomes its report: what it ran with, and what an error says. Standard library only."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

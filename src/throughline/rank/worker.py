@@ -7,8 +7,6 @@ synchronize + clock. One clock, the monotonic one. Within the window: no print, 
 synchronization, no garbage collection. Imports the standard library, numpy, h5py and the framework only.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """Numbers as people read them: rounded, with their prefixes; nothing for what is not known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MIB = 2**20

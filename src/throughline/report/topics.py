@@ -4,8 +4,6 @@ What a topic computes stands in analysis/; its file in render/topics/ says which
 and plots loop over the topics and know none by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

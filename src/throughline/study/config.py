@@ -4,8 +4,6 @@ The sections' models are the one source of defaults. docs/configuration.md and r
 generated from them by `python -m throughline.study.config_reference`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

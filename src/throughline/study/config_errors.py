@@ -1,7 +1,5 @@
 """What a mistake in the configuration is called: where it is, what stands there, what is allowed, what is near."""
 
-from __future__ import annotations
-
 import difflib
 import types
 import typing

@@ -3,8 +3,6 @@
 `python -m throughline.study.config_reference` writes both; a test fails when one of them is out of date.
 """
 
-from __future__ import annotations
-
 import json
 import typing
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is about to run and how long it will take; what came out of it, and what to do next."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence

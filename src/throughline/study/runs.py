@@ -1,7 +1,5 @@
 """Which training runs a configuration asks for: RunSpec, their expansion and their paths."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

@@ -3,8 +3,6 @@
 A target that the configuration does not ask for is a UserError that says what it does ask for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

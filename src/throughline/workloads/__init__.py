@@ -9,8 +9,6 @@ Adding a folder is enough: whoever needs a workload asks `of` and `form`. Files 
 knows its library; none knows a framework, a run or a report. docs/add-a-workload.md goes through all of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping

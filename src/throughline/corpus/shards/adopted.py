@@ -3,8 +3,6 @@
 A folder may hold several lengths, each in a folder of its own below it, as NVIDIA's data script writes them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

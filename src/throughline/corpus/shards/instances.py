@@ -5,8 +5,6 @@ random word, 10 % stay (Devlin et al. 2018, appendix A.2). Random words are neve
 from the row of the finished, shuffled example, so kernel.c gives the same shards as numpy does here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

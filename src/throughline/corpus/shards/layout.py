@@ -4,8 +4,6 @@ Data are gzip with shuffle, which any h5py reads, or not compressed, so that a r
 attributes of our files are `schema`, `parameters` (JSON) and, written last, `complete`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping

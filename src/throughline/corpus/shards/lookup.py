@@ -1,8 +1,6 @@
 """Second segments, looked up in the text that a shard was made from: a true continuation has to follow in the same
 document, a random one must not come from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path

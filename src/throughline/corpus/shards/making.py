@@ -1,7 +1,5 @@
 """From a shard's tokens to the shard: the one place where examples, masks and the file meet; or once more, unpacked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

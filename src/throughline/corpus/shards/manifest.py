@@ -1,7 +1,5 @@
 """The manifest of one sequence length: every shard with its rows and digests, and how they were made."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -12,8 +12,6 @@ appendix A.2):
 A chunk draws from row `first sentence` of a table per copy, so kernel.c gives the same pairs as numpy does here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any

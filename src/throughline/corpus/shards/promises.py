@@ -3,8 +3,6 @@
 kernel.c checks rows in one pass; what stands here in numpy does the same, and says what is wrong and where.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ With the tokens a shard was made from, second segments are looked up in them (lo
 drawn while it is read, the first epoch's are judged.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """MediaWiki dumps: one or several files of pages-articles XML, checked by their beginnings, and cut into parts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ A server may cut the connection, be slow, ask to wait, know no ranges, or hold a
 answered here. It is told who asks (`corpus.contact`), and how often it is asked is bounded.
 """
 
-from __future__ import annotations
-
 import email.utils
 import hashlib
 import http.client

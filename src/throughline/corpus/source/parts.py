@@ -3,8 +3,6 @@
 (Text is escaped in a dump, so `<page>` never occurs inside an article.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from throughline.corpus.progress import Progress

@@ -5,8 +5,6 @@ each job, with size and SHA-1, and whether it is done) and `enwiki-20261101-sha1
 lacks the first is taken at the second's word. What a mirror says of its files is believed, checksums included.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ A position is, by the file's kind: `xml`: a byte of the file; `bz2-streams`: a b
 part decompresses from the beginning and keeps its share, which needs neither twice the disk nor packing it again).
 """
 
-from __future__ import annotations
-
 import bz2
 import mmap
 import re

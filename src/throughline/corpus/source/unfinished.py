@@ -1,7 +1,5 @@
 """An unfinished download: `<name>.part`, and `<name>.part.json`, which says where it came from; both outlive a kill."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -5,8 +5,6 @@ a program, never imported. Its failures are silent (exit status 0 and fewer arti
 it is given the articles alone (pages.py), each in the one form that it reads for certain, and each has to come out.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -4,8 +4,6 @@ LIFELINE is the reading end of a pipe whose other end only the asking process ho
 the guard kills its whole process group, the program and all that it forked. Its exit status is the program's.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

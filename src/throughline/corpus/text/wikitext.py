@@ -10,8 +10,6 @@ line goes, of all others only the mark; a line that begins with `|` is a rest of
 pass takes time in proportion to the text: no pattern can begin a long search at each of many places in vain.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Collection, Iterator

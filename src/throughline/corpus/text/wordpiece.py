@@ -6,8 +6,6 @@ batch. (Split at U+0020 alone: some other blanks BERT drops, and joins what stan
 a special token: `[SEP]` in an article becomes `[`, `sep`, `]`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

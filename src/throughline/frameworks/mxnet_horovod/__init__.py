@@ -1,7 +1,5 @@
 """`mxnet-horovod`: MXNet with Horovod's exchange. What the rest has to know of it; no MXNet in here."""
 
-from __future__ import annotations
-
 from throughline.frameworks import Framework, starters
 
 FRAMEWORK = Framework(

@@ -5,8 +5,6 @@ epsilon is given to MXNet's own kernels as it is after that correction, so that 
 MXNet's own, which corrects first. Nothing here waits for the device.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

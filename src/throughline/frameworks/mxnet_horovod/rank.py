@@ -1,8 +1,6 @@
 """`mxnet-horovod`: MXNet with Horovod's DistributedTrainer, over gloo or MPI, NCCL on GPUs; a
 single rank runs without it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """`torch`: PyTorch's DistributedDataParallel. What the rest has to know of it; no PyTorch in here."""
 
-from __future__ import annotations
-
 from throughline.frameworks import FEATURES, Framework, starters
 
 FRAMEWORK = Framework(

@@ -4,8 +4,6 @@ With `options.graph` the forward and backward passes of a compiled step on one G
 cost no time to launch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -3,8 +3,6 @@
 Nothing here waits for the device: no `.item()`, no Python branch on a tensor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 How ranks meet and how their gradients are exchanged is the frameworks' own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

@@ -1,7 +1,5 @@
 """`torch-horovod`: PyTorch with Horovod's exchange. What the rest has to know of it; no PyTorch in here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from throughline.frameworks import starters, torch

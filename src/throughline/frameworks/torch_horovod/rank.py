@@ -1,8 +1,6 @@
 """`torch-horovod`: PyTorch with Horovod's DistributedOptimizer, over gloo or MPI, NCCL on GPUs; a single rank runs
 without it."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 

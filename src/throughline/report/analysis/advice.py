@@ -1,7 +1,5 @@
 """What is doubtful about the figures, in sentences that say what to do about it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What figures rest on: which repeats enter a median, and over which topology speedups are taken."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from throughline.records import LeftOut, RunRecord

@@ -1,7 +1,5 @@
 """Summaries as rows to show: what was asked for and what came of it, in one order everywhere."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence

@@ -5,8 +5,6 @@ measures the same configuration twice. The largest difference between two such m
 reported, whatever the ranks of a pair say: for the environment, the workload and the day of the A/A run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

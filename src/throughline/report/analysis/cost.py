@@ -1,7 +1,5 @@
 """What a throughput costs: prices of the configuration, else of resources/gpus.csv."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a workload measures beside throughput, and its throughput in other units: medians over the repeats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any

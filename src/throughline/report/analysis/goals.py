@@ -1,7 +1,5 @@
 """Goals as pass or fail: how well a benchmark scales, how busy its devices are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the hardware did in the runs of one cell, from their records: memory, use, energy, work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar

@@ -8,8 +8,6 @@ Differences are taken between repeats of the same number, which ran one after th
 sides; their median is the figure and their range its noise. docs/method-training.md says what this assumes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Records are grouped by what they say about themselves (their specification), nev
 record that lies under another configuration's name is refused.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

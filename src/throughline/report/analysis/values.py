@@ -1,7 +1,5 @@
 """Values that are compared or drawn, whoever has them: measured here, or published, imported, predicted elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from throughline.records import Cell

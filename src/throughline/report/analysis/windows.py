@@ -3,8 +3,6 @@
 NVML has no question for a lock of the clocks (`nvidia-smi -lgc`, `-lmc`): its effect shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from throughline import statistics

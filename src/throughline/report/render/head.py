@@ -1,7 +1,5 @@
 """What stands above a benchmark's tables: the fastest of what was measured, goals, and how it was set up, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Text made inert for Markdown, LaTeX and spreadsheets."""
 
-from __future__ import annotations
-
 import re
 
 # An underscore inside a word, a colon in a sentence and a lone & mean nothing in Markdown.

@@ -3,8 +3,6 @@
 An SVG of the same figure has the same bytes every time.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """What was measured on what, for the report: environments side by side, corpus facts, and when it was."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

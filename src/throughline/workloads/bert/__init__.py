@@ -3,8 +3,6 @@
 Sizes: Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium); heads of 64, feed-forward 4 x hidden.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The checks beside the measured runs: equal mathematics, the largest batch that fits, and convergence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Comparisons: every pair of a benchmark with its ratio and verdict, and in sentences what gains nothing or differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The figures that a workload declares beside throughput, and its throughput in other units: a table, and plots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The tables of what the hardware held, did and reached in a cell, and of what that cost: memory, use, work, money."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

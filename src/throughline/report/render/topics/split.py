@@ -1,7 +1,5 @@
 """Where a step's time goes: its parts as a stacked bar, as a CSV, and how sure each part is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any

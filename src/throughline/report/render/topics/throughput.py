@@ -1,7 +1,5 @@
 """Throughput, the primary figure: its tables are DLPerf's, its plots go over devices; precisions side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 
