@@ -6,10 +6,13 @@ framework's library it gets. Files in here know the ground and workloads, no run
 docs/add-a-framework.md goes through all of it.
 """
 
+# ruff: noqa: B027  (what a single process need not do is an empty method, and a framework may leave it so)
+
 import importlib
 import itertools
 import pkgutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,7 +31,7 @@ class Unsupported(Exception):
     """What this framework cannot do on this device: the run's record says so."""
 
 
-class Rank:
+class Rank(ABC):
     """One rank's side of a framework; its methods stand in the order in which they are called.
 
     The bodies here serve a single process on a CPU. A *mark* is a point on the device's time line, read only after
@@ -98,22 +101,24 @@ class Rank:
         """Steps that the loss scaler has skipped up to now (outside the window: it waits for the device)."""
         return 0
 
+    @abstractmethod
     def memory(self) -> dict[str, Any]:
         """Peaks since the start: {needed_bytes, reserved_bytes, reasons}, of a GPU, or of the process on a CPU."""
-        raise NotImplementedError
 
-    def product(self, size: int) -> Callable[[], Any]:
-        """What multiplies two size x size matrices at the run's precision, without waiting; may be left out.
+    def product(self, size: int) -> Callable[[], Any] | None:
+        """What multiplies two size x size matrices at the run's precision, without waiting; None where nothing does.
 
         They are random, from a standard normal distribution: constant ones draw less power, so that a GPU multiplies
         them faster than any that training has. Sums of 8,192 products stay below fp16's limit by far.
         """
-        raise NotImplementedError
+        return None
 
-    def matmul(self, seconds: float) -> float:
-        """FLOP/s of a large matrix product at the run's precision, over about `seconds`."""
+    def matmul(self, seconds: float) -> float | None:
+        """FLOP/s of a large matrix product at the run's precision, over about `seconds`; None without a product."""
         size = MATMUL_SIZE[self.kind]
         multiply = self.product(size)
+        if multiply is None:
+            return None
 
         def timed(times: int) -> float:
             self.sync()
@@ -142,15 +147,15 @@ class Rank:
 
     def update_settings(self) -> dict[str, Any]:
         """Those of SETTINGS that the optimizer itself can tell."""
-        raise NotImplementedError
+        return {}
 
     def threads(self) -> int:
         """Threads that compute, on a CPU; the launcher sets OMP_NUM_THREADS."""
         return int(self.spec["threads"])
 
+    @abstractmethod
     def versions(self) -> dict[str, str | None]:
         """Versions of the framework and what it runs on."""
-        raise NotImplementedError
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the allocator refused; a MemoryError says so by itself."""

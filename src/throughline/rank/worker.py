@@ -185,11 +185,10 @@ class Run:
         if self.order.weights:
             return None, "not measured where frameworks are compared"
         try:
-            return self.framework.matmul(min(MATMUL_S, window_s)), None
-        except NotImplementedError:
-            return None, "this framework does not measure it"
+            rate = self.framework.matmul(min(MATMUL_S, window_s))
         except Exception as error:  # the run itself is measured by now
             return None, report.words(error).splitlines()[0]
+        return rate, "this framework does not measure it" if rate is None else None
 
     def _warm_up(self) -> tuple[list[Any], int, int]:
         """Losses of the warm-up, its number of steps, and the number of steps to time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -68,9 +69,9 @@ class DataSection(Section):
 
     name: Name
 
+    @abstractmethod
     def decided_by(self, parameters: Any) -> dict[str, Any]:
         """All that decides the files that these parameters read; their manifest keeps it."""
-        raise NotImplementedError
 
     def mistakes(self) -> Iterable[str]:
         """What is wrong with the section as a whole, each with its key."""
