@@ -4,6 +4,9 @@ With pytest-xdist (`pytest -n 3`, as `make test` does) several workers share the
 dear (a Slurm cluster, a clone after its whole job) stay in one worker, which makes it once; every other test goes to
 whoever is free. What takes longest begins first, so that no worker is alone at the end. A test that looks at times or
 at the machine's load has the mark `alone`: it runs later, with the machine for itself.
+
+A module of tests with real processes and real time limits has the mark `flaky`: what fails there is tried once more. At
+most three tests of a call are (pyproject.toml), and pytest prints which, with their errors.
 """
 
 from __future__ import annotations

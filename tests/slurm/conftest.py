@@ -82,6 +82,7 @@ class Cluster:
         self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
         network = dict(line.split("=") for line in (folder / "network").read_text().split())
         self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 5)]
+        self.down: set[str] = set()
 
     def ask(self, *command: str) -> str:
         done = subprocess.run(command, env=os.environ | self.variables, capture_output=True, text=True, timeout=60)
@@ -93,12 +94,14 @@ class Cluster:
 
     def take_down(self, name: str) -> None:
         """As when the power goes: everything on the node ends at once."""
+        self.down.add(name)
         space = self.namespaces[int(name.removeprefix("try")) - 1]
         for pid in subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True).stdout.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
 
     def bring_back(self, name: str) -> None:
+        self.down.discard(name)
         subprocess.run([TRY / "node.sh", self.folder, name.removeprefix("try")], check=True)
 
     def stop(self) -> None:
@@ -145,6 +148,8 @@ class Project:
 
     def clear(self) -> None:
         """End what a test that failed in its midst has left, so that the next one fails for its own reasons alone."""
+        for name in sorted(self.cluster.down):
+            self.cluster.bring_back(name)
         running = [process for process in self.started if process.poll() is None]
         self.started.clear()
         for process in running:
@@ -170,6 +175,7 @@ class Project:
         name = f"rule_run_wildcards_{benchmark}_4_fp32_torch_{topology}_1"
 
         def running() -> bool:
+            assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
             listed = self.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %k").splitlines()
             found[:] = [line.split()[0] for line in listed if line.split()[1] == name]
             return bool(found) and len(self.ranks(benchmark, topology)) == world(topology)

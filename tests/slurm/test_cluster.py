@@ -12,6 +12,8 @@ import pytest
 from slurm.conftest import Project
 from throughline import recipes, records
 
+pytestmark = pytest.mark.flaky(reruns=1)
+
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 
 

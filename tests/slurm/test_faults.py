@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from slurm.conftest import Project, until
 from throughline import records
+
+pytestmark = pytest.mark.flaky(reruns=1)
 
 
 def target(topology: str, benchmark: str = "long") -> str:
@@ -63,6 +68,8 @@ def test_a_failed_shard_alone_again(finished: tuple[Project, str]) -> None:
 def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str]) -> None:
     """Slurm starts the one again by itself; the other fails at once, says where, and is made again."""
     project, _ = finished
+    for topology in ("1n1g", "2n1g"):
+        shutil.rmtree(project.record(topology, "capped").parent, ignore_errors=True)
     process = project.start(*(target(topology, "capped") for topology in ("1n1g", "2n1g")))
     requeued, struck = project.job("1n1g", "capped"), project.job("2n1g", "capped")
     lost = project.cluster.nodes_of(struck)[1]
