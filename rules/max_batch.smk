@@ -20,7 +20,7 @@ rule max_batch:
         cpus_per_task=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
         * largest_of(wildcards)[0].threads,
         mem_mb=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
-        * MEMORY_MB[largest_of(wildcards)[0].device],
+        * MEMORY_MB[device_of_spec(largest_of(wildcards)[0])],
         runtime=240,
         slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]),
     params:

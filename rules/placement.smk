@@ -4,8 +4,9 @@
 import json
 
 from throughline import topology
+from throughline.launch import partition
 
-MEMORY_MB = {"cuda": 16000, "cpu": 1500, "auto": 1500}
+MEMORY_MB = {"cuda": 16000, "cpu": 1500}
 """Main memory per device and node, for a job to be granted; slurm/config.yaml can ask for another amount."""
 
 
@@ -15,14 +16,37 @@ def shape_of_spec(spec):
     return topology.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
+def partition_of_runs():
+    """The partition that slurm/config.yaml or the command line names for runs; None: the cluster's default one."""
+    settings = workflow.resource_settings
+    for given in (settings._parsed_overwrite_resources.get("run", {}), settings._parsed_default_resources):
+        if "slurm_partition" in given:
+            return str(given["slurm_partition"].raw)
+
+
+def device_of_spec(spec):
+    """What a run reserves of Slurm's nodes; where it reserves nothing, its own node settles what `auto` is."""
+    if spec.device != "auto":
+        return spec.device
+    if not workflow.non_local_exec or workflow.remote_exec:
+        return "cpu"
+    try:
+        return partition.device(partition_of_runs())[0]
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
+def reserved_devices(pending):
+    """What `runs.device: auto` has come to on this cluster, in words; nothing where no pending run leaves it open."""
+    if not workflow.non_local_exec or not any(spec.device == "auto" and spec.record in pending for spec in SPECS):
+        return ""
+    device, why = partition.device(partition_of_runs())
+    return f"runs.device is auto, and {why}: runs reserve {'GPUs' if device == 'cuda' else 'no GPUs'}\n"
+
+
 def slurm_options_of_spec(spec):
     """What a job asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
-    if workflow.non_local_exec and spec.device == "auto":
-        raise WorkflowError(
-            "runs.device is auto, and a cluster has to be told what to reserve\n"
-            "  next: set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
-        )
-    gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if spec.device == "cuda" else ""
+    gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) == "cuda" else ""
     return f"--ntasks-per-node=1 --exclusive{gpus}"
 
 
@@ -39,7 +63,7 @@ def resources_of_run(spec_of):
         "tasks": lambda wildcards: shape_of(wildcards).nodes,
         "mpi": lambda wildcards: "srun" if shape_of(wildcards).nodes > 1 else None,
         "slurm_extra": lambda wildcards: slurm_options_of_spec(spec_of(wildcards)),
-        "mem_mb": lambda wildcards: shape_of(wildcards).devices * MEMORY_MB[spec_of(wildcards).device],
+        "mem_mb": lambda wildcards: shape_of(wildcards).devices * MEMORY_MB[device_of_spec(spec_of(wildcards))],
     }
 
 
@@ -47,7 +71,7 @@ def equivalence_slurm_options(wildcards):
     """What a proof asks of Slurm: the devices of its largest topology, on one node."""
     largest = compared_of(wildcards)[-1]
     return "--ntasks-per-node=1" + (
-        f" --gpus-per-node={shape_of_spec(largest).devices}" if largest.device == "cuda" else ""
+        f" --gpus-per-node={shape_of_spec(largest).devices}" if device_of_spec(largest) == "cuda" else ""
     )
 
 

@@ -5,13 +5,15 @@
 #   sudo slurm/try/start.sh [FOLDER]         then, as root:  . FOLDER/environment;  sinfo
 #   sudo slurm/try/stop.sh [FOLDER]
 #
-#   NODES=4 CORES=2 MEMORY_MB=4000 GPUS=0    what every node claims to have, whatever this machine has
+#   NODES=4 CORES=2 MEMORY_MB=4000           the nodes of partition `main`, and what each claims to have
+#   GPU_NODES=0 GPUS=1                       further nodes with pretended GPUs, in partition `gpu`; `all` has every node
 #
 # A node is a network namespace with an address and a host name of its own, and a slurmd in it. Keys, state, logs and
 # process ids lie in FOLDER; no systemd, no database, nothing that is installed is changed.
 set -euo pipefail
 folder=$(realpath -m "${1:-slurm-cluster}")
-nodes=${NODES:-4} cores=${CORES:-2} memory=${MEMORY_MB:-4000} gpus=${GPUS:-0}
+plain=${NODES:-4} with_gpus=${GPU_NODES:-0} cores=${CORES:-2} memory=${MEMORY_MB:-4000} gpus=${GPUS:-1}
+nodes=$((plain + with_gpus))
 name=try
 
 refuse() { echo "start.sh: $*" >&2; exit 1; }
@@ -115,19 +117,23 @@ JobCompType=jobcomp/filetxt
 JobCompLoc=$folder/log/completed.txt
 PropagateResourceLimits=NONE
 GresTypes=gpu
-PartitionName=main Nodes=ALL Default=YES MaxTime=24:00:00 State=UP
+PartitionName=main Nodes=$name[1-$plain] Default=YES MaxTime=24:00:00 State=UP
+PartitionName=all Nodes=ALL MaxTime=24:00:00 State=UP
 CONF
 echo "CgroupPlugin=cgroup/v1" > "$folder/etc/cgroup.conf" # read, and not used
 : > "$folder/etc/gres.conf"
 for i in $(seq "$nodes"); do
-  gres=
-  if [ "$gpus" -gt 0 ]; then
-    gres="Gres=gpu:pretended:$gpus"
+  kind=Feature=plain
+  if [ "$i" -gt "$plain" ]; then
+    kind="Feature=accelerated Gres=gpu:pretended:$gpus"
     for g in $(seq 0 $((gpus - 1))); do [ -e "$folder/run/gpu$g" ] || mknod "$folder/run/gpu$g" c 1 3; done
     echo "NodeName=$name$i Name=gpu Type=pretended File=$folder/run/gpu[0-$((gpus - 1))]" >> "$folder/etc/gres.conf"
   fi
-  echo "NodeName=$name$i NodeAddr=$network.$i CPUs=$cores RealMemory=$memory $gres State=UNKNOWN" >> "$folder/etc/slurm.conf"
+  echo "NodeName=$name$i NodeAddr=$network.$i CPUs=$cores RealMemory=$memory $kind State=UNKNOWN" >> "$folder/etc/slurm.conf"
 done
+if [ "$with_gpus" -gt 0 ]; then
+  echo "PartitionName=gpu Nodes=$name[$((plain + 1))-$nodes] MaxTime=24:00:00 State=UP" >> "$folder/etc/slurm.conf"
+fi
 
 # --- the daemons
 slurmctld -c -f "$SLURM_CONF"

@@ -33,7 +33,7 @@ corpus:
   shards: {training: 2, test: 1}
   sequences: {32: 5, 512: 80}
   masking: {copies: 1}
-runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 4}}
+runs: {repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
   quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]}}
   horovod: {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod], topologies: [2n1g], batch: {fp32: [4]}}
@@ -65,11 +65,17 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """Four nodes of two cores."""
+    """Four nodes of two cores, and one with a pretended GPU."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        variables = os.environ | {"NODES": "4", "CORES": "2", "MEMORY_MB": "8000", "NODE_TIMEOUT_S": "10"}
+        variables = os.environ | {
+            "NODES": "4",
+            "GPU_NODES": "1",
+            "CORES": "2",
+            "MEMORY_MB": "8000",
+            "NODE_TIMEOUT_S": "10",
+        }
         started = subprocess.run([TRY / "start.sh", folder], env=variables, capture_output=True, text=True)
         assert started.returncode == 0, started.stdout + started.stderr
         # It waits for the end of its input, which also comes where Ctrl-C or a crash ends this process.
@@ -81,7 +87,7 @@ class Cluster:
         )
         self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
         network = dict(line.split("=") for line in (folder / "network").read_text().split())
-        self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 5)]
+        self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 6)]
         self.down: set[str] = set()
 
     def ask(self, *command: str) -> str:

@@ -65,3 +65,12 @@ def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
     project.run("results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
     record = records.read_run(project.path / "results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
     assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
+
+
+def test_auto_is_what_the_partition_has(project: Project) -> None:
+    """Asked before anything is submitted; a partition of both kinds of nodes is an error that names the key."""
+    one = ("--dry-run", "results/quick/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
+    assert "--gpus-per-node=1" in project.run(*one, "slurm_partition=gpu")
+    refused = project.run(*one, "slurm_partition=all", status=1)
+    assert "runs.device is auto, and partition all has 1 nodes with GPUs and 4 without" in refused
+    assert "Slurm does not say what partition none has" in project.run(*one, "slurm_partition=none", status=1)

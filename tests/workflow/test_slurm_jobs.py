@@ -42,7 +42,16 @@ def test_runs_are_jobs_of_their_nodes_and_devices(clone: Callable[[str], Clone],
         assert "--mem 128000 " in job and "-t 60 " in job
 
 
-def test_auto_is_no_device_on_a_cluster(clone: Callable[[str], Clone], asked: Path) -> None:
-    refused = clone(LARGE.replace("device: cuda, ", "")).snakemake(*SLURM)
-    assert refused.returncode == 1 and "set runs.device to cuda or cpu" in refused.stdout
-    assert not asked.exists()
+@pytest.mark.parametrize(
+    ("nodes", "options"),
+    [("main*|4|(null)", "--exclusive"), ("main*|4|gpu:a100:8,nvme:1", "--exclusive --gpus-per-node=8")],
+)
+def test_auto_reserves_what_the_nodes_have(
+    clone: Callable[[str], Clone], asked: Path, nodes: str, options: str
+) -> None:
+    (asked.parent / "sinfo").write_text(f"#!/bin/sh\necho '{nodes}'\n")
+    done = clone(LARGE.replace("device: cuda, ", "")).snakemake("results/big/bz4_fp32/torch/1n8g/run1.json", *SLURM)
+    (job,) = asked.read_text().splitlines()
+    assert f"--ntasks-per-node=1 {options} " in job
+    assert f"runs reserve {'GPUs' if '--gpus' in options else 'no GPUs'}" in done.stdout
+    assert f"--mem {8 * (16000 if '--gpus' in options else 1500)} " in job

@@ -1,0 +1,59 @@
+"""What a partition has, from the words of a `sinfo` of our own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from throughline.files import UserError
+from throughline.launch import partition
+
+Sinfo = Callable[[str], None]
+
+
+@pytest.fixture
+def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sinfo]:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def answers(body: str) -> None:
+        (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "sinfo").chmod(0o755)
+
+    partition.device.cache_clear()
+    yield answers
+    partition.device.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("lines", "named", "expected"),
+    [
+        (
+            "main*|3|(null)\nmain*|1|nvme:2\ngpu|2|gpu:a100:8",
+            None,
+            ("cpu", "no node of the default partition has GPUs"),
+        ),
+        ("gpu*|2|gpu:a100:8\ngpu*|3|nvme:1,gpu:4", None, ("cuda", "all 5 nodes of the default partition have GPUs")),
+        ("gpu|2|gpu:8(S:0-1)", "gpu", ("cuda", "all 2 nodes of partition gpu have GPUs")),
+    ],
+)
+def test_one_kind_of_nodes(sinfo: Sinfo, lines: str, named: str | None, expected: tuple[str, str]) -> None:
+    sinfo(f"echo '{lines}'")
+    assert partition.device(named) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("echo 'all*|2|gpu:8'; echo 'all*|5|(null)'", "has 2 nodes with GPUs and 5 without"),
+        (":", "Slurm names no node of the default partition"),
+        ("echo no controller >&2; exit 1", "`sinfo`: .*no controller"),
+    ],
+)
+def test_what_cannot_be_settled_names_the_key(sinfo: Sinfo, body: str, words: str) -> None:
+    sinfo(body)
+    with pytest.raises(UserError, match=words) as error:
+        partition.device(None)
+    assert "runs.device" in str(error.value)
