@@ -440,13 +440,20 @@ def hugging_face(case: Case) -> list[dict[str, Any]]:
 def theirs(case: Case) -> Any:
     """transformers' BertForPreTraining with the weights that `ours` starts from."""
     import torch
-    from transformers import BertForPreTraining
+    from transformers import BertConfig, BertForPreTraining
 
-    from throughline.workloads.bert import in_torch
+    from throughline.workloads.bert import SHAPES, in_torch, padded
 
     torch.manual_seed(SEED)
-    source = in_torch.build(case.spec(), {"vocabulary": case.vocabulary})
-    config = source.bert.config
+    source, shape = in_torch.build(case.spec(), {"vocabulary": case.vocabulary}), SHAPES[case.spec()["model"]]
+    config = BertConfig(
+        vocab_size=padded(case.vocabulary),
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.feed_forward,
+        use_cache=False,
+    )
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = case.spec()["options"]["dropout"]
     network = BertForPreTraining(config)
     network.bert.load_state_dict(source.bert.state_dict())

@@ -23,7 +23,7 @@ ORDER = [
 ]
 """From the ground up; a room may know its own floor and those below. `forms` are the workloads' files for a library."""
 LIBRARIES = {
-    "torch": {"torch", "transformers", "horovod"},
+    "torch": {"torch", "horovod"},
     "mxnet": {"mxnet", "gluonnlp", "horovod"},
     "horovod": {"horovod"},
 }

@@ -50,6 +50,47 @@ def network(checkpointing: bool = False) -> Any:
     return in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
 
 
+def theirs(name: str, rows: int) -> Any:
+    """Hugging Face's own model, with random weights."""
+    from transformers.models.bert.configuration_bert import BertConfig
+    from transformers.models.bert.modeling_bert import BertModel
+
+    shape = bert.SHAPES[name]
+    config = BertConfig(
+        vocab_size=rows,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.feed_forward,
+        max_position_embeddings=bert.POSITIONS,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return BertModel(config)
+
+
+def sharing(model: Any) -> Any:
+    """Hugging Face's own model, with the very parameters of a `network()`."""
+    own = theirs("bert-tiny", 1024)
+    parameters = dict(model.bert.named_parameters())
+    for name, module in own.named_modules():
+        for kind in list(module._parameters):
+            setattr(module, kind, parameters[f"{name}.{kind}"])
+    return own
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "bert-mini"])
+def test_names_order_and_random_values_of_the_parameters_are_hugging_faces(name: str) -> None:
+    torch.manual_seed(7)
+    own = in_torch.BertForPretraining(bert.SHAPES[name], bert.VOCABULARY, dropout=0.1, checkpointing=False)
+    torch.manual_seed(7)
+    other = theirs(name, bert.padded(bert.VOCABULARY))
+    expected = dict(other.named_parameters())
+    parameters = dict(own.bert.named_parameters())
+    assert list(parameters) == list(expected) and list(own.bert.state_dict()) == list(other.state_dict())
+    assert all(torch.equal(parameters[each], expected[each]) for each in expected)
+
+
 def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
@@ -78,8 +119,8 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
             if position:
                 labels[row, position] = int(token)
     segments = batch["segments"].long()
-    out = model.bert(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
-    table = model.bert.get_input_embeddings().weight
+    out = sharing(model)(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
+    table = model.bert.embeddings.word_embeddings.weight
     own = [*model.transform.parameters(), *model.norm.parameters(), table, model.bias]
     everywhere = in_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), own)
     full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
@@ -97,13 +138,35 @@ def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
     segments = batch["segments"]
     ours, _ = model.encode(batch["input_ids"], segments, batch["mask"])
     mask = torch.from_numpy(given["input_mask"])
-    theirs = model.bert(batch["input_ids"], token_type_ids=segments.long(), attention_mask=mask).last_hidden_state
-    torch.testing.assert_close(ours[0], theirs[0])
-    torch.testing.assert_close(ours[1, :10], theirs[1, :10])
+    other = sharing(model)(batch["input_ids"], token_type_ids=segments.long(), attention_mask=mask)
+    torch.testing.assert_close(ours[0], other.last_hidden_state[0])
+    torch.testing.assert_close(ours[1, :10], other.last_hidden_state[1, :10])
     changed = batch["input_ids"].clone()
     changed[1, 12] = 7  # padding must not matter
     again, _ = model.encode(changed, segments, batch["mask"])
     torch.testing.assert_close(again[1, :10], ours[1, :10])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_plain_forward_pass_is_hugging_faces(masked: bool) -> None:
+    """With dropout in the model and in training mode: whoever looks at held-out data wants neither."""
+    torch.manual_seed(0)
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.5, checkpointing=False)
+    batch = tensors(bert.batch(rows(), {}))
+    mask, segments = batch["mask"] if masked else None, batch["segments"].long()
+    with torch.no_grad():
+        hidden, pooled = in_torch.states(model.bert, model.heads, batch["input_ids"], segments, mask)
+        other = sharing(model)(batch["input_ids"], token_type_ids=segments, attention_mask=mask)
+    torch.testing.assert_close(hidden, other.last_hidden_state)
+    torch.testing.assert_close(pooled, other.pooler_output)
+
+
+def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() -> None:
+    model, batch = network(), tensors(bert.batch(rows(), {}))
+    free = in_torch.sums(model, batch)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        pinned = in_torch.sums(model, batch)
+    assert pinned == free and pinned["masked"] == 8
 
 
 def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
@@ -295,7 +358,7 @@ def test_what_travels_to_the_device_is_what_the_shard_stores() -> None:
 def test_the_vocabulary_is_padded_and_tied() -> None:
     model = network()
     assert bert.padded(30522) == 30528 and bert.padded(64) == 64
-    table = model.bert.get_input_embeddings().weight
+    table = model.bert.embeddings.word_embeddings.weight
     assert table.shape == (1024, 128)
     names = [name for name, _ in model.named_parameters()]
     assert sum("word_embeddings" in name for name in names) == 1 and "bias" in names

@@ -45,7 +45,7 @@ def _features(folder: str) -> str:
 
 def _pins(name: str) -> str:
     lines = (recipes.PINS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    libraries = ("torch", "transformers", "mxnet", "gluonnlp", "horovod", "numpy")
+    libraries = ("torch", "mxnet", "gluonnlp", "horovod", "numpy")
     return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in libraries)
 
 

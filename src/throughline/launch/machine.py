@@ -27,7 +27,7 @@ from throughline.processes import wait_until
 ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
 NO_GPUS = Gpus(count=0, name=None, fp16=False)
-PACKAGES = ("torch", "transformers", "numpy", "h5py", "horovod", "mxnet", "gluonnlp")
+PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp")
 WORKER_BYTES = 384 << 20
 """A rank of any framework with its libraries loaded, on the smallest model."""
 DISK_BYTES = 16 << 20
@@ -94,8 +94,6 @@ def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # devices as NVML, and so nvidia-smi and the telemetry, count them
         "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
     }
 
 

@@ -1,7 +1,7 @@
 """BERT pre-training in PyTorch: Hugging Face's parameters, the order of operations ours, heads on the masked positions.
 
-`BertModel` gives the parameters, their names and their random values; a test holds its own forward against this one.
-Ours is a few functions of tensors, so that a compiler sees each of them whole and compiles a layer once for all layers.
+The forward pass is a few functions of tensors, so that a compiler sees each of them whole and compiles a layer once for
+all layers. A test holds it against Hugging Face's own.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ from itertools import groupby
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, embedding, gelu, layer_norm, linear
 from torch.utils.checkpoint import checkpoint
-from transformers.models.bert.configuration_bert import BertConfig
-from transformers.models.bert.modeling_bert import BertModel
 
 from throughline.workloads import Arrays
 from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
+from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
 
-EPSILON = 1e-12
-"""Of the layer norms: Hugging Face's default."""
 LACKS: dict[str, str] = {}
 CHANGING: frozenset[str] = frozenset()
 CACHED = 2**19
@@ -59,8 +55,8 @@ def pin_attention(kind: str, precision: str, options: dict[str, Any]) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what the form is made of, beside the library."""
-    return {"transformers": transformers.__version__}
+    """Versions of what the form is made of, beside the library: nothing."""
+    return {}
 
 
 def weights(network: torch.nn.Module) -> Arrays:
@@ -83,7 +79,7 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
     return {
         "predictions": network.predictions,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "vocabulary_rows": network.bert.get_input_embeddings().weight.shape[0],
+        "vocabulary_rows": network.bert.embeddings.word_embeddings.num_embeddings,
         "vocabulary_head": "masked positions, sharing the word embeddings",
         "gelu": "erf",
         "norm_epsilon": EPSILON,
@@ -98,29 +94,24 @@ def sums(network: Any, batch: dict[str, Tensor]) -> dict[str, float]:
     """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
     samples (nsp), without dropout.
 
-    Through Hugging Face's own forward, in the weights' precision: it shares the weights with the training step, and
-    none of its code.
+    Through the plain forward pass, in the weights' precision: it shares the weights with the training step, and none
+    of its code.
     """
-    training = network.training
-    network.eval()
-    try:
-        labels, following = batch["labels"].flatten().long(), batch["following"].long()
-        positions, segments = batch["positions"], batch["segments"].long()
-        weights = (positions != 0).flatten()
-        out = network.bert(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch.get("mask"))
-        chosen = out.last_hidden_state.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
-        chosen = network.norm(gelu(network.transform(chosen)))
-        scores = linear(chosen, network.bert.get_input_embeddings().weight, network.bias)
-        order = network.following(out.pooler_output)
-        every = {
-            "mlm_loss": (cross_entropy(scores, labels, reduction="none") * weights).sum(dtype=torch.float64),
-            "mlm_right": ((scores.argmax(1) == labels) * weights).sum(dtype=torch.float64),
-            "masked": weights.sum(dtype=torch.float64),
-            "nsp_loss": cross_entropy(order, following, reduction="sum").double(),
-            "nsp_right": (order.argmax(1) == following).sum(dtype=torch.float64),
-        }
-    finally:
-        network.train(training)
+    labels, following = batch["labels"].flatten().long(), batch["following"].long()
+    positions, segments = batch["positions"], batch["segments"].long()
+    weights = (positions != 0).flatten()
+    hidden, pooled = states(network.bert, network.heads, batch["input_ids"], segments, batch.get("mask"))
+    chosen = hidden.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
+    chosen = network.norm(gelu(network.transform(chosen)))
+    scores = linear(chosen, network.bert.embeddings.word_embeddings.weight, network.bias)
+    order = network.following(pooled)
+    every = {
+        "mlm_loss": (cross_entropy(scores, labels, reduction="none") * weights).sum(dtype=torch.float64),
+        "mlm_right": ((scores.argmax(1) == labels) * weights).sum(dtype=torch.float64),
+        "masked": weights.sum(dtype=torch.float64),
+        "nsp_loss": cross_entropy(order, following, reduction="sum").double(),
+        "nsp_right": (order.argmax(1) == following).sum(dtype=torch.float64),
+    }
     return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
 
 
@@ -141,28 +132,14 @@ class BertForPretraining(nn.Module):
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()
-        config = BertConfig(
-            vocab_size=padded(vocabulary),
-            hidden_size=shape.hidden,
-            num_hidden_layers=shape.layers,
-            num_attention_heads=shape.heads,
-            intermediate_size=shape.feed_forward,
-            max_position_embeddings=POSITIONS,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-            layer_norm_eps=EPSILON,
-            use_cache=False,
-        )
-        encoder: Any = BertModel(config)
-        self.bert = encoder
+        self.bert = encoder(shape, padded(vocabulary))
         self.heads, self.dropout, self.checkpointing = shape.heads, dropout, checkpointing
         self.transform = nn.Linear(shape.hidden, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=EPSILON)
         self.bias = nn.Parameter(torch.zeros(padded(vocabulary)))
         self.following = nn.Linear(shape.hidden, 2)
-        for one in (self.transform, self.following):
-            nn.init.normal_(one.weight, std=config.initializer_range)
-            nn.init.zeros_(one.bias)
+        draw(self.transform)
+        draw(self.following)
         self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, losses)
 
     def compile_parts(self, dynamic: bool) -> None:

@@ -1,0 +1,84 @@
+"""BERT's parameters in PyTorch, and a plain forward pass through them.
+
+Names, shapes, order and random values are those of Hugging Face's `BertModel`: weights fit both, and a seed draws the
+same ones. Tests hold both against each other. Nothing of it is imported here: that takes longer than PyTorch itself.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+from throughline.workloads.bert import POSITIONS, Shape
+
+EPSILON = 1e-12
+"""Of the layer norms."""
+ANY_KERNEL = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+def encoder(shape: Shape, vocabulary: int) -> Any:
+    """Embeddings, layers and pooler, with random weights."""
+    hidden = shape.hidden
+    embeddings = _parts(
+        word_embeddings=nn.Embedding(vocabulary, hidden),
+        position_embeddings=nn.Embedding(POSITIONS, hidden),
+        token_type_embeddings=nn.Embedding(2, hidden),
+        LayerNorm=nn.LayerNorm(hidden, eps=EPSILON),
+    )
+    layers = nn.ModuleList(_layer(hidden, shape.feed_forward) for _ in range(shape.layers))
+    whole = _parts(embeddings=embeddings, encoder=_parts(layer=layers), pooler=_parts(dense=nn.Linear(hidden, hidden)))
+    draw(whole)
+    with torch.no_grad():
+        embeddings.word_embeddings.weight[0] = 0.0  # [PAD]
+    return whole
+
+
+def draw(network: nn.Module) -> None:
+    """Draw the weights of all linear layers and embeddings, in their order; those that PyTorch drew are replaced."""
+    for one in network.modules():
+        if isinstance(one, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(one.weight, std=0.02)
+        if isinstance(one, nn.Linear):
+            nn.init.zeros_(one.bias)
+
+
+def _layer(hidden: int, wide: int) -> Any:
+    """One encoder layer."""
+    three = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
+    attention = {"self": _parts(**three), "output": _into(hidden, hidden)}
+    return _parts(
+        attention=_parts(**attention), intermediate=_parts(dense=nn.Linear(hidden, wide)), output=_into(wide, hidden)
+    )
+
+
+def _into(width: int, hidden: int) -> Any:
+    """What ends in a residual connection."""
+    return _parts(dense=nn.Linear(width, hidden), LayerNorm=nn.LayerNorm(hidden, eps=EPSILON))
+
+
+def _parts(**modules: nn.Module) -> Any:
+    """Modules that are attributes by these names."""
+    return nn.ModuleDict(modules)
+
+
+def states(own: Any, heads: int, ids: Tensor, segments: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Hidden states [B, S, H] of the last layer, and the pooled first ones [B, H]: no dropout, in the weights' type.
+
+    ids, segments, mask [B, S]. One module after the other: no code of it is shared with the training step.
+    """
+    embeddings = own.embeddings
+    hidden = embeddings.word_embeddings(ids) + embeddings.token_type_embeddings(segments)
+    hidden = embeddings.LayerNorm(hidden + embeddings.position_embeddings.weight[: ids.shape[1]])
+    seen = None if mask is None else mask[:, None, None].bool()
+    for layer in own.encoder.layer:
+        attention = layer.attention
+        three = (one(hidden) for one in attention.self.children())
+        query, key, value = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in three)
+        with sdpa_kernel(ANY_KERNEL):  # whichever the training step is pinned to
+            mixed = scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(-2)
+        hidden = attention.output.LayerNorm(attention.output.dense(mixed) + hidden)
+        wide = gelu(layer.intermediate.dense(hidden))
+        hidden = layer.output.LayerNorm(layer.output.dense(wide) + hidden)
+    return hidden, torch.tanh(own.pooler.dense(hidden[:, 0]))
