@@ -102,7 +102,8 @@ onstart:
     try:
         plan.check_places(pending)
         lock.unclaimed(pending)
-        print(end=reserved_devices(pending), file=sys.stderr)
+        for line in reserved_devices(pending):
+            print(line, file=sys.stderr)
     except UserError as error:
         raise WorkflowError(str(error))
     print(plan.describe(SPECS, pending), file=sys.stderr)

@@ -22,7 +22,9 @@ rule equivalence:
         * compared_of(wildcards)[-1].threads,
         mem_mb=8000,
         runtime=60,
-        slurm_extra=equivalence_slurm_options,
+        slurm_partition=lambda wildcards: partition_of_spec(compared_of(wildcards)[-1]),
+        constraint=lambda wildcards: placement_of_spec(compared_of(wildcards)[-1]).constraint,
+        slurm_extra=lambda wildcards: slurm_options_of_spec(compared_of(wildcards)[-1]),  # of its largest topology
     params:
         specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in compared_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],

@@ -22,7 +22,9 @@ rule max_batch:
         mem_mb=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
         * MEMORY_MB[device_of_spec(largest_of(wildcards)[0])],
         runtime=240,
-        slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]),
+        slurm_partition=lambda wildcards: partition_of_spec(largest_of(wildcards)[0]),
+        constraint=lambda wildcards: placement_of_spec(largest_of(wildcards)[0]).constraint,
+        slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]) + " --exclusive",
     params:
         specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],

@@ -5,6 +5,7 @@ import json
 
 from throughline import topology
 from throughline.launch import partition
+from throughline.study.benchmark import Placement
 
 MEMORY_MB = {"cuda": 16000, "cpu": 1500}
 """Main memory per device and node, for a job to be granted; slurm/config.yaml can ask for another amount."""
@@ -16,12 +17,18 @@ def shape_of_spec(spec):
     return topology.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
-def partition_of_runs():
-    """The partition that slurm/config.yaml or the command line names for runs; None: the cluster's default one."""
+def placement_of_spec(spec):
+    """What runs.slurm says of a run's topology."""
+    return CONFIG.block(spec.benchmark).slurm.get(spec.topology, Placement())
+
+
+def partition_of_spec(spec):
+    """Slurm's partition for a run: of --set-resources, of runs.slurm, of the default resources; None: Slurm's own."""
     settings = workflow.resource_settings
-    for given in (settings._parsed_overwrite_resources.get("run", {}), settings._parsed_default_resources):
-        if "slurm_partition" in given:
-            return str(given["slurm_partition"].raw)
+    chosen = settings._parsed_overwrite_resources.get("run", {}).get("slurm_partition")
+    default = settings._parsed_default_resources.get("slurm_partition")
+    names = (chosen and chosen.raw, placement_of_spec(spec).partition, default and default.raw)
+    return next(map(str, filter(None, names)), None)
 
 
 def device_of_spec(spec):
@@ -31,23 +38,27 @@ def device_of_spec(spec):
     if not workflow.non_local_exec or workflow.remote_exec:
         return "cpu"
     try:
-        return partition.device(partition_of_runs())[0]
+        return partition.device(partition_of_spec(spec))[0]
     except UserError as error:
         raise WorkflowError(str(error))
 
 
 def reserved_devices(pending):
-    """What `runs.device: auto` has come to on this cluster, in words; nothing where no pending run leaves it open."""
-    if not workflow.non_local_exec or not any(spec.device == "auto" and spec.record in pending for spec in SPECS):
-        return ""
-    device, why = partition.device(partition_of_runs())
-    return f"runs.device is auto, and {why}: runs reserve {'GPUs' if device == 'cuda' else 'no GPUs'}\n"
+    """What `runs.device: auto` has come to on this cluster: a line for each partition that pending runs go to."""
+    if not workflow.non_local_exec:
+        return []
+    open_specs = [spec for spec in SPECS if spec.device == "auto" and spec.record in pending]
+    settled = map(partition.device, dict.fromkeys(map(partition_of_spec, open_specs)))
+    return [
+        f"runs.device is auto, and {why}: runs reserve {'GPUs' if device == 'cuda' else 'no GPUs'}"
+        for device, why in settled
+    ]
 
 
 def slurm_options_of_spec(spec):
     """What a job asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
     gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) == "cuda" else ""
-    return f"--ntasks-per-node=1 --exclusive{gpus}"
+    return f"--ntasks-per-node=1{gpus}"
 
 
 def resources_of_run(spec_of):
@@ -62,17 +73,11 @@ def resources_of_run(spec_of):
         "nodes": lambda wildcards: shape_of(wildcards).nodes,
         "tasks": lambda wildcards: shape_of(wildcards).nodes,
         "mpi": lambda wildcards: "srun" if shape_of(wildcards).nodes > 1 else None,
-        "slurm_extra": lambda wildcards: slurm_options_of_spec(spec_of(wildcards)),
+        "slurm_partition": lambda wildcards: partition_of_spec(spec_of(wildcards)),
+        "constraint": lambda wildcards: placement_of_spec(spec_of(wildcards)).constraint,
+        "slurm_extra": lambda wildcards: slurm_options_of_spec(spec_of(wildcards)) + " --exclusive",
         "mem_mb": lambda wildcards: shape_of(wildcards).devices * MEMORY_MB[device_of_spec(spec_of(wildcards))],
     }
-
-
-def equivalence_slurm_options(wildcards):
-    """What a proof asks of Slurm: the devices of its largest topology, on one node."""
-    largest = compared_of(wildcards)[-1]
-    return "--ntasks-per-node=1" + (
-        f" --gpus-per-node={shape_of_spec(largest).devices}" if device_of_spec(largest) == "cuda" else ""
-    )
 
 
 # No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.

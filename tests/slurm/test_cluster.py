@@ -39,13 +39,15 @@ def test_the_jobs_ran_on_the_nodes(finished: tuple[Project, str]) -> None:
     assert all("JobState=COMPLETED" in line for line in completed)
     nodes = [re.search(r"NodeCnt=(\d+)", line) for line in completed]
     assert sorted(int(found[1]) for found in nodes if found)[-2:] == [2, 4]
+    (accelerated,) = [line for line in completed if "Partition=gpu" in line]
+    assert "NodeList=try5 " in accelerated and "gres/gpu" in accelerated, "runs.slurm puts 1n1g there"
 
 
 def test_nothing_names_the_cluster(finished: tuple[Project, str]) -> None:
     project, _ = finished
     written = [path for folder in ("data", "results", "logs") for path in (project.path / folder).rglob("*")]
     assert len(written) > 30
-    secret = rf"\btry[1-4]\b|\b{re.escape(socket.gethostname())}\b|\b10\.\d+\.\d+\.\d+\b"
+    secret = rf"\btry[1-5]\b|\b{re.escape(socket.gethostname())}\b|\b10\.\d+\.\d+\.\d+\b"
     for path in written:
         if path.is_file():
             found = re.search(secret.encode(), path.read_bytes())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from throughline.study import config, runs
 from workflow.conftest import Clone, job_counts
 
 LARGE = """
@@ -37,14 +38,14 @@ def test_runs_are_jobs_of_their_nodes_and_devices(clone: Callable[[str], Clone],
     jobs = asked.read_text().splitlines()
     for nodes in (1, 64, 125):
         (job,) = [line for line in jobs if f"--nodes={nodes} " in line]
-        for words in (f"--ntasks={nodes} ", "--cpus-per-task=16", "--ntasks-per-node=1 --exclusive --gpus-per-node=8"):
+        for words in (f"--ntasks={nodes} ", "--cpus-per-task=16", "--ntasks-per-node=1 --gpus-per-node=8 --exclusive"):
             assert words in job
         assert "--mem 128000 " in job and "-t 60 " in job
 
 
 @pytest.mark.parametrize(
     ("nodes", "options"),
-    [("main*|4|(null)", "--exclusive"), ("main*|4|gpu:a100:8,nvme:1", "--exclusive --gpus-per-node=8")],
+    [("main*|4|(null)", "--exclusive"), ("main*|4|gpu:a100:8,nvme:1", "--gpus-per-node=8 --exclusive")],
 )
 def test_auto_reserves_what_the_nodes_have(
     clone: Callable[[str], Clone], asked: Path, nodes: str, options: str
@@ -55,3 +56,18 @@ def test_auto_reserves_what_the_nodes_have(
     assert f"--ntasks-per-node=1 {options} " in job
     assert f"runs reserve {'GPUs' if '--gpus' in options else 'no GPUs'}" in done.stdout
     assert f"--mem {8 * (16000 if '--gpus' in options else 1500)} " in job
+
+
+def test_a_topology_gets_nodes_of_its_own(clone: Callable[[str], Clone], asked: Path) -> None:
+    """And settling where makes nothing again: it is no parameter of a run."""
+    where = "slurm: {64n8g: {partition: fast, constraint: a100&ib}, 1n8g: {constraint: ib}}, threads"
+    placed = clone(LARGE.replace("threads", where))
+    placed.snakemake("results/big/bz4_fp32.json", *SLURM, "--default-resources", "slurm_partition=slow")
+    options = {line.split("--nodes=")[1].split()[0]: line for line in asked.read_text().splitlines()}
+    assert " -p fast " in options["64"] and " -C a100&ib" in options["64"]
+    assert " -p slow " in options["1"] and " -C ib" in options["1"]
+    assert " -p slow " in options["125"] and " -C " not in options["125"]
+    assert all(
+        "slurm" not in spec.canonical
+        for spec in runs.expand(config.load([placed.path / "small.yaml"], frameworks=["torch"]))
+    )

@@ -18,6 +18,8 @@ from throughline.topology import Layout
 FrameworkName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 TopologyName = Annotated[str, Field(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
+Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.:&|*()\[\]-]*$")]
 Scaling = Literal["weak", "strong"]
 
 
@@ -28,6 +30,16 @@ class Steps(Section):
         None,
         description="the longest that a run trains, in seconds. On slow devices warm-up and window get fewer steps, "
         "but at least 2 and 3, and the record says so",
+    )
+
+
+class Placement(Section):
+    partition: PartitionName | None = Field(
+        None, description="Slurm's partition for its runs; null: the one in slurm/config.yaml, else the default one"
+    )
+    constraint: Features | None = Field(
+        None,
+        description="features that its nodes must have, in Slurm's words (`sbatch --constraint`), such as `a100&ib`",
     )
 
 
@@ -42,6 +54,11 @@ class Runs(Section):
         None,
         description="where topologies of several nodes run. null: this machine, or the nodes of a Slurm job. A list of "
         "names: these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
+    )
+    slurm: dict[TopologyName, Placement] = Field(
+        default_factory=dict,
+        description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification: "
+        "another partition makes nothing again",
     )
     seed: NonNegativeInt = Field(42, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
