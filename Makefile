@@ -1,4 +1,5 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
+# make submit     on a Slurm cluster: the same as a job of its own, which outlives the login session (slurm/submit.sh)
 # make test       set up, check the style, run every test
 # make test-fast  the unit tests alone
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
@@ -16,14 +17,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run test test-fast frameworks lint format clean help
+.PHONY: run submit test test-fast frameworks lint format clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 8
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 9
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
 	@echo "The report: $(CURDIR)/results/report.html"
+
+submit: $(VENV)/main.ready
+	@mkdir -p logs
+	@sbatch $(SBATCH) slurm/submit.sh $(TARGETS)
 
 frameworks: $(VENV)/main.ready
 	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py

@@ -70,7 +70,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        variables = os.environ | {"NODES": "4", "GPU_NODES": "1", "CORES": "2", "MEMORY_MB": "8000"}
+        variables = os.environ | {"NODES": "4", "GPU_NODES": "1", "CORES": "2", "MEMORY_MB": "16000"}
         started = subprocess.run([TRY / "start.sh", folder], env=variables, capture_output=True, text=True)
         assert started.returncode == 0, started.stdout + started.stderr
         # It waits for the end of its input, which also comes where Ctrl-C or a crash ends this process.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from slurm.conftest import Project
+from slurm.conftest import Project, until
 from throughline import recipes, records
 
 pytestmark = pytest.mark.flaky(reruns=1)
@@ -71,8 +74,21 @@ def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
 
 def test_auto_is_what_the_partition_has(project: Project) -> None:
     """Asked before anything is submitted; a partition of both kinds of nodes is an error that names the key."""
-    one = ("--dry-run", "results/quick/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
-    assert "--gpus-per-node=1" in project.run(*one, "slurm_partition=gpu")
+    one = ("--dry-run", "results/long/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
+    project.run(*one, "slurm_partition=gpu")
     refused = project.run(*one, "slurm_partition=all", status=1)
-    assert "runs.device is auto, and partition all has 1 nodes with GPUs and 4 without" in refused
+    assert "runs.device is auto, and partition all has nodes with GPUs (1) and without (4)" in refused
     assert "Slurm does not say what partition none has" in project.run(*one, "slurm_partition=none", status=1)
+
+
+def test_snakemake_as_a_job_of_its_own(finished: tuple[Project, str]) -> None:
+    project, _ = finished
+    (project.path / ".venv").symlink_to(sys.prefix)
+    command = ["make", "submit", "TARGETS=results/quick/bz4_fp32.json", "SBATCH=--time=5"]
+    variables = os.environ | project.cluster.variables
+    said = subprocess.run(command, cwd=project.path, env=variables, capture_output=True, text=True, check=True).stdout
+    (job,) = re.findall(r"Submitted batch job (\d+)", said)
+    ledger = project.cluster.folder / "log" / "completed.txt"
+    until(lambda: f"JobId={job} " in ledger.read_text(), 300)
+    assert re.search(rf"JobId={job} .*Name=throughline JobState=COMPLETED", ledger.read_text())
+    assert "Nothing to be done" in (project.path / "logs" / f"submit-{job}.log").read_text()

@@ -35,8 +35,8 @@ def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sinfo]:
             None,
             ("cpu", "no node of the default partition has GPUs"),
         ),
-        ("gpu*|2|gpu:a100:8\ngpu*|3|nvme:1,gpu:4", None, ("cuda", "all 5 nodes of the default partition have GPUs")),
-        ("gpu|2|gpu:8(S:0-1)", "gpu", ("cuda", "all 2 nodes of partition gpu have GPUs")),
+        ("gpu*|2|gpu:a100:8\ngpu*|3|nvme:1,gpu:4", None, ("cuda", "every node of the default partition has GPUs")),
+        ("gpu|2|gpu:8(S:0-1)", "gpu", ("cuda", "every node of partition gpu has GPUs")),
     ],
 )
 def test_one_kind_of_nodes(sinfo: Sinfo, lines: str, named: str | None, expected: tuple[str, str]) -> None:
@@ -47,7 +47,7 @@ def test_one_kind_of_nodes(sinfo: Sinfo, lines: str, named: str | None, expected
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("echo 'all*|2|gpu:8'; echo 'all*|5|(null)'", "has 2 nodes with GPUs and 5 without"),
+        ("echo 'all*|2|gpu:8'; echo 'all*|5|(null)'", r"has nodes with GPUs \(2\) and without \(5\)"),
         (":", "Slurm names no node of the default partition"),
         ("echo no controller >&2; exit 1", "`sinfo`: .*no controller"),
     ],

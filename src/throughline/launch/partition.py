@@ -29,12 +29,12 @@ def device(partition: str | None) -> tuple[Literal["cuda", "cpu"], str]:
         )
     if all(counts.values()):
         raise UserError(
-            f"runs.device is auto, and {named} has {counts[True]} nodes with GPUs and {counts[False]} without",
+            f"runs.device is auto, and {named} has nodes with GPUs ({counts[True]}) and without ({counts[False]})",
             why="one run has to get nodes of one kind",
             next_step=MENDING + "; or name another partition (slurm_partition in slurm/config.yaml)",
         )
     if counts[True]:
-        return "cuda", f"all {counts[True]} nodes of {named} have GPUs"
+        return "cuda", f"every node of {named} has GPUs"
     return "cpu", f"no node of {named} has GPUs"
 
 
