@@ -47,7 +47,7 @@ def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:
     assert heartbeat.read(path) == Beat("training", 41, 100)
     heart.phase("end")
     assert heartbeat.read(path) == Beat("end", 0, 0)
-    assert list(heart.durations()) == ["start", "training"]
+    assert list(heart.durations()) == ["start", "training", "end"]
 
 
 def test_the_watchdog_names_who_is_behind() -> None:

@@ -36,8 +36,9 @@ class Heart:
         STEP.pack_into(self._memory, 32, done)
 
     def durations(self) -> dict[str, float]:
-        """Seconds that each phase took, up to the last one entered."""
-        return {name: end - start for (name, start), (_, end) in itertools.pairwise(self._entered)}
+        """Seconds that each phase took; the last one, up to now."""
+        until = [*self._entered, ("", time.monotonic())]
+        return {name: end - start for (name, start), (_, end) in itertools.pairwise(until)}
 
 
 def read(path: Path) -> Beat:
