@@ -24,7 +24,6 @@ help:
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
-	@echo "The report: $(CURDIR)/results/report.html"
 
 submit: $(VENV)/main.ready
 	@mkdir -p logs
@@ -51,13 +50,14 @@ lint: $(VENV)/test.ready
 format: $(VENV)/test.ready
 	@$(ACTIVATE) && ruff check --fix . && ruff format . && snakefmt Snakefile rules
 
-$(VENV)/main.ready: envs/main.txt envs/torch.txt envs/sample.txt envs/constraints.txt
+$(VENV)/main.ready: envs/main.txt envs/torch.txt envs/sample.txt envs/constraints.txt $(wildcard logger/*.toml logger/*/*.py)
 	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11 or 3.12> $(MAKECMDGOALS)"; exit 1; }
 	@echo "Installing into $(VENV) ..."
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(ACTIVATE) && { test -z "$(TORCH_INDEX)" || pip install --quiet --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' envs/torch.txt)"; }
 	@$(ACTIVATE) && pip install --quiet -c envs/constraints.txt -r envs/main.txt -r envs/torch.txt
 	@$(ACTIVATE) && pip install --quiet --no-deps -r envs/sample.txt
+	@$(ACTIVATE) && pip install --quiet --no-deps --force-reinstall ./logger
 	@touch $@
 
 $(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt

@@ -17,8 +17,9 @@ sys.path.insert(0, str(ROOT / "src"))
 os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
-from throughline import files, frameworks, recipes, records, sources, workloads
+from throughline import console, files, frameworks, recipes, records, sources, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.corpus.shards import adopted
 from throughline.files import UserError
@@ -36,6 +37,9 @@ if Path.cwd() != ROOT:
 # Where conda or containers bring the environments, none is built, and no one job has those of several frameworks.
 DEPLOYED = {str(method) for method in workflow.deployment_settings.deployment_method}
 APART = bool(DEPLOYED & {"conda", "apptainer"})
+
+if any(getattr(handler, "is_console", False) for handler in workflow.logger_manager.get_log_handlers()):
+    shell.prefix(console.PREFIX)
 
 try:
     CONFIG = load(
@@ -97,27 +101,30 @@ rule all:
         rules.corpus.input if CONFIG.reads("corpus") else [],
 
 
+def the_plan():
+    """What this call makes: before it starts, and after."""
+    jobs = [list(map(str, job.output)) for job in workflow.dag.needrun_jobs(exclude_finished=False) if job.output]
+    return plan.Plan(SPECS, jobs, workflow.dag.targetfiles, workflow.non_local_exec)
+
+
 onstart:
-    pending = {str(output) for job in workflow.dag.needrun_jobs() for output in job.output}
+    made = the_plan()
     try:
-        plan.check_places(pending)
-        lock.unclaimed(pending)
-        for line in reserved_devices(pending):
-            print(line, file=sys.stderr)
+        plan.check_places(made.pending)
+        lock.unclaimed(made.pending)
+        devices = reserved_devices(made.pending)
     except UserError as error:
         raise WorkflowError(str(error))
-    print(plan.describe(SPECS, pending), file=sys.stderr)
+    logger.info("\n".join([*devices, str(made)]), extra={"event": "plan", "plan": made})
 
 
 onsuccess:
-    shell("rm -f results/report-incomplete.html")
-    print(plan.outcome("results/report.html"), file=sys.stderr)
+    shell(f"rm -f {plan.SO_FAR}")
+    logger.info(the_plan().outcome(), extra={"event": "outcome"})
 
 
 onerror:
     logs = {str(job.output[0]): str(job.log[0]) for job in workflow.dag.needrun_jobs() if job.output and job.log}
-    atexit.register(print, plan.failures(logs), file=sys.stderr)  # the last words, after Snakemake's own
     asked = cells.asked_for(SPECS)
-    shell(
-        "python workflow/scripts/report_incomplete.py --expected {asked:q} --output results/report-incomplete.html"
-    )
+    shell("python workflow/scripts/report_incomplete.py --expected {asked:q} --output {plan.SO_FAR}")
+    atexit.register(print, plan.failures(logs), file=sys.stderr)  # the last words, after Snakemake's own

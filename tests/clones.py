@@ -52,6 +52,11 @@ class Clone:
             text=True,
         )
 
+    @property
+    def console(self) -> dict[str, str]:
+        """The variables that show this checkout's console instead of Snakemake's own output."""
+        return {"THROUGHLINE_CONSOLE": "", "PYTHONPATH": str(self.path / "logger")}
+
     def made(self, *arguments: str, **variables: str) -> CompletedProcess[str]:
         """The same, and it has to succeed."""
         done = self.snakemake(*arguments, **variables)

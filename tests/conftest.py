@@ -1,5 +1,7 @@
 """Processes that tests start find the library, as those that Snakemake starts do; and which tests run side by side.
 
+Snakemake speaks itself, whether the console is installed or not; tests of the console ask for it (`Clone.console`).
+
 With pytest-xdist (`pytest -n 3`, as `make test` does) several workers share the processor. Tests that share something
 dear (a Slurm cluster, a clone after its whole job) stay in one worker, which makes it once; every other test goes to
 whoever is free. What takes longest begins first, so that no worker is alone at the end. A test that looks at times or
@@ -20,6 +22,7 @@ import pytest
 
 HERE = Path(__file__).parent
 os.environ["PYTHONPATH"] = str(HERE.parent / "src")
+os.environ["THROUGHLINE_CONSOLE"] = "snakemake"
 
 SHARED = {
     "slurm/test_cluster.py": "project",
@@ -28,6 +31,7 @@ SHARED = {
     "slurm/test_hosts.py": "hosts",
     "workflow/test_main_job.py": "whole job",
     "workflow/test_configuration_errors.py::test_a_target_that_is_not_configured": "whole job",
+    "workflow/test_console.py": "whole job",
     "workflow/test_report_browser.py": "report",
     "frameworks/test_contract.py": "steps of two frameworks",
     "frameworks/test_reading.py": "dynamic corpus",

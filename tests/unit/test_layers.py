@@ -19,7 +19,7 @@ ORDER = [
     {"frameworks", "forms"},
     {"rank", "observe"},
     {"launch"},
-    {"checks", "report"},
+    {"checks", "report", "console"},
 ]
 """From the ground up; a room may know its own floor and those below. `forms` are the workloads' files for a library."""
 LIBRARIES = {

@@ -21,6 +21,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Clone]:
 
 @pytest.fixture(scope="session")
 def finished(clone: Callable[[], Clone]) -> tuple[Clone, str]:
-    """A clone after the whole small job, and what Snakemake printed. Tests leave it complete."""
+    """A clone after the whole small job, and what the console printed. Tests leave it complete."""
     done = clone()
-    return done, done.made().stdout
+    return done, done.made(**done.console).stdout

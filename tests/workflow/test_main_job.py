@@ -40,8 +40,8 @@ def test_everything_is_made(finished: tuple[Clone, str]) -> None:
     assert list(cells) == ["1n1g", "1n2g"]
     assert cells["1n1g"].speedup == 1.0
     assert cells["1n2g"].n_ok == 2
-    assert "The plan:" in printed
-    assert "The report: results/report.html" in printed
+    assert printed.count("The plan:") == printed.count("Finished.") == 1
+    assert "result: results/report.html (open it in a browser" in printed
     report = (clone.path / "results/report.html").read_text(encoding="utf-8")
     assert "quick" in report
     assert "other" in report

@@ -14,8 +14,7 @@ def main() -> None:
     parser.add_argument("--expected", required=True, metavar="JSON", help="the cells that were asked for")
     parser.add_argument("--output", type=Path, required=True, help="the page")
     arguments = parser.parse_args()
-    if page.write_incomplete(arguments.results, cells.read_asked(arguments.expected), arguments.output):
-        print(f"What is measured so far: {arguments.output}")
+    page.write_incomplete(arguments.results, cells.read_asked(arguments.expected), arguments.output)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Whether a run moves: its line of progress on stderr, and the watchdog that finds one which has stopped."""
 
+import os
 import sys
 import time
 from typing import Any, TextIO
 
 from throughline.messages import Beat
 
-EVERY_S, TERMINAL_EVERY_S = 15.0, 0.5
+EVERY_S, TERMINAL_EVERY_S = float(os.environ.get("THROUGHLINE_PROGRESS_S", 15)), 0.5
 HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0
 """A compiler may work that long on the first step."""

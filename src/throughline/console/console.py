@@ -1,0 +1,225 @@
+"""From Snakemake's events to lines that a person wants to read."""
+
+import logging
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from snakemake.common import NOTHING_TO_BE_DONE_MSG
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from throughline.console import SAID
+from throughline.console.cause import cause
+from throughline.console.screen import Screen, Status
+from throughline.files import UserError
+from throughline.records import read_run
+from throughline.study.plan import Plan, span
+from throughline.study.runs import RunSpec
+
+LONG_S = 60.0
+"""A job that is neither data nor a run gets a line of its own when it took longer."""
+ASK_SLURM_S = 15.0
+EXPECTED = ("At least one job did not complete successfully", "Exiting because a job execution failed")
+"""Snakemake's summing-up of failures that were shown when they happened."""
+
+
+@dataclass
+class Job:
+    """A job that has begun, or waits in Slurm's queue; `output` is its first."""
+
+    output: str
+    since: float = field(default_factory=time.monotonic)
+
+
+class Console:
+    """Takes Snakemake's log records one after the other; shows what matters of them."""
+
+    def __init__(self) -> None:
+        self._plan: Plan | None = None
+        self._jobs: dict[int, Job] = {}
+        self._done: set[str] = set()
+        self._failed: set[str] = set()
+        self._expected_s: dict[str, float | None] = {}
+        self._data_since: float | None = None
+        self._stopping = False
+        self._slurm, self._asked_at, self._queue = "", 0.0, ""
+        self._began = time.monotonic()
+        self._screen = Screen(self.status)
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """One event, or one text."""
+        text = record.getMessage()
+        match getattr(record, "event", None):
+            case "plan":
+                self._plan = record.plan  # type: ignore[attr-defined]
+                self._expect(record.plan)  # type: ignore[attr-defined]
+                Path(SAID).write_bytes(b"")
+                self._screen.say(text)
+                self._screen.open()
+            case "outcome":
+                self._screen.close()
+                self._screen.say(f"{text}\n  time: {span(time.monotonic() - self._began)}")
+            case LogEvent.JOB_INFO:
+                self._start(record)
+            case LogEvent.JOB_FINISHED:
+                self._finish(record.job_id)  # type: ignore[attr-defined]
+            case LogEvent.JOB_ERROR:
+                self._fail(record)
+            case LogEvent.GROUP_ERROR:
+                for one in record.job_error_info:  # type: ignore[attr-defined]
+                    self._fail(logging.makeLogRecord(one))
+            case None | LogEvent.ERROR:
+                self._hear(record, text)
+
+    def close(self) -> None:
+        self._screen.close()
+        if self._plan:
+            Path(SAID).unlink(missing_ok=True)
+
+    def _hear(self, record: logging.LogRecord, text: str) -> None:
+        """A text of Snakemake's, or of its executor: warnings, errors, and the few others that matter."""
+        if text.startswith("SLURM run ID: "):
+            self._slurm = text.removeprefix("SLURM run ID: ")
+        elif text.startswith("Terminating processes on user request"):
+            self._stopping = True
+            self._screen.say("Stopping: what runs is being ended.")
+        elif text == NOTHING_TO_BE_DONE_MSG:
+            self._screen.say(text)
+        elif record.levelno >= logging.WARNING and not self._is_told(record, text):
+            self._screen.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
+
+    def _is_told(self, record: logging.LogRecord, text: str) -> bool:
+        """Whether this is what Snakemake says beside a job's own error, which was shown."""
+        return any(words in text for words in EXPECTED) or (
+            getattr(record, "exception", "") == "RuleException" and "CalledProcessError" in text
+        )
+
+    def _start(self, record: Any) -> None:
+        job = Job(str(next(iter(record.output), "")))
+        self._jobs[record.jobid] = job
+        if self._is_data(job.output):
+            self._data_since = self._data_since or job.since
+
+    def _expect(self, plan: Plan) -> None:
+        """Estimate anew the seconds of the runs that are still to be made."""
+        waiting = [spec for record, spec in plan.runs.items() if record not in self._done | self._failed]
+        estimates = zip(waiting, plan.estimates_s(waiting), strict=True)
+        self._expected_s = {spec.record: seconds for spec, seconds in estimates}
+
+    def _is_data(self, output: str) -> bool:
+        return self._plan is not None and output in self._plan.data
+
+    def _finish(self, number: int) -> None:
+        job = self._jobs.pop(number, None)
+        if job is None or self._plan is None:
+            return
+        self._done.add(job.output)
+        took_s = time.monotonic() - job.since
+        if spec := self._plan.runs.get(job.output):
+            if not self._plan.cluster:  # there, it has waited in the queue as well
+                self._plan.measured_s[job.output] = took_s
+                self._expect(self._plan)
+            count = f"{len(self._done & self._plan.runs.keys()):{len(str(len(self._plan.runs)))}}"
+            self._screen.say(f"run {count} of {len(self._plan.runs)}: {_outcome(spec, self._plan)}")
+        elif self._is_data(job.output):
+            if self._plan.data <= self._done:
+                self._screen.say(self._of_data(self._plan))
+        elif took_s >= LONG_S:
+            self._screen.say(f"made: {job.output} ({span(took_s)})")
+
+    def _fail(self, record: Any) -> None:
+        self._jobs.pop(record.jobid, None)
+        if self._stopping:
+            return
+        output = str(next(iter(record.output), record.rule_name))
+        self._failed.add(output)
+        self._expected_s.pop(output, None)
+        logs = list(map(str, record.log))
+        why = cause(logs).replace("\n", "\n  ")
+        self._screen.say("\n".join([f"failed: {output}", f"  {why}", *(f"  log:  {log}" for log in logs)]), "red")
+
+    def _of_data(self, plan: Plan) -> str:
+        return f"data: {len(self._done & plan.data)} of {len(plan.data)} steps"
+
+    def status(self) -> Status:
+        """How far things are; asked once a second, by another thread."""
+        plan, jobs = self._plan, list(self._jobs.values())
+        if plan is None:
+            return Status("", None, "", "")
+        done = []
+        if plan.data and not plan.data <= self._done:
+            done.append(self._of_data(plan))
+        if plan.runs and not plan.runs.keys() <= self._done:
+            done.append(f"runs: {len(self._done & plan.runs.keys())} of {len(plan.runs)}")
+        left_s = None if plan.cluster else self._left_s(plan, jobs)
+        passed_s = time.monotonic() - self._began
+        local = self._last_words() if done else ", ".join(job.output for job in jobs)
+        return Status(
+            ", ".join(done or ["last steps"]) + (f", {len(self._failed)} failed" if self._failed else ""),
+            len(self._done) / len(plan.jobs) if left_s is None else passed_s / (passed_s + left_s + 1e-9),
+            f"about {span(left_s)} left" if left_s else "",
+            self._ask_slurm() if plan.cluster else local,
+        )
+
+    def _left_s(self, plan: Plan, jobs: list[Job]) -> float | None:
+        """Seconds of what is left, as far as they are known: runs one after the other, data as fast as so far."""
+        now, data_left = time.monotonic(), plan.data - self._done - self._failed
+        total = 0.0
+        if data_left:
+            finished = len(plan.data) - len(data_left)
+            if not finished or self._data_since is None:
+                return None
+            total += (now - self._data_since) / finished * len(data_left)
+        begun = {job.output: job.since for job in jobs}
+        for record, seconds in list(self._expected_s.items()):
+            if seconds is None:
+                return None
+            total += max(seconds - (now - begun.get(record, now)), 0.0)
+        return total
+
+    def _last_words(self) -> str:
+        """The last line that a job has written."""
+        with suppress(OSError), Path(SAID).open("rb") as stream:
+            stream.seek(max(stream.seek(0, 2) - 500, 0))
+            lines = stream.read().decode("utf-8", errors="replace").splitlines()
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    def _ask_slurm(self) -> str:
+        """What of this call waits in Slurm's queue, and what runs."""
+        if self._slurm and time.monotonic() - self._asked_at >= ASK_SLURM_S:
+            self._asked_at = time.monotonic()
+            question = ["squeue", "--noheader", "--name", self._slurm, "--format", "%T"]
+            with suppress(OSError, subprocess.SubprocessError):
+                answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
+                states = answer.stdout.split()
+                self._queue = f"Slurm: {states.count('PENDING')} queued, {states.count('RUNNING')} running"
+        return self._queue
+
+
+def _outcome(spec: RunSpec, plan: Plan) -> str:
+    """`bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`."""
+    where = f"{spec.benchmark} bz{spec.batch_per_device} {spec.precision} {spec.framework} {spec.topology}"
+    speeds: list[float] = []
+    said = ""
+    for one in plan.specs:
+        if (one.cell, one.framework, one.topology) != (spec.cell, spec.framework, spec.topology):
+            continue
+        try:
+            record = read_run(one.record)
+        except (UserError, OSError):
+            continue
+        if record.samples_per_s:
+            speeds.append(record.samples_per_s)
+        if one.record == spec.record:
+            said = (
+                f"{record.samples_per_s:.1f} {record.unit}"
+                if record.samples_per_s
+                else f"{record.status}: {record.reason}"
+            )
+    middle = f", median of {len(speeds)}: {median(speeds):.1f}" if len(speeds) > 1 else ""
+    return f"{where} (repeat {spec.repeat}): {said}{middle}"

@@ -1,0 +1,81 @@
+"""Where the console writes: lines that stay and, on a terminal, one bar below them."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console as Terminal
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
+
+EVERY_S, PLAIN_EVERY_S = 1.0, 60.0
+"""How often a bar is drawn; how long a screen without one stays silent."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far the workflow is. share: of its time, from 0 to 1; None where that is not known. detail: what runs now."""
+
+    done: str
+    share: float | None
+    left: str
+    detail: str
+
+
+class Screen:
+    """Asks for the status once a second, and shows it. Plain lines where stderr is no terminal."""
+
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+        self._bar: Progress | None = None
+        if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+            columns = [TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)]
+            columns += [TextColumn("{task.fields[left]}", markup=False)]
+            detail = Column(no_wrap=True, overflow="ellipsis")
+            columns += [TextColumn("{task.fields[detail]}", style="dim", markup=False, table_column=detail)]
+            terminal = Terminal(stderr=True, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+            self._bar = Progress(*columns, console=terminal, auto_refresh=False, transient=True)
+            self._task = self._bar.add_task("", total=1.0, left="", detail="")
+        self._guard = threading.RLock()
+        self._spoke = time.monotonic()
+        self._over = threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
+
+    def open(self) -> None:
+        """From here on the status is shown."""
+        if not self._clock.is_alive():
+            if self._bar:
+                self._bar.start()
+            self._clock.start()
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """A line, or several, that stay."""
+        with self._guard:
+            self._spoke = time.monotonic()
+            if self._bar:
+                self._bar.console.print(text, style=style, markup=False, soft_wrap=True)
+            else:
+                print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """The bar goes; what was said stays."""
+        self._over.set()
+        with self._guard:
+            if self._bar:
+                self._bar.stop()
+
+    def _tick(self) -> None:
+        while not self._over.wait(EVERY_S):
+            status = self._status()
+            with self._guard:
+                if self._bar and not self._over.is_set():
+                    share = status.share if status.share is not None else 0.0
+                    self._bar.update(
+                        self._task, description=status.done, completed=share, left=status.left, detail=status.detail
+                    )
+                    self._bar.refresh()
+                elif not self._bar and time.monotonic() - self._spoke >= PLAIN_EVERY_S:
+                    self.say("; ".join(filter(None, [status.done, status.left, status.detail])))

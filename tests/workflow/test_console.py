@@ -1,0 +1,148 @@
+"""What a person sees: the console, on real runs of Snakemake; and that nobody needs it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import site
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from process_helpers import until
+
+from .conftest import ROOT, Clone
+
+RECORD = "results/quick/bz4_fp32/torch/1n2g/run2.json"
+LONG = """
+runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 100000, at_most_s: 300}}
+benchmarks:
+  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {fp32: [4]}, options: {data: synthetic}}
+"""
+
+
+def test_each_thing_is_one_line(finished: tuple[Clone, str]) -> None:
+    """The plan, the data, every run with its figure and the median, the medians and the report, and nothing else."""
+    _, printed = finished
+    lines = printed[printed.index("The plan:") :].splitlines()
+    assert "\x1b" not in printed and "\r" not in printed
+    assert lines[:4] == [
+        "The plan:",
+        "  data: 24 steps to make",
+        "  results/quick/bz4_fp32.json: bert-tiny, torch, 1n1g, 1n2g: 4 runs to make, 0 there already",
+        "  results/other/bz4_bf16.json: bert-tiny, torch, 1n1g: 1 run to make, 0 there already",
+    ]
+    runs = [line for line in lines if line.startswith("run ")]
+    title = r"run [1-5] of 5: (quick bz4 fp32|other bz4 bf16) torch 1n[12]g \(repeat [12]\): "
+    assert len(runs) == 5 and all(re.match(rf"{title}[\d.]+ samples/s", line) for line in runs)
+    assert sum("samples/s, median of 2: " in line for line in runs) == 2
+    assert lines.count("data: 24 of 24 steps") == 1
+    end = lines[lines.index("Finished.") :]
+    assert len(end) == 6 and end[-2].startswith("  result: results/report.html")
+    assert re.fullmatch(r"  quick bz4 fp32 torch 1n1g: [\d.]+ samples/s \(median of 2\)", end[1])
+    said = {"The", "data:", "run", "runs:", "last", "Finished.", "made:"}
+    assert {line.split(" ")[0] for line in lines if line[0] != " "} <= said
+
+
+def test_a_terminal_has_one_bar_with_the_time_left(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    (clone.path / RECORD).unlink()
+    main, terminal = pty.openpty()
+    command = [sys.executable, "-m", "snakemake", "--configfile", "small.yaml"]
+    environment = os.environ | clone.console | {"TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, cwd=clone.path, env=environment, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    try:
+        while piece := os.read(main, 65536):
+            shown += piece
+    except OSError:  # the terminal's other end is closed
+        pass
+    finally:
+        os.close(main)
+    assert process.wait() == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    assert re.search(r"runs: 0 of 1 \S+ about \d+ s left quick fp32 bz4 torch 1n2g run 2: ", text)
+    assert re.search(r"run 1 of 1: quick bz4 fp32 torch 1n2g \(repeat 2\): [\d.]+ samples/s, median of 2", text)
+    assert "result: results/report.html" in text and "Select jobs" not in text
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l"), "the cursor is there again"
+
+
+def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    (clone.path / "data/little/seq64/test_0000.hdf5").unlink()
+    corpus = clone.made("corpus", **clone.console).stdout
+    assert "data: 3 steps to make\n  no training run is to be made\n" in corpus
+    assert "data: 3 of 3 steps\nFinished.\n  result: data/little/seq64/manifest.json\n" in corpus
+    assert "report" not in corpus
+    clone.made()  # complete again
+    for arguments, said in (((), True), (("--quiet", "all"), False)):
+        nothing = clone.made(*arguments, **clone.console).stdout
+        assert ("Nothing to be done" in nothing) is said
+        assert "Finished" not in nothing and "report" not in nothing
+
+
+def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None:
+    impossible = clone(LONG.replace("device: cpu", "device: cuda").replace("1n1g", "1n64g"))
+    failed = impossible.snakemake("results/quick/bz4_fp32.json", **impossible.console)
+    assert failed.returncode == 1
+    record = "results/quick/bz4_fp32/torch/1n64g/run1"
+    at = failed.stdout.index(f"failed: {record}.json\n")
+    cause = failed.stdout[at:].split("\n  log:  ")[0].splitlines()
+    assert len(cause) >= 3 and "GPU" in cause[1] and cause[-1].startswith("    next: ")
+    assert f"\n  log:  {record}.log\n" in failed.stdout
+    assert "Traceback" not in failed.stdout and "CalledProcessError" not in failed.stdout
+    assert failed.stdout.count("Not everything could be made") == 1
+
+
+@pytest.fixture
+def long(clone: Callable[[str], Clone]) -> Iterator[tuple[Clone, subprocess.Popen[str]]]:
+    """A clone whose run has begun to train."""
+    begun = clone(LONG)
+    process = begun.start("results/quick/bz4_fp32.json", before=["setsid"], **begun.console)
+    said = begun.path / ".snakemake/throughline.said"
+    until(lambda: said.exists() and ": step " in said.read_text())
+    yield begun, process
+    process.kill()
+
+
+def test_ctrl_c_ends_it(long: tuple[Clone, subprocess.Popen[str]]) -> None:
+    clone, process = long
+    os.killpg(process.pid, signal.SIGINT)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "Stopping: what runs is being ended." in printed
+    assert printed.splitlines()[-1].endswith("run the same command again: only the rest is made")
+    assert "Traceback" not in printed and "Error" not in printed
+    assert not clone.files("results/**/run*.json", ".snakemake/throughline.said")
+
+
+@pytest.mark.parametrize("lacking", ["snakemake_logger_plugin_throughline", "rich"])
+def test_without_the_console_snakemake_speaks_itself(finished: tuple[Clone, str], tmp_path: Path, lacking: str) -> None:
+    """Packages as they are, but for one: the plugin was never installed, or cannot work."""
+    clone, _ = finished
+    for package in Path(site.getsitepackages()[0]).iterdir():
+        if package.name.partition("-")[0] not in (lacking, "snakemake_logger_plugin_throughline"):
+            (tmp_path / package.name).symlink_to(package)
+    if lacking == "rich":
+        name = "snakemake_logger_plugin_throughline"
+        (tmp_path / name).symlink_to(ROOT / "logger" / name)
+    start = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from snakemake.cli import main; main()"
+    command = [sys.executable, "-S", "-c", start, "--configfile", "small.yaml"]
+    environment = os.environ | {"THROUGHLINE_CONSOLE": ""}
+    done = subprocess.run(command, cwd=clone.path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to be done" in done.stderr
+    assert ("No module named 'rich'" in done.stderr) is (lacking == "rich")
+
+
+def test_snakemakes_own_output_is_one_variable_away(finished: tuple[Clone, str]) -> None:
+    clone, _ = finished
+    (clone.path / "results/report.html").unlink()
+    own = clone.made(**clone.console | {"THROUGHLINE_CONSOLE": "snakemake"}).stdout
+    assert "Select jobs to execute..." in own and own.count("The plan:") == own.count("Finished.") == 1
