@@ -14,6 +14,7 @@ import pytest
 
 from slurm.conftest import Project, until
 from throughline import recipes, records
+from throughline.console.console import in_queue
 
 pytestmark = pytest.mark.flaky(reruns=1)
 
@@ -92,3 +93,15 @@ def test_snakemake_as_a_job_of_its_own(finished: tuple[Project, str]) -> None:
     until(lambda: f"JobId={job} " in ledger.read_text(), 300)
     assert re.search(rf"JobId={job} .*Name=throughline JobState=COMPLETED", ledger.read_text())
     assert "Nothing to be done" in (project.path / "logs" / f"submit-{job}.log").read_text()
+
+
+def test_the_console_says_what_waits_and_what_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in project.cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    submit = ["sbatch", "--parsable", "--output=/dev/null", "--nodes=4", "--exclusive", "--job-name=asked"]
+    jobs = [project.cluster.ask(*submit, "--wrap=sleep 600") for _ in range(2)]
+    try:
+        until(lambda: in_queue("asked") == "Slurm: 1 queued, 1 running")
+    finally:
+        project.cluster.ask("scancel", *jobs)
+    until(lambda: in_queue("asked") == "Slurm: 0 queued, 0 running")

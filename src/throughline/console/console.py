@@ -46,6 +46,7 @@ class Console:
         self._expected_s: dict[str, float | None] = {}
         self._data_since: float | None = None
         self._stopping = False
+        self._warned: set[str] = set()
         self._slurm, self._asked_at, self._queue = "", 0.0, ""
         self._began = time.monotonic()
         self._screen = Screen(self.status)
@@ -89,7 +90,8 @@ class Console:
             self._screen.say("Stopping: what runs is being ended.")
         elif text == NOTHING_TO_BE_DONE_MSG:
             self._screen.say(text)
-        elif record.levelno >= logging.WARNING and not self._is_told(record, text):
+        elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._warned:
+            self._warned.add(text)  # Slurm's executor repeats some for every job
             self._screen.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
 
     def _is_told(self, record: logging.LogRecord, text: str) -> bool:
@@ -190,15 +192,21 @@ class Console:
         return ""
 
     def _ask_slurm(self) -> str:
-        """What of this call waits in Slurm's queue, and what runs."""
         if self._slurm and time.monotonic() - self._asked_at >= ASK_SLURM_S:
             self._asked_at = time.monotonic()
-            question = ["squeue", "--noheader", "--name", self._slurm, "--format", "%T"]
-            with suppress(OSError, subprocess.SubprocessError):
-                answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
-                states = answer.stdout.split()
-                self._queue = f"Slurm: {states.count('PENDING')} queued, {states.count('RUNNING')} running"
+            self._queue = in_queue(self._slurm) or self._queue
         return self._queue
+
+
+def in_queue(name: str) -> str:
+    """How many of Slurm's jobs of that name wait and how many run; nothing where Slurm does not answer."""
+    question = ["squeue", "--noheader", "--name", name, "--format", "%T"]
+    try:
+        answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    states = answer.stdout.split()
+    return f"Slurm: {states.count('PENDING')} queued, {states.count('RUNNING')} running"
 
 
 def _outcome(spec: RunSpec, plan: Plan) -> str:
