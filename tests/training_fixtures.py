@@ -103,8 +103,6 @@ def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | 
         "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
         "reach": reach,
         "hosts": [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else [],
-        "master": "first",
-        "port": 29500,
         "shared": reach in ("slurm", "ssh"),
         "weights": None,
         "telemetry": "python",

@@ -3,7 +3,7 @@
     Order         launcher -> agents, ranks, samplers    WORK/job.json
     RankReport    rank -> launcher                       WORK/rank_<rank>.json
     NodeSamples   sampler -> launcher                    WORK/telemetry_<node>.json
-    Line          agent -> launcher, sampler -> agent    a line that begins with MARK
+    Line          agent <-> launcher, sampler -> agent   a line that begins with MARK
     Question      launcher -> node                       an argument of launch/machine.py
     Answer        node -> launcher                       the last line of its output
 
@@ -92,9 +92,9 @@ class Order(Message):
 
     spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many there are, each
     with an equal share of the ranks; variables: what every rank finds in its environment; reach: how nodes are
-    reached; hosts: names that a starter reaches nodes by; shared: several machines take part; weights: a file that the
-    ranks start from; telemetry: the interpreter of the samplers, None where nothing is sampled; earlier_gpus: facts of
-    the first node's GPUs in an earlier repeat.
+    reached; hosts: the nodes' names, none where they are this machine; shared: several machines take part; weights: a
+    file that the ranks start from; telemetry: the interpreter of the samplers, None where nothing is sampled;
+    earlier_gpus: facts of the first node's GPUs in an earlier repeat.
     """
 
     spec: dict[str, Any]
@@ -108,8 +108,6 @@ class Order(Message):
     variables: dict[str, str]
     reach: Literal["here", "simulated", "slurm", "ssh"]
     hosts: list[str]
-    master: str
-    port: int
     shared: bool
     weights: str | None
     telemetry: str | None
@@ -121,6 +119,11 @@ class Order(Message):
         """The ranks that an agent answers for."""
         count = self.world // self.agents
         return range(agent * count, (agent + 1) * count)
+
+    @property
+    def devices(self) -> int:
+        """The devices of its machine that an agent's ranks use: a node's, or those of all simulated nodes of its."""
+        return self.per_node if self.shared else self.world // self.agents
 
 
 class Window(Message):
@@ -209,10 +212,23 @@ class Line(Message):
 
 
 class Alive(Line):
-    """An agent is there. `over`: its starter has ended, so nothing is to be heard of its ranks any more."""
+    """An agent is there. `over`: its ranks have ended, and nothing is to be heard of them any more."""
 
     node: int
     over: bool
+
+
+class Reserved(Line):
+    """An agent's node is fit for the run, and keeps a port free for each of its ranks."""
+
+    node: int
+    ports: list[int]
+
+
+class Start(Line):
+    """The launcher has heard of all agents: every rank of the run may listen at its address (`host:port`)."""
+
+    addresses: list[str]
 
 
 class Standing(Line):
@@ -242,7 +258,12 @@ class Ready(Line):
     faults: list[str]
 
 
-LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in (Alive, Standing, Ended, Refusal, Ready)}
+class Stacks(Line):
+    """The launcher wants every rank to write the stacks of its threads."""
+
+
+KINDS = (Alive, Reserved, Start, Standing, Ended, Refusal, Ready, Stacks)
+LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in KINDS}
 
 
 def line(message: Line) -> str:

@@ -23,7 +23,7 @@ from throughline.rank.data import Manifest
 pytestmark = pytest.mark.flaky(reruns=1)
 
 HELPER = Path(__file__).with_name("framework_steps.py")
-HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter.name == "horovod"]
+HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
 
 
 @pytest.mark.alone
@@ -79,7 +79,7 @@ def test_without_mpi_its_controller_is_unsupported(
     with pytest.raises(frameworks.Unsupported, match=reason):
         horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
     order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
-    command = starters.horovod(order, 0, "job.json", "folder")
+    command = starters.horovod(order, "job.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
 
 

@@ -44,13 +44,15 @@ def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunR
 
 def gradients(folder: Path, world: int) -> list[np.ndarray]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    common = os.environ | {"PYTHONPATH": path, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launchers.free_port())}
     outputs = [folder / f"{world}_{rank}.npz" for rank in range(world)]
-    started = [
-        subprocess.Popen([sys.executable, str(HELPER), str(rank), str(world), str(output)], env=common)
-        for rank, output in enumerate(outputs)
-    ]
-    assert [process.wait(120) for process in started] == [0] * world
+    with launchers.reserved_port() as reserved:
+        port = str(reserved.getsockname()[1])
+        common = os.environ | {"PYTHONPATH": path, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        started = [
+            subprocess.Popen([sys.executable, str(HELPER), str(rank), str(world), str(output)], env=common)
+            for rank, output in enumerate(outputs)
+        ]
+        assert [process.wait(120) for process in started] == [0] * world
     loaded = [np.load(output) for output in outputs]
     for name in loaded[0].files:
         assert all(np.array_equal(loaded[0][name], other[name]) for other in loaded), "ranks differ"

@@ -23,8 +23,11 @@ from throughline.messages import (
     Ready,
     Reasons,
     Refusal,
+    Reserved,
     Sample,
+    Stacks,
     Standing,
+    Start,
     Trained,
     Training,
 )  # fmt: skip
@@ -53,7 +56,16 @@ def test_a_message_reads_as_it_was_written(message: Any, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "message",
-    [Alive(1, False), Standing(0, Beat("training", 1, 9)), Ended(3, -9), Refusal(0, ["busy"]), Ready([])],
+    [
+        Alive(1, False),
+        Reserved(1, [4, 5]),
+        Start(["a:1", "b:2"]),
+        Standing(0, Beat("training", 1, 9)),
+        Ended(3, -9),
+        Refusal(0, ["busy"]),
+        Ready([]),
+        Stacks(),
+    ],
     ids=lambda message: type(message).__name__,
 )
 def test_a_line_reads_as_it_was_said(message: Line) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline import frameworks
 from throughline.files import UserError
+from throughline.frameworks import starters
 from throughline.launch import launchers, lock, nodes
 from throughline.messages import Question
 from throughline.rank import ranks
@@ -32,21 +32,20 @@ def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
 
 
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
-def test_torchrun_meets_at_the_first_node(topology: str) -> None:
+def test_every_rank_is_told_its_place_and_where_all_others_are(topology: str) -> None:
     job, shape = training_fixtures.order(topology, "slurm"), Topology.parse(topology)
-    last = shape.nodes - 1
-    text = " ".join(frameworks.of(job.spec["framework"]).starter.command(job, last, "/shared/job.json", "/tmp/folder"))
-    assert f"--nnodes {shape.nodes} --nproc-per-node {shape.devices} --node-rank {last} " in text
-    assert "--rdzv-backend static --master-addr first --master-port 29500 --max-restarts 0" in text
-    assert text.endswith("--module throughline.rank.worker /shared/job.json")
-    every = [rank for node in range(shape.nodes) for rank in job.ranks_of(node)]
-    assert every == list(range(shape.world))
+    assert [rank for node in range(shape.nodes) for rank in job.ranks_of(node)] == list(range(shape.world))
+    addresses = [f"host{node}:{5000 + rank}" for node in range(shape.nodes) for rank in range(shape.devices)]
+    told = ranks.variables(shape.world - 1, shape.devices - 1, addresses)
+    assert ranks.of(told) == (shape.world - 1, shape.devices - 1, shape.world)
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("host0", "5000")
+    assert told["RANK_ADDRESSES"].split(",") == addresses
 
 
 def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"})
     assert [len(launchers.commands(job, Path("job.json"))), job.ranks_of(0)] == [1, range(4)]
-    command = frameworks.of(job.spec["framework"]).starter.command(job, 0, "/shared/job.json", str(tmp_path))
+    command = starters.horovod(job, "/shared/job.json", str(tmp_path))
     assert command[2:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
         *("/env/bin/python", "-m", "throughline.rank.worker", "/shared/job.json"),
@@ -68,10 +67,10 @@ def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, m
 
 def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
     job = training_fixtures.order("1n2g", "here", run={"framework": "mxnet-horovod"})
-    command = frameworks.of(job.spec["framework"]).starter.command(job, 0, "job.json", str(tmp_path))
+    command = starters.horovod(job, "job.json", str(tmp_path))
     assert command[:4] == ["/env/bin/horovodrun", "-np", "2", "--gloo"]
     job.spec["options"]["controller"] = "mpi"
-    command = frameworks.of(job.spec["framework"]).starter.command(job, 0, "job.json", str(tmp_path))
+    command = starters.horovod(job, "job.json", str(tmp_path))
     assert command[:4] == ["mpirun", "--allow-run-as-root", "-np", "2"] and "-H" not in command
 
 
@@ -82,6 +81,17 @@ def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pyt
     assert [launchers.share(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     assert launchers.share(job, 1) == ["6", "7"]
+
+
+def test_on_simulated_nodes_every_rank_of_horovod_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One agent starts the ranks of all of them."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    run = {"hosts": "simulated", "framework": "torch-horovod"}
+    job = training_fixtures.order("2n2g", "simulated", run=run, kind="cuda")
+    cards = launchers.share(job, 0)
+    assert [cards[rank % job.devices] for rank in job.ranks_of(0)] == ["4", "5", "6", "7"]
+    job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"}, kind="cuda")
+    assert [rank % job.devices for rank in job.ranks_of(0)] == [0, 1, 0, 1]
 
 
 def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell() -> None:
@@ -119,7 +129,7 @@ def test_several_nodes_need_a_place() -> None:
         nodes.find(training_fixtures.spec(topology="2n1g", hosts="ssh"), ["one"], {})
     assert nodes.find(training_fixtures.spec(topology="2n1g", hosts="simulated"), [], {}).kind == "simulated"
     found = nodes.find(training_fixtures.spec(hosts="ssh"), ["ada@one.example", "two"], {})
-    assert found.elsewhere and found.master == "one.example" and "one" not in repr(found)
+    assert found.elsewhere and "one" not in repr(found)
 
 
 def script(folder: Path, name: str, body: str) -> None:
@@ -133,7 +143,7 @@ def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pyt
     script(tmp_path, "scontrol", '[ "$3" = "big[7-8]" ] && printf "big7\\nbig8\\n"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = nodes.find(training_fixtures.spec(topology="2n4g"), [], {"SLURM_JOB_ID": "5"})
-    assert (found.kind, found.names, found.master) == ("slurm", ("big7", "big8"), "big7")
+    assert (found.kind, found.names) == ("slurm", ("big7", "big8"))
     with pytest.raises(UserError, match="needs 3 nodes, and the Slurm job has 2"):
         nodes.find(training_fixtures.spec(topology="3n4g"), [], {"SLURM_JOB_ID": "5"})
 

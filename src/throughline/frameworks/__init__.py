@@ -194,15 +194,16 @@ class Framework:
 
     `rank`: module and class of a rank's side, below this room. `library`: which form of a workload it trains
     (`workloads.form`). `gpus`: a line of Python for its environment that prints {count, name, fp16} of the GPUs it
-    sees. `reasons`: why a feature is not there, where more is to be said than that.
+    sees. `reasons`: why a feature is not there, where more is to be said than that. `starter`: a launcher of its own
+    that starts the ranks; without one every node's agent starts them.
     """
 
     rank: str
     library: str
-    starter: starters.Starter
     gpus: str
     features: frozenset[str]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    starter: starters.Starter | None = None
 
 
 SETTINGS = (

@@ -28,7 +28,7 @@ def reference() -> str:
     facts = [
         ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
         ["library", *(frameworks.of(name).library for name in names)],
-        ["ranks are started by", *(frameworks.of(name).starter.name for name in names)],
+        ["ranks are started by", *(own.name if (own := frameworks.of(name).starter) else "agents" for name in names)],
         ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
         ["main pins", *(_pins(name) for name in names)],
     ]

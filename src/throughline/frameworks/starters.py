@@ -1,4 +1,4 @@
-"""Who starts a framework's ranks on a node, and how it tells each of them its place. Standard library only."""
+"""Launchers that a framework brings itself, for those whose ranks the agents do not start. Standard library only."""
 
 import os
 import shlex
@@ -14,29 +14,18 @@ WORKER = "throughline.rank.worker"
 
 @dataclass(frozen=True)
 class Starter:
-    """`command`(order, node, path of job.json, the agent's folder) starts the ranks of a node.
+    """`command`(order, path of job.json, the agent's folder) starts the ranks of all nodes: a run has one agent.
 
     `variables`: for each program behind it, those in which a process finds its rank, its rank on the node, and the
-    world size. `reaches_nodes`: it starts the ranks of the other nodes as well, so that a run has one agent.
+    world size.
     """
 
     name: str
-    command: Callable[[Order, int, str, str], list[str]]
+    command: Callable[[Order, str, str], list[str]]
     variables: tuple[tuple[str, str, str], ...]
-    reaches_nodes: bool
 
 
-def torchrun(order: Order, node: int, path: str, folder: str) -> list[str]:
-    """PyTorch's launcher with static rendezvous: this node's ranks meet at the first node."""
-    return [
-        *(order.python, "-m", "torch.distributed.run"),
-        *("--nnodes", str(order.nodes), "--nproc-per-node", str(order.per_node), "--node-rank", str(node)),
-        *("--rdzv-backend", "static", "--master-addr", order.master, "--master-port", str(order.port)),
-        *("--max-restarts", "0", "--log-dir", folder, "--module", WORKER, path),
-    ]
-
-
-def horovod(order: Order, node: int, path: str, folder: str) -> list[str]:
+def horovod(order: Order, path: str, folder: str) -> list[str]:
     """Horovod's launcher, or MPI's where Horovod was built for it; it reaches the other nodes through `ssh`."""
     hosts, remote = [], []
     if order.hosts:
@@ -77,7 +66,6 @@ def srun(nodes: int, cores: int) -> list[str]:
     ]
 
 
-TORCHRUN = Starter("torchrun", torchrun, (("RANK", "LOCAL_RANK", "WORLD_SIZE"),), reaches_nodes=False)
 HOROVOD = Starter(
     "horovod",
     horovod,
@@ -85,5 +73,4 @@ HOROVOD = Starter(
         ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     ),
-    reaches_nodes=True,
 )

@@ -1,10 +1,11 @@
-"""One node's part of a run: starts the node's ranks through their starter, tells where they stand, leaves nothing.
+"""One node's part of a run: starts the node's ranks, tells where they stand and how they end, leaves nothing.
 
     python -m throughline.launch.agent WORK/job.json NODE        (`slurm` as NODE: srun knows the number)
 
-Its input is its lifeline: when that ends, all ranks of this node end at once, so that nobody has to reach this node
-for it; the line `stacks` has every rank write the stacks of its threads. Its output is the node's part of the log, each
-line marked with its rank and scrubbed here, where the node's name is known; messages are for the launcher.
+It starts every rank of its node itself, or the launcher that a framework brings (a starter), which does it. When one
+fails, it ends the others. Its input brings the launcher's messages and is its lifeline: when it ends, all ranks of this
+node end at once, so that nobody has to reach this node for it. Its output is the node's part of the log, each line
+marked with its rank and scrubbed here, where the node's name is known; messages are for the launcher.
 Runs in the framework's own environment, on every node: imports the standard library only.
 """
 
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files, frameworks, messages, processes
+from throughline.frameworks.starters import WORKER, Starter
 from throughline.launch import launchers
-from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Standing
+from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Reserved, Stacks, Standing, Start
 from throughline.rank import heartbeat, ranks
 
 EVERY_S = 1.0
@@ -49,13 +51,17 @@ class Agent:
         self.ranks = self.order.ranks_of(node)
         self.watched = selectors.DefaultSelector()
         self.partial: dict[int, bytes] = {}
-        self.awaited = set(self.ranks)
+        self.asked = b""
+        self.addresses: list[str] = []
+        self.children: dict[int | None, subprocess.Popen[bytes]] = {}
+        self.ended = set[int | None]()
+        self.awaited = set[int]()
         self.seen: dict[int, Beat] = {}
         self.ready: Ready | None = None
-        self.cut_off = self.over = False
+        self.failed = self.cut_off = self.over = False
 
     def run(self) -> int:
-        """The starter's exit status; when it is known, nothing of this node's ranks runs any more."""
+        """Exit status: 1 where a rank or the starter failed. Nothing of this node's ranks runs any more by then."""
         processes.adopt_orphans()
         wake, waker = os.pipe()
         os.set_blocking(waker, False)
@@ -65,20 +71,17 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.watched.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 4096))
         self.watched.register(0, selectors.EVENT_READ, self._obey)
-        for rank in self.ranks:
-            pipe = self.folder / f"rank_{rank}.out"
-            os.mkfifo(pipe)
-            self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
         sampler = self._start_sampler()
         if sampler and self.order.kind == "cuda" and (faults := self._faults(sampler)):
             _tell(Refusal(self.node, faults))
             _end_all()
             return 1
-        command = frameworks.of(self.order.spec["framework"]).starter.command
-        words = command(self.order, self.node, str(self.path), str(self.folder))
-        starter = self._start(words, "", subprocess.DEVNULL, {ranks.NODE_FOLDER: str(self.folder)})
+        if starter := frameworks.of(self.order.spec["framework"]).starter:
+            self._start_starter(starter)
+        else:
+            self._start_ranks()
         last = 0.0
-        while starter.poll() is None and not self.cut_off:
+        while self._are_running() and not self.cut_off:
             if self.awaited:
                 self._find_processes()
             self._wait(0.1 if self.awaited else EVERY_S)
@@ -88,6 +91,8 @@ class Agent:
         self._wait(0.0)
         self._tell_where()
         self.over = True
+        for child in self.children.values():
+            child.kill()
         if sampler and sampler.stdin and not self.cut_off:
             sampler.stdin.close()  # it writes what it has; where it does not, it is ended with the rest
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -96,12 +101,53 @@ class Agent:
         while self._wait(0.0):
             pass
         self._tell_where()
-        return starter.wait()
+        return int(self.failed)
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.cut_off and not self.order.shared:  # the launcher may be gone: its folder is nobody's
             shutil.rmtree(self.work, ignore_errors=True)
+
+    def _start_ranks(self) -> None:
+        """Start this node's ranks once the launcher says that every other node is ready to do the same.
+
+        The agent keeps their ports until it ends, so that nobody else is given one before a rank listens on it.
+        """
+        self.ports = [launchers.reserved_port() for _ in self.ranks]
+        _tell(Reserved(self.node, [port.getsockname()[1] for port in self.ports]))
+        while not self.addresses and not self.cut_off:
+            self._wait(EVERY_S)
+            self._tell_where()
+        for local_rank, rank in enumerate(self.ranks if self.addresses else ()):
+            self.children[rank] = self._start(
+                [self.order.python, "-m", WORKER, str(self.path)],
+                f"[rank {rank}] ",
+                subprocess.DEVNULL,
+                {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, self.addresses)},
+            )
+
+    def _start_starter(self, starter: Starter) -> None:
+        """Start the launcher that a framework brings. Its ranks are no children of this process: each gets a named
+        pipe to speak through, and is looked for."""
+        self.awaited = set(self.ranks)
+        for rank in self.ranks:
+            pipe = self.folder / f"rank_{rank}.out"
+            os.mkfifo(pipe)
+            self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
+        command = starter.command(self.order, str(self.path), str(self.folder))
+        self.children[None] = self._start(command, "", subprocess.DEVNULL, {ranks.NODE_FOLDER: str(self.folder)})
+
+    def _are_running(self) -> bool:
+        """Whether ranks are to be waited for. Tells how a child of this process has ended."""
+        for rank, child in self.children.items():
+            if rank in self.ended or child.poll() is None:
+                continue
+            self.ended.add(rank)
+            self.failed = self.failed or child.returncode != 0
+            if rank is not None:
+                self._tell_where()
+                _tell(Ended(rank, child.returncode))
+        return len(self.ended) < len(self.children) and not self.failed
 
     def _start(self, command: list[str], mark: str, stdin: int, variables: dict[str, str]) -> subprocess.Popen[bytes]:
         """Start a process that ends with this one; its output is passed on."""
@@ -137,14 +183,18 @@ class Agent:
         self.cut_off = True
 
     def _obey(self) -> None:
-        request = os.read(0, 4096)
-        if not request:
+        text = os.read(0, 1 << 16)
+        if not text:
             self.watched.unregister(0)
             self.cut_off = True
-        elif b"stacks" in request:
-            for pid in processes.descendants(os.getpid()):
-                if _is_worker(pid):
-                    os.kill(pid, signal.SIGUSR1)
+        *lines, self.asked = (self.asked + text).split(b"\n")
+        for line in lines:
+            match messages.heard(line.decode()):
+                case Start(addresses):
+                    self.addresses = addresses
+                case Stacks():
+                    for pid in filter(_is_worker, processes.descendants(os.getpid())):
+                        os.kill(pid, signal.SIGUSR1)
 
     def _wait(self, seconds: float) -> bool:
         """Act on what happens within `seconds`; whether anything did."""
@@ -162,6 +212,7 @@ class Agent:
             text = os.read(descriptor, 1 << 16)
             if not text:
                 self.watched.unregister(descriptor)
+                text = b"\n" if self.partial[descriptor] else b""
             *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
             for line in (one.decode("utf-8", "replace") for one in lines):
                 if mark == TELEMETRY and line.startswith(messages.MARK):
@@ -173,7 +224,7 @@ class Agent:
         self.watched.register(descriptor, selectors.EVENT_READ, read)
 
     def _find_processes(self) -> None:
-        """Hear of the end of every rank's process as soon as it is known which that is."""
+        """Hear of the end of a starter's ranks, each as soon as it is known which process it is."""
         for rank in sorted(self.awaited):
             pid = heartbeat.process(self.folder / f"rank_{rank}.beat")
             if pid is None:

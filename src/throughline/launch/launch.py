@@ -151,8 +151,6 @@ def _order(job: Job, where: Site) -> Order:
         variables=where.variables,
         reach=where.nodes.kind,
         hosts=[name.rpartition("@")[2] for name in where.nodes.names],
-        master=where.nodes.master,
-        port=launchers.free_port(),
         shared=where.nodes.elsewhere,
         weights=str(job.weights.resolve()) if job.weights else None,
         telemetry=sys.executable if job.telemetry else None,

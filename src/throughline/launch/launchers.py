@@ -1,4 +1,4 @@
-"""How a topology is started: one agent per node, wherever the nodes are, and in each the framework's own starter.
+"""How a topology is started: one agent per node, wherever the nodes are, which starts the node's ranks.
 
 Here, on nodes that are simulated, on those of a Slurm job, on hosts behind ssh: the agents differ in how they are
 reached, and in nothing else. Standard library only: the agents import this in the framework's environment.
@@ -20,13 +20,13 @@ SSH_FAILED = 255
 
 def agents(framework: str, nodes: int) -> int:
     """How many agents a run has."""
-    return 1 if frameworks.of(framework).starter.reaches_nodes else nodes
+    return 1 if frameworks.of(framework).starter else nodes
 
 
 def share(order: Order, node: int) -> list[str]:
-    """This machine's GPUs that belong to a simulated node."""
-    count, visible = order.per_node, os.environ.get("CUDA_VISIBLE_DEVICES")
-    every = visible.split(",") if visible else [str(number) for number in range(count * order.nodes)]
+    """This machine's GPUs that belong to the agent of a simulated node."""
+    count, visible = order.devices, os.environ.get("CUDA_VISIBLE_DEVICES")
+    every = visible.split(",") if visible else [str(number) for number in range(order.world)]
     return every[node * count : (node + 1) * count]
 
 
@@ -51,8 +51,12 @@ def through_ssh(name: str, command: Sequence[str], variables: Mapping[str, str])
     return ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "--", name, remote]
 
 
-def free_port() -> int:
-    """A port that nobody listens on here just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def reserved_port() -> socket.socket:
+    """A port of this machine that the system gives to nobody as long as the socket is open.
+
+    Who listens on it has to set SO_REUSEADDR, as servers do.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("", 0))
+    return held

@@ -39,11 +39,6 @@ class Nodes:
         """Whether other machines take part, so that files have to lie where all see them."""
         return bool(self.names)
 
-    @property
-    def master(self) -> str:
-        """Where the ranks meet."""
-        return self.names[0].rpartition("@")[2] if self.names else "127.0.0.1"
-
 
 def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> list[str]:
     """The names in runs.hosts of a benchmark, derived or not, as the workflow hands them over."""

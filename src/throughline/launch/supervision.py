@@ -17,7 +17,7 @@ from throughline.files import UserError
 from throughline.launch import launchers, outcome
 from throughline.launch.job import Job
 from throughline.launch.progress import COMPILE_HANG_AFTER_S, HANG_AFTER_S, Progress, Watchdog, place
-from throughline.messages import Alive, Beat, Ended, Order, RankReport, Refusal, Standing
+from throughline.messages import Alive, Beat, Ended, Order, RankReport, Refusal, Reserved, Stacks, Standing, Start
 from throughline.processes import Child, Parent, die_with_parent, wait_until
 
 GRACE_S = 10.0
@@ -62,13 +62,16 @@ class Agents:
         self.beats = [Beat("start", 0, 0)] * order.world
         self.ended: dict[int, int | None] = {}
         self.heard_at = {node: time.monotonic() for node in range(order.agents)}
+        self.ports: dict[int, list[int]] = {}
         self.over: set[int] = set()
         self.refusal: Refusal | None = None
         self.last_words = [collections.deque[str](maxlen=20) for _ in range(order.world)]
         self.processes: list[Child] = []
+        self.guard = threading.Lock()  # every process is heard in a thread of its own
         try:
-            for command in launchers.commands(order, work / "job.json", names):
-                self.processes.append(Child(command, dict(os.environ) | order.variables, self._hear))
+            with self.guard:
+                for command in launchers.commands(order, work / "job.json", names):
+                    self.processes.append(Child(command, dict(os.environ) | order.variables, self._hear))
         except BaseException:
             self.end()
             raise
@@ -86,10 +89,24 @@ class Agents:
                 self.heard_at[node] = time.monotonic()
                 if over:
                     self.over.add(node)
+            case Reserved(node, ports):
+                with self.guard:
+                    self.ports[node] = ports
+                    if len(self.ports) == self.order.agents:
+                        self._tell(Start(self._addresses()))
             case Standing(rank, beat):
                 self.beats[rank] = beat
             case Ended(rank, status):
                 self.ended[rank] = status
+
+    def _addresses(self) -> list[str]:
+        """For every rank, where it may listen."""
+        hosts = self.order.hosts or ["127.0.0.1"] * self.order.agents
+        return [f"{host}:{port}" for node, host in enumerate(hosts) for port in self.ports[node]]
+
+    def _tell(self, message: messages.Line) -> None:
+        for child in self.processes:
+            child.tell(messages.line(message))
 
     def are_over(self) -> bool:
         """Whether all agents have ended."""
@@ -120,8 +137,7 @@ class Agents:
 
     def write_stacks(self) -> None:
         """Have every rank write the stacks of its threads into the log."""
-        for child in self.processes:
-            child.tell("stacks")
+        self._tell(Stacks())
         time.sleep(STACKS_S)
 
     def end(self) -> None:

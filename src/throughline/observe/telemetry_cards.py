@@ -180,7 +180,7 @@ class Cards:
         else:
             try:
                 nvml.nvmlInit()
-                self.cards = [Card(handle) for handle in _handles(order.per_node)]
+                self.cards = [Card(handle) for handle in _handles(order.devices)]
                 self.facts = [card.facts() for card in self.cards]
             except nvml.NVMLError as error:
                 self.why = f"NVML: {error}"

@@ -68,7 +68,7 @@ class Run:
         self.counts: list[tuple[int, ...]] = []
         frameworks.refuse(self.spec)
         framework = frameworks.load(self.spec["framework"])
-        self.framework = framework(self.spec, rank, rank % order.per_node, self.world, order.kind)
+        self.framework = framework(self.spec, rank, rank % order.devices, self.world, order.kind)
 
     def build(self) -> None:
         """Everything before the first step."""

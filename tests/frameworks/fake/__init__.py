@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from throughline.frameworks import FEATURES, Framework, starters
+from throughline.frameworks import FEATURES, Framework
 
 ITS_OWN = ("devices", "accumulation", "clipping")
 GPUS = '{"count": 0, "name": null, "fp16": null}'
@@ -12,7 +12,6 @@ GPUS = '{"count": 0, "name": null, "fp16": null}'
 FRAMEWORK = Framework(
     rank="fake.rank:Fake",
     library="numpy",
-    starter=starters.TORCHRUN,
     gpus=f"print({GPUS!r})",
     features=frozenset(FEATURES if os.environ.get("FAKE_TAKES") == "everything" else ITS_OWN),
     reasons={"convergence": "the fake framework writes no checkpoints"},

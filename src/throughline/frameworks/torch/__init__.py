@@ -1,11 +1,10 @@
 """`torch`: PyTorch's DistributedDataParallel. What the rest has to know of it; no PyTorch in here."""
 
-from throughline.frameworks import FEATURES, Framework, starters
+from throughline.frameworks import FEATURES, Framework
 
 FRAMEWORK = Framework(
     rank="torch.ddp:TorchDDP",
     library="torch",
-    starter=starters.TORCHRUN,
     gpus="import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
     "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
     "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
