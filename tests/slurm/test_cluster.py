@@ -28,7 +28,7 @@ def test_data_and_runs_on_up_to_four_nodes(finished: tuple[Project, str]) -> Non
         assert record.status == "ok", record.reason
         assert {rank.node for rank in record.ranks} == set(range(nodes))
         assert len(record.ranks) == int(topology[0]) * int(topology[2])
-        assert not (project.record(topology, "quick").parent / ".run1.claim").exists()
+        assert not list(project.record(topology, "quick").parent.glob(".*.claim"))
         assert not list(project.record(topology, "quick").parent.glob(".run1.work.*"))
     assert "4 ranks on the nodes of this Slurm job" in project.log("2n2g", "quick")
     summary = json.loads((project.path / "results/quick/bz4_fp32.json").read_text())

@@ -19,7 +19,7 @@ import pytest
 import training_fixtures
 from process_helpers import needs
 from slurm.conftest import ROOT, Cluster, until
-from throughline import records
+from throughline import recipes, records
 
 pytestmark = pytest.mark.flaky(reruns=1)
 
@@ -57,7 +57,8 @@ class Hosts:
         config = self.folder / f"{name}.conf"
         config.write_text(
             f"Port {PORT}\nHostKey {self.folder}/key\nAuthorizedKeysFile {self.folder}/key.pub\nStrictModes no\n"
-            f"UsePAM no\nPidFile none\nPermitRootLogin yes\nSetEnv TMPDIR={self.folder / name}\n"
+            "UsePAM no\nPidFile none\nPermitRootLogin yes\n"
+            f"SetEnv TMPDIR={self.folder / name} PATH={self.bin}:{os.environ['PATH']}\n"
         )
         daemon = f"hostname {name}; exec taskset -c {core} {shutil.which('sshd')} -D -e -f {shlex.quote(str(config))}"
         return subprocess.Popen(
@@ -125,6 +126,19 @@ def small_disk(daemon: int, folder: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run([*there, "umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_horovod_takes_its_variables_to_the_second_host(hosts: Hosts, tmp_path: Path, controller: str) -> None:
+    """Without PYTHONPATH a rank there does not find the code that it runs."""
+    marker = Path(recipes.ready("torch-horovod") or "")
+    needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
+    run = Run(tmp_path, hosts="ssh", framework="torch-horovod", options={"controller": controller})
+    run.ends(
+        0, "--hosts", *hosts.names, "--python", recipes.python_of(marker), PATH=f"{hosts.bin}:{os.environ['PATH']}"
+    )
+    record = records.read_run(run.record)
+    assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
 
 
 def test_a_run_over_ssh_and_what_refuses_it_on_the_second_host(hosts: Hosts, tmp_path: Path) -> None:

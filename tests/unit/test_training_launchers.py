@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import subprocess
+import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +75,14 @@ def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
     assert command[:4] == ["/env/bin/horovodrun", "-np", "2", "--gloo"]
     job.spec["options"]["controller"] = "mpi"
     command = starters.horovod(job, "job.json", str(tmp_path))
-    assert command[:4] == ["mpirun", "--allow-run-as-root", "-np", "2"] and "-H" not in command
+    assert command[:4] == ["mpirun", "--allow-run-as-root", "-np", "2"] and not {"-H", "-x"} & set(command)
+
+
+def test_mpirun_takes_the_ranks_variables_along() -> None:
+    run = {"hosts": "ssh", "framework": "torch-horovod", "options": {"controller": "mpi"}}
+    job = training_fixtures.order("2n1g", "ssh", run=run, variables={"PYTHONPATH": "src", "NCCL_IB_HCA": "mlx5_0"})
+    text = " ".join(starters.horovod(job, "job.json", "folder"))
+    assert "-H host0:1,host1:1 " in text and " -x NCCL_IB_HCA -x PYTHONPATH /env/bin/python " in text
 
 
 def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,18 +218,71 @@ def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     record = tmp_path / "run1.json"
     script(tmp_path, "squeue", 'case "$3" in 7) echo RUNNING;; *) echo "Invalid job id specified" >&2; exit 1;; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    claim = tmp_path / ".run1.claim"
-    for owner in ("7", "8"):
-        claim.write_text(json.dumps({"job": owner, "since": "2026-11-20T12:00:00Z"}))
-        if owner == "7":
-            with (
-                pytest.raises(UserError, match=r"measured by Slurm job 7 since .*\n.*\n.*scancel 7"),
-                lock.record(record, {"SLURM_JOB_ID": "9"}),
-            ):
-                pass
-            assert claim.exists()
-        with lock.record(record, {"SLURM_JOB_ID": "9" if owner == "8" else "7"}):
-            assert json.loads(claim.read_text())["job"] == ("9" if owner == "8" else "7")
-        assert not claim.exists()
+    running, over = tmp_path / ".run1.7.claim", tmp_path / ".run1.8.claim"
+    for claim in (running, over):
+        claim.write_text("2026-11-20T12:00:00Z")
+    refused = pytest.raises(UserError, match=r"measured by Slurm job 7 since 2026.*\n.*\n.*scancel 7")
+    with refused, lock.record(record, {"SLURM_JOB_ID": "9"}):
+        pass
+    with pytest.raises(UserError, match="Slurm job 7"):
+        lock.unclaimed([str(record)])
+    with lock.record(record, {"SLURM_JOB_ID": "7"}):
+        assert list(tmp_path.glob(".*.claim")) == [running]
+    assert not list(tmp_path.glob(".*.claim"))
     with lock.record(record, {}):
-        assert not claim.exists()
+        lock.unclaimed([str(record)])
+        assert not list(tmp_path.glob(".*.claim"))
+
+
+def test_two_jobs_that_find_a_stale_claim_together_do_not_both_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have asked Slurm about it before one of them goes on."""
+    (tmp_path / ".run1.8.claim").write_text("2026-11-20T12:00:00Z")
+    script(
+        tmp_path,
+        "squeue",
+        f"""case "$3" in
+          8) touch {tmp_path}/asked.$$; until [ $(ls {tmp_path}/asked.* | wc -l) = 2 ]; do sleep 0.05; done
+             echo "Invalid job id specified" >&2; exit 1;;
+          *) echo RUNNING;; esac""",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    writers: list[str] = []
+
+    def measure(job: str) -> None:
+        with contextlib.suppress(UserError), lock.record(tmp_path / "run1.json", {"SLURM_JOB_ID": job}):
+            writers.append(job)
+            time.sleep(1)
+
+    jobs = [threading.Thread(target=measure, args=(job,)) for job in ("9", "10")]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert len(writers) < 2
+    measure("9")
+    assert writers[-1] == "9"
+
+
+@pytest.mark.parametrize("kind", ["a link", "open to others", "its own"])
+def test_a_lock_among_the_temporary_folders_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    place, elsewhere = tmp_path / f"throughline-{os.getuid()}", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if kind == "a link":
+        place.symlink_to(elsewhere)
+    elif kind == "open to others":
+        place.mkdir()
+        place.chmod(0o777)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path / "file" / "no folder"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if kind == "its own":
+        with lock.device("results/a.json", print):
+            assert place.stat().st_mode & 0o777 == 0o700 and any(place.iterdir())
+    else:
+        with pytest.raises(UserError, match=r"it is a link, or others may write"), lock.device("results/a.json", print):
+            pass
+        assert not any(elsewhere.iterdir())

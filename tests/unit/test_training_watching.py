@@ -129,6 +129,10 @@ def test_processors_without_half_precision_are_known(monkeypatch: pytest.MonkeyP
 def test_workers_get_the_threads_of_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     monkeypatch.setenv("RANK", "7")
+    monkeypatch.setenv("NCCL_IB_HCA", "mlx5_0")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")  # of this machine, and not of another
     variables = machine.worker_variables({"threads": 3}, Path("src"))
     assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
-    assert "RANK" not in variables
+    assert not {"RANK", "CUDA_VISIBLE_DEVICES"} & variables.keys()
+    assert (variables["NCCL_IB_HCA"], variables["GLOO_SOCKET_IFNAME"]) == ("mlx5_0", "eth1")

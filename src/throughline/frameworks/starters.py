@@ -36,9 +36,10 @@ def horovod(order: Order, path: str, folder: str) -> list[str]:
     worker = [order.python, "-m", WORKER, path]
     wants_mpi = order.spec["options"].get("controller", "gloo") == "mpi"
     if wants_mpi and shutil.which("mpirun"):  # without it the ranks have to start to say that they cannot
+        passed = [word for name in sorted(order.variables) if order.hosts for word in ("-x", name)]
         once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
         once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]  # Snakemake hides from it that this is a Slurm job
-        return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *worker]
+        return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *passed, *worker]
     return [*remote, str(Path(order.python).with_name("horovodrun")), *start, "--gloo", *worker]
 
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import platform
+import stat
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import filelock
 
-from throughline.files import UserError, now
+from throughline.files import UserError, now, write_text
 
 SAY_EVERY_S = 60.0
 
@@ -54,24 +55,18 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
 def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[None]:
     """Inside a Slurm job: be the only one that writes this record. UserError while another job of Slurm's does.
 
-    A Snakemake that was killed leaves its jobs running, and the next one knows nothing of them.
+    A Snakemake that was killed leaves its jobs running, and the next one knows nothing of them. Each job claims the
+    record in a file of its own and only then looks for those of others. So of two that start together at least one
+    sees the other and gives up, and a job removes no claim but its own and those of jobs that are over.
     """
     job = variables.get("SLURM_JOB_ID")
     if job is None:
         yield
         return
-    claim = _claim(path)
-    claim.parent.mkdir(parents=True, exist_ok=True)
-    mine = json.dumps({"job": job, "since": now()})
-    while True:
-        try:
-            with claim.open("x") as file:
-                file.write(mine)
-            break
-        except FileExistsError:
-            _check(path, claim, job)
-            claim.unlink(missing_ok=True)
+    claim = path.with_name(f".{path.stem}.{job}.claim")
+    write_text(claim, now())
     try:
+        _refuse_other_claims(path, job)
         yield
     finally:
         claim.unlink(missing_ok=True)
@@ -80,26 +75,26 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
 def unclaimed(records: Iterable[str]) -> None:
     """UserError where a job in Slurm's queue measures one of the records that are about to be made."""
     for path in map(Path, records):
-        if path.suffix == ".json" and (claim := _claim(path)).exists():
-            _check(path, claim)
+        if path.suffix == ".json":
+            _refuse_other_claims(path)
 
 
-def _claim(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.claim")
-
-
-def _check(path: Path, claim: Path, job: str | None = None) -> None:
-    """UserError unless the claim's job is over, or is `job` itself, before Slurm started it again."""
-    try:
-        held = json.loads(claim.read_text())
-    except (FileNotFoundError, ValueError):  # it has just gone; killed while it wrote
-        return
-    if held["job"] != job and _is_in_queue(held["job"]):
-        raise UserError(
-            f"{path} is being measured by Slurm job {held['job']} since {held['since']}",
-            why="an earlier Snakemake submitted that job and has ended without it (killed, or its host went down)",
-            next_step=f"wait until it has ended, or end it with `scancel {held['job']}`; then run snakemake again",
-        )
+def _refuse_other_claims(path: Path, mine: str | None = None) -> None:
+    """UserError where a job in Slurm's queue, other than `mine`, claims a record; claims of jobs that are over go."""
+    for claim in sorted(path.parent.glob(f".{path.stem}.*.claim")):
+        job = claim.name.split(".")[-2]
+        with contextlib.suppress(FileNotFoundError):  # its job has just ended
+            since = claim.read_text()
+            if job == mine:
+                continue
+            if not _is_in_queue(job):
+                claim.unlink()
+                continue
+            raise UserError(
+                f"{path} is being measured by Slurm job {job} since {since}",
+                why="an earlier Snakemake submitted that job and has ended without it (killed, or its host went down)",
+                next_step=f"wait until it has ended, or end it with `scancel {job}`; then run snakemake again",
+            )
 
 
 def _is_in_queue(job: str) -> bool:
@@ -119,15 +114,23 @@ def _folder() -> Path:
     """THROUGHLINE_LOCKS or the user's cache folder; without a home to write to, one among the temporary folders."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     first = Path(os.environ.get("THROUGHLINE_LOCKS") or Path(cache, "throughline"))
-    for place in (first, Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")):
+    temporary = Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")
+    for place in (first, temporary):
         with contextlib.suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            if os.access(place, os.W_OK):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(place, os.W_OK) and (place == first or _is_private(place)):
                 return place
     raise UserError(
         f"no folder for the lock on this machine's devices: {first} cannot be written",
-        next_step="set THROUGHLINE_LOCKS to a folder that can",
+        why=f"{temporary} cannot be used instead: it is a link, or others may write to it",
+        next_step="set THROUGHLINE_LOCKS to a folder that can be written",
     )
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is a folder of this user's, no link, that nobody else may write to: anybody may write beside it."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def _who(holder: Path) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
 NO_GPUS = Gpus(count=0, name=None, fp16=False)
 PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp")
+NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH")
+"""Variables by which ranks find each other and their libraries, beside those that a record keeps."""
 WORKER_BYTES = 384 << 20
 """A rank of any framework with its libraries loaded, on the smallest model."""
 DISK_BYTES = 16 << 20
@@ -88,13 +91,21 @@ def fits(spec: dict[str, Any], per_machine: int, device: Device) -> list[str]:
 
 
 def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
-    """What every worker finds in its environment, on whatever node: threads as specified, our code importable."""
+    """What every worker finds in its environment, on whatever node: settings of the user's that a record keeps or a
+    network needs, threads as specified, our code importable."""
     return {
+        **{name: value for name, value in os.environ.items() if _is_handed_on(name)},
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(spec["threads"])),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # devices as NVML, and so nvidia-smi and the telemetry, count them
         "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _is_handed_on(name: str) -> bool:
+    """Whether ranks on other machines need this variable; a machine's own devices, and its name, stay its own."""
+    decides = environment.VARIABLES.fullmatch(name) and name not in environment.ASSIGNED
+    return bool(decides or NETWORK.fullmatch(name))
 
 
 def look(record: Path, others: environment.Others, ranks: int, threads: int, strict: bool) -> list[str]:
