@@ -15,7 +15,7 @@ from throughline import processes
 
 
 def workers_below(launcher: int) -> list[int]:
-    """The processes behind the launcher that are ranks; Horovod's launcher has the worker's name among its words as well."""
+    """The processes behind the launcher that are ranks; Horovod's launcher has the worker's name further back."""
     return [
         pid
         for pid in processes.descendants(launcher)
