@@ -190,7 +190,7 @@ class Project:
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"throughline.rank.worker" not in words[2:4]:  # further back it is torchrun
+                if b"throughline.rank.worker" not in words[2:4]:  # further back it is horovodrun
                     continue
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
