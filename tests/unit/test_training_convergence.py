@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import training_fixtures
 from throughline import records
 from throughline.checks import convergence_check
 from throughline.files import UserError, write_json
+from throughline.launch.progress import Watchdog
+from throughline.messages import Training
+from throughline.rank import convergence, heartbeat
 from throughline.rank.convergence import Book
+from throughline.rank.heartbeat import Heart
 from throughline.report.render.topics import checks
 from throughline.report.topics import Scope
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
+from throughline.workloads import bert
 
 BLOCK = {
     "sequence": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]}, "repeats": 3,
@@ -36,6 +43,41 @@ def curve(**changes: Any) -> records.Curve:
         "ended": "2026-11-20T12:01:00Z",
     }  # fmt: skip
     return records.Curve.model_validate(value | changes)
+
+
+def test_looking_at_held_out_data_is_a_sign_of_life(tmp_path: Path) -> None:
+    """A batch takes 200 s, and the watchdog's limit is 300."""
+    heart, dog, clock = Heart(tmp_path / "rank_0.beat"), Watchdog(300.0, 0.0), [0.0]
+    phases = []
+
+    def lives(seconds: float) -> None:
+        clock[0] += seconds
+        beat = heartbeat.read(tmp_path / "rank_0.beat")
+        phases.append(beat.phase)
+        assert dog.look([beat], clock[0]) is None
+
+    def sums(network: Any, batch: Any) -> dict[str, float]:
+        lives(200.0)
+        return {"mlm_loss": 8.0, "mlm_right": 1.0, "masked": 2.0, "nsp_loss": 4.0, "nsp_right": 2.0, "samples": 4.0}
+
+    def step(batches: Any) -> float:
+        lives(1.0)
+        return 5.0
+
+    framework = SimpleNamespace(
+        network=None, form=SimpleNamespace(sums=sums), data=lambda arrays: arrays, deliver=lambda batch: batch,
+        seed=lambda value: None, sync=lambda: None, barrier=lambda: None, losses=list, broadcast=lambda value: value,
+        step=step, save=lambda path: path.write_bytes(b"weights"),
+    )  # fmt: skip
+    rows = {name: np.zeros((12, 4), kind) for name, kind in bert.FORM.values()}
+    run = SimpleNamespace(
+        framework=framework, heart=heart, rank=0, workload=bert, size=SimpleNamespace(batch_per_replica=4),
+        spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, micro_batches=lambda: [None],
+        manifest=SimpleNamespace(held_out=[{"rows": 12}], read=lambda shard, epoch: rows),
+    )  # fmt: skip
+    trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None))
+    assert [look["step"] for look in trained.curve] == [0, 2, 4] and len(trained.losses) == 4
+    assert phases == [*["evaluation"] * 3, *["training"] * 2] * 2 + ["evaluation"] * 3
 
 
 def judged(folder: Path, text: str, tolerance: float = 0.05, **changes: Any) -> records.ConvergenceVerdict:

@@ -16,6 +16,7 @@ from throughline import workloads
 from throughline.corpus import reading
 from throughline.corpus.shards import layout
 from throughline.files import UserError
+from throughline.processes import wait_until
 from throughline.rank import data
 from throughline.workloads import bert
 
@@ -79,13 +80,30 @@ def test_a_shard_with_fewer_rows_than_ranks(tmp_path: Path) -> None:
 
 def test_only_shards_that_are_used_are_checked(tmp_path: Path) -> None:
     manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=8, rows=40), "corpus")
-    assert 1 <= len(manifest.used(1, 1, 60)) < 8
-    assert len(manifest.used(1, 1, 10_000)) == 8
-    unused = next(shard for shard in manifest.shards if shard not in manifest.used(1, 1, 60))
+    assert 1 <= len(manifest.used(1, 1, 15, 4)) < 8
+    assert len(manifest.used(1, 1, 2_500, 4)) == 8
+    unused = next(shard for shard in manifest.shards if shard not in manifest.used(1, 1, 15, 4))
     manifest.file(unused).unlink()
-    manifest.check(manifest.used(1, 1, 60))
+    manifest.check(manifest.used(1, 1, 15, 4))
     with pytest.raises(UserError, match="is missing"):
-        manifest.check(manifest.used(1, 1, 10_000))
+        manifest.check(manifest.used(1, 1, 2_500, 4))
+
+
+@pytest.mark.parametrize(("replicas", "size", "count"), [(1, 16, 2), (2, 4, 1), (3, 10, 3), (1, 40, 2)])
+def test_what_is_read_ahead_is_checked_too(tmp_path: Path, replicas: int, size: int, count: int) -> None:
+    manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=16, rows=40), "corpus")
+    files = []
+    manifest.read = lambda shard, epoch: files.append(shard["file"]) or reading.read_shard(manifest.file(shard))  # type: ignore[method-assign]
+    for replica in range(replicas):
+        source = data.batches(manifest, 1, replica, replicas, size)
+        loader = data.Loader(source, lambda batch: batch)
+        for _ in range(count):
+            loader.next()
+        assert wait_until(lambda loader=loader: loader._items.qsize() == data.AHEAD, 20)  # type: ignore[misc]
+        loader.close()
+        source.close()  # type: ignore[attr-defined]
+    assert set(files) == {shard["file"] for shard in manifest.used(1, replicas, count, size)}
+    assert len(set(files)) < 16
 
 
 def test_more_ranks_than_rows(tmp_path: Path) -> None:

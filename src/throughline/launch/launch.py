@@ -182,9 +182,9 @@ def _checked_data(job: Job) -> Manifest | None:
     workload = workloads.of(spec.model)
     manifest = Manifest(job.manifest, str(workload.DATA), job.repair)
     manifest.fits(workload, workloads.parameters(job.full), spec.size.replicas)
-    rows_per_step = spec.size.batch_per_replica * spec.size.accumulate
-    rows = (spec.steps.warmup + spec.steps.timed) * rows_per_step
-    manifest.check(manifest.used(spec.seed, spec.size.replicas, rows), job.repair)
+    batches = (spec.steps.warmup + spec.steps.timed) * spec.size.accumulate
+    read = manifest.used(spec.seed, spec.size.replicas, batches, spec.size.batch_per_replica)
+    manifest.check(read, job.repair)
     return manifest
 
 

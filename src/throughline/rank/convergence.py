@@ -37,9 +37,9 @@ def train(run: Any, order: Training) -> Trained:
         curve, losses = book.until(done)
     elif run.rank == 0:
         curve.append({"step": 0, **_looked(run, held_out)})
-    heart.phase("training", order.steps)
-    heart.step(done)
     while done < order.steps:
+        heart.phase("training", order.steps)
+        heart.step(done)
         # A seed of its own for every rank and segment.
         framework.seed((run.spec["seed"] * 1_000_003 + run.rank) * 1_000_003 + done + 1 & 2**63 - 1)
         until = min(order.steps, (done // order.evaluate_every + 1) * order.evaluate_every)
@@ -77,11 +77,13 @@ def _held_out(run: Any, samples: int) -> Iterator[Any]:
 
 
 def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:
-    """The workload's figures of the held-out samples, from the sums over every batch."""
+    """The workload's figures of the held-out samples, from the sums over every batch. Each batch is a sign of life."""
     sums: dict[str, float] = {}
-    for batch in held_out:
+    run.heart.phase("evaluation", len(held_out))
+    for number, batch in enumerate(held_out, 1):
         for name, value in run.framework.form.sums(run.framework.network, batch).items():
             sums[name] = sums.get(name, 0.0) + value
+        run.heart.step(number)
     figures = {name: _number(value) for name, value in run.workload.look(sums).items()}
     return {**figures, "samples": int(sums["samples"])}
 

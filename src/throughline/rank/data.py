@@ -70,16 +70,18 @@ class Manifest:
         rows: Arrays = self.reader.read(shard["file"], epoch)
         return rows
 
-    def used(self, seed: int, replicas: int, rows_each: int) -> list[dict[str, Any]]:
-        """The shards that any replica reads for `rows_each` rows, and the one read ahead of need."""
+    def used(self, seed: int, replicas: int, count: int, size: int) -> list[dict[str, Any]]:
+        """The shards that any replica reads for `count` batches of `size` rows, for those that are prepared ahead of
+        need, and one shard more, which is read ahead."""
+        needed = (count + AHEAD + 1) * size  # the queue is full, and one batch waits for room
         used: set[int] = set()
         for replica in range(replicas):
             rows = 0
-            for _, shard, count in _order(self.shards, seed, replica, replicas):
+            for _, shard, each in _order(self.shards, seed, replica, replicas):
                 used.add(shard)
-                rows += count
-                if rows > rows_each + AHEAD or len(used) == len(self.shards):
+                if rows >= needed or len(used) == len(self.shards):
                     break
+                rows += each
         return [self.shards[shard] for shard in sorted(used)]
 
     def check(self, shards: list[dict[str, Any]], repair: str | None = None) -> None:

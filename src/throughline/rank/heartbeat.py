@@ -18,7 +18,8 @@ STEP = struct.Struct("<q")
 
 
 class Heart:
-    """One rank's writer. Phases: start, join, device, model, data, optimizer, warm-up, training, end."""
+    """One rank's writer. Phases: start, join, device, model, data, optimizer, warm-up, training, end; a convergence
+    check goes back and forth between evaluation and training."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(LAYOUT.size))
@@ -37,8 +38,10 @@ class Heart:
 
     def durations(self) -> dict[str, float]:
         """Seconds that each phase took; the last one, up to now."""
-        until = [*self._entered, ("", time.monotonic())]
-        return {name: end - start for (name, start), (_, end) in itertools.pairwise(until)}
+        taken: dict[str, float] = {}
+        for (name, start), (_, end) in itertools.pairwise([*self._entered, ("", time.monotonic())]):
+            taken[name] = taken.get(name, 0.0) + end - start
+        return taken
 
 
 def read(path: Path) -> Beat:
