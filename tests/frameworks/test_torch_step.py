@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import training_fixtures
@@ -21,6 +26,7 @@ from torch_reading import Reading  # noqa: E402
 
 from throughline.frameworks import Unsupported  # noqa: E402
 from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
+from throughline.rank.data import Loader  # noqa: E402
 
 KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -267,6 +273,55 @@ GPU_STEPS: list[dict[str, Any]] = [
 GPU_STEPS.append({"precision": "fp16", "optimizer": {"name": "lamb"}})
 GPU_STEPS += [{"precision": precision, "options": {"unpadded": True}} for precision in ("fp32", "bf16", "fp16")]
 GPU_STEPS.append({"precision": "bf16", "options": {"unpadded": True, "compile": True}})
+
+
+def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current GPU is each thread's own, and 0 where nobody has said another."""
+    here, asked = threading.local(), []
+
+    def ask(given: Any) -> Any:
+        asked.append(getattr(here, "gpu", 0))
+        return given
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda at: setattr(here, "gpu", at.index))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: ask(nullcontext()))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", ask)
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *given, **more: tensor)
+    one = TorchDDP(training_fixtures.spec().model_dump(mode="json"), 1, 1, 2, "cuda")
+    one.copies = SimpleNamespace(record_event=lambda: None)
+    loader = Loader(iter([{"input_ids": np.zeros((2, 3), "i4")}]), one.data)
+    loader.next()
+    loader.close()
+    assert asked == [1, 1]
+
+
+ON_THE_SECOND = """
+import ctypes, itertools, json, sys
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.rank.data import Loader
+from throughline.workloads import bert
+spec = json.loads(sys.argv[1])
+one = TorchDDP(spec, 0, 1, 1, "cuda")
+one.device()
+one.model(bert.facts(None))
+one.optimizer()
+loader = Loader(itertools.repeat(bert.synthetic(4, spec, 1)), one.data)
+for _ in range(3):
+    one.step([one.deliver(loader.next())])
+one.sync()
+flags, active = ctypes.c_uint(), ctypes.c_int()
+assert ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active)) == 0
+print(active.value)
+"""
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_rank_has_no_context_on_another_gpu() -> None:
+    spec = training_fixtures.spec().model_dump_json()
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", ON_THE_SECOND, spec]
+    done = subprocess.run(command, env=variables, check=True, timeout=120, capture_output=True, text=True)
+    assert done.stdout.split() == ["0"]
 
 
 @NEEDS_GPU

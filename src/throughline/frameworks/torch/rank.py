@@ -75,7 +75,9 @@ class TorchRank(Rank):
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.kind == "cpu":
             return batch, None
-        # In the loader's thread, ahead of need, on a stream of its own.
+        # In the loader's thread, ahead of need, on a stream of its own. A thread begins on GPU 0, and would take memory
+        # there for a context: pinned memory belongs to the current GPU, and leaving a stream goes back to it.
+        torch.cuda.set_device(self.at)
         with torch.cuda.stream(self.copies):
             sent = {name: tensor.pin_memory().to(self.at, non_blocking=True) for name, tensor in batch.items()}
             return sent, self.copies.record_event()
