@@ -55,6 +55,47 @@ def test_fifty_steps_on_one_and_two_devices_are_the_reference(lab: Lab, tmp_path
     assert not any("clip" in text and "nothing" in text for text in found.covers)
 
 
+PROBE = """
+import atexit, glob, json, os, sys, time
+began = time.monotonic()
+held = glob.glob(os.environ["THROUGHLINE_LOCKS"] + "/devices-*.json")
+
+def note():
+    words = [" ".join(sys.orig_argv), began, time.monotonic(), bool(held), "torch" in sys.modules]
+    with open(os.path.join(os.environ["PROBED"], str(os.getpid())), "w") as file:
+        json.dump(words, file)
+
+note()
+atexit.register(note)
+"""
+"""A sitecustomize.py: of every process, when it began and ended, whether somebody held the devices when it began."""
+
+
+def test_the_reference_is_a_process_that_has_ended_before_the_ranks_start(lab: Lab, tmp_path: Path) -> None:
+    """A GPU on which the launcher had trained would be refused: its context would still be there."""
+    (tmp_path / "sitecustomize.py").write_text(PROBE)
+    (tmp_path / "probed").mkdir()
+    spec = training_fixtures.spec(framework="fake")
+    command = [
+        *(sys.executable, "workflow/scripts/equivalence.py", "--manifest", str(lab.manifest)),
+        *("--output", str(tmp_path / "equivalence.json"), "--specs", canonical([spec.model_dump(mode="json")])),
+    ]
+    paths = os.pathsep.join([str(lab.folder / "src"), str(tmp_path)])
+    variables = {"PYTHONPATH": paths, "PROBED": str(tmp_path / "probed")}
+    subprocess.run(command, cwd=lab.folder, env=os.environ | variables, check=True, capture_output=True, timeout=300)
+    notes = [json.loads(path.read_text()) for path in (tmp_path / "probed").iterdir()]
+
+    def of(part: str) -> list[list[Any]]:
+        return sorted(([*times] for words, *times in notes if part in words), key=lambda times: times[0])
+
+    ((_, _, _, imported),) = of("equivalence.py")
+    assert not imported, "the launcher has trained"
+    initial, train = of("checks.reference")
+    (agent,) = of("launch.agent")
+    assert all(held and imported for _, _, held, imported in (initial, train))
+    assert initial[1] < agent[0] and agent[1] < train[0]
+
+
 def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Path) -> None:
     """Its record is invalid, its verdict says at which step; there is a proof, and a summary that marks it."""
     import report_fixture

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import records, workloads
+from throughline.checks import apart
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
@@ -189,8 +190,8 @@ class _Runs:
     pythons: Mapping[str, str]
     folder: Path
     weights: Path
-    expected: dict[int, Any] = field(default_factory=dict)
-    """Replicas -> what the reference came to (`reference.Trained`)."""
+    expected: dict[int, apart.Trained] = field(default_factory=dict)
+    """Replicas -> what the reference came to."""
     proven: dict[str, dict[str, Comparison]] = field(default_factory=dict)
     """Framework -> topology -> fp32 against the reference."""
     lower: dict[str, dict[str, Comparison]] = field(default_factory=dict)
@@ -209,16 +210,15 @@ class _Runs:
         lacking = spec.workload.NO_PROOF if "torch" in spec.workload.LIBRARIES else no_form
         if lacking:
             return Comparison(verdict="unsupported", reason=lacking)
-        from throughline.checks import reference
-
+        shared = self.data.path if self.data else None, self.weights, f"{self.folder}.json"
         if not self.weights.exists():
-            reference.initial(spec, self.data, self.weights)
+            apart.initial(spec, *shared)
         record = self._ran(spec)
         if isinstance(record, Comparison):
             return record
         replicas = spec.size.replicas
         if replicas not in self.expected:
-            self.expected[replicas] = reference.train(spec, self.data, self.weights)
+            self.expected[replicas] = apart.train(spec, *shared)
         return judged(_means(record), self.expected[replicas].losses, TOLERANCE)
 
     def _against_fp32(self, spec: RunSpec, own: Comparison) -> Comparison:

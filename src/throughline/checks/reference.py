@@ -4,30 +4,31 @@ Its gradient is the mean of the replicas' means, as an exchange of gradients com
 differs wherever replicas have different numbers of what the loss counts). Optimizers and clipping are written out here
 from the papers: nothing of them is shared with anybody. The workload's form in PyTorch gives the model, whole, and the
 workload the batches.
+
+    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS [MANIFEST]      (apart.py asks)
 """
 
 import itertools
+import json
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from throughline import workloads
+from throughline.checks.apart import Trained
+from throughline.processes import die_with_parent
 from throughline.rank.data import Manifest, batches, synthetic_seeds
 from throughline.study.benchmark import Optimizer
 from throughline.study.runs import RunSpec
 
 Batches = Iterator[dict[str, Any]]
-
-
-class Trained(NamedTuple):
-    """The loss at every step, and at how many of them clipping changed a gradient."""
-
-    losses: list[float]
-    clipped_steps: int
 
 
 def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
@@ -139,3 +140,18 @@ def _double(array: Any, at: str) -> Any:
         return None
     tensor = torch.from_numpy(array).to(at)
     return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def main() -> None:
+    """The output's last line is the answer: nothing that a library prints is in the way."""
+    die_with_parent(os.getppid(), signal.SIGKILL)
+    what, values, weights, *manifest = sys.argv[1:]
+    spec = RunSpec.model_validate_json(values)
+    data = Manifest(Path(manifest[0]), str(spec.workload.DATA)) if manifest else None
+    if what == "initial":
+        initial(spec, data, Path(weights))
+    print(json.dumps(train(spec, data, Path(weights)) if what == "train" else None))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The reference of a proof (reference.py) in a process of its own, which has ended before any rank starts.
+
+A process that has trained on a GPU holds memory there as long as it lives, and a run refuses GPUs that others use: so
+the launcher trains nothing itself. The reference waits for this machine's devices as a run does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import throughline
+from throughline.files import UserError
+from throughline.launch import lock, machine
+from throughline.launch.supervision import Interrupted, interruptible
+from throughline.study.runs import RunSpec
+
+
+class Trained(NamedTuple):
+    """The loss at every step, and at how many of them clipping changed a gradient."""
+
+    losses: list[float]
+    clipped_steps: int
+
+
+def initial(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> None:
+    """Write the weights that everybody starts from. `target`: what Snakemake makes of it all."""
+    _answer("initial", spec, manifest, weights, target)
+
+
+def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Trained:
+    """Train from these weights."""
+    return Trained(*_answer("train", spec, manifest, weights, target))
+
+
+def _answer(what: str, spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Any:
+    values = json.loads(spec.model_dump_json())
+    variables = machine.worker_variables(values, Path(throughline.__file__).parents[1])
+    command = [sys.executable, "-m", "throughline.checks.reference", what, json.dumps(values)]
+    command += [str(weights), *([str(manifest)] if manifest else [])]
+    try:
+        with interruptible() as parent, lock.device(target, print, parent.is_gone):
+            done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    except (Interrupted, InterruptedError):
+        raise UserError(f"{target}: stopped from outside", next_step="run snakemake again") from None
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        raise UserError(
+            f"{target}: the reference could not be computed",
+            why=(done.stderr.strip().splitlines() or [f"its process ended with status {done.returncode}"])[-1],
+            next_step="end what uses the memory of this machine and its GPUs, and run snakemake again",
+        )
+    return json.loads(done.stdout.splitlines()[-1])
