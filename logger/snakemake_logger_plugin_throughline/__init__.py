@@ -1,8 +1,7 @@
 """Hands Snakemake's events to `throughline.console`, which comes with the clone that is run; nothing else is here.
 
 Until the workflow starts Snakemake's own output is shown: errors of the configuration, `--unlock` and `--lint` are
-Snakemake's to tell. The same in a dry run, with options that ask for more of it or for none, and where the console
-breaks.
+Snakemake's to tell. The same in a dry run, with options that ask for more of it, and where the console breaks.
 """
 
 import sys
@@ -29,8 +28,8 @@ class LogHandler(LogHandlerBase):
         shown = DefaultFilter(quiet, said.debug_dag, said.verbose, said.dryrun, said.printshellcmds)
         own = {"stream": sys.stdout} if said.stdout else {}
         self._own = ColorizingTextHandler(said.nocolor, formatter=DefaultFormatter(quiet), filter=shown, **own)
-        more = said.dryrun or said.verbose or said.debug_dag or said.printshellcmds
-        self.is_console = not more and Quietness.ALL not in quiet
+        self.is_console = not (said.dryrun or said.verbose or said.debug_dag or said.printshellcmds)
+        self._quiet = Quietness.ALL in quiet
         self._console: Any = None
 
     def emit(self, record: LogRecord) -> None:
@@ -38,7 +37,7 @@ class LogHandler(LogHandlerBase):
             if self.is_console and getattr(record, "event", None) == LogEvent.WORKFLOW_STARTED:
                 from throughline.console.console import Console
 
-                self._console = Console()
+                self._console = Console(self._quiet)
             (self._console or self._own).handle(record)
         except Exception:
             self._console, self.is_console = None, False

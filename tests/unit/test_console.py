@@ -1,12 +1,15 @@
-"""The cause of a failure, in the words of its log."""
+"""The cause of a failure, in the words of its log; the bar, however long the words beside it are."""
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
 
 from throughline.console.cause import AT_MOST, cause
+from throughline.console.screen import Screen, Status
 
 LOGS = {
     "of a run": (
@@ -29,3 +32,23 @@ def test_the_cause_in_the_log(tmp_path: Path, name: str) -> None:
     text, expected = LOGS[name]
     log.write_text(text)
     assert cause([str(log), str(tmp_path / "absent.log")]) == expected
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_stays_in_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    screen = Screen(lambda: Status("data: 1 of 63 steps", 0.5, "about 6 min left", "word " * 99), quiet=False)
+    screen.open()
+    screen.say("[a text] with [red]brackets")
+    screen.close()
+    lines = shown.getvalue().splitlines()
+    assert any("data: 1 of 63 steps" in line and "about 6 min left" in line and "word word" in line for line in lines)
+    assert "word " * 20 not in shown.getvalue()
+    assert "[a text] with [red]brackets" in shown.getvalue()

@@ -87,9 +87,10 @@ def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone,
         assert "Finished" not in nothing and "report" not in nothing
 
 
-def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None:
+@pytest.mark.parametrize("options", [[], ["--quiet", "all"]], ids=["", "quiet"])
+def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone], options: list[str]) -> None:
     impossible = clone(LONG.replace("device: cpu", "device: cuda").replace("1n1g", "1n64g"))
-    failed = impossible.snakemake("results/quick/bz4_fp32.json", **impossible.console)
+    failed = impossible.snakemake("results/quick/bz4_fp32.json", *options, **impossible.console)
     assert failed.returncode == 1
     record = "results/quick/bz4_fp32/torch/1n64g/run1"
     at = failed.stdout.index(f"failed: {record}.json\n")
@@ -98,6 +99,7 @@ def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None
     assert f"\n  log:  {record}.log\n" in failed.stdout
     assert "Traceback" not in failed.stdout and "CalledProcessError" not in failed.stdout
     assert failed.stdout.count("Not everything could be made") == 1
+    assert ("The plan:" in failed.stdout) is (not options)
 
 
 @pytest.fixture

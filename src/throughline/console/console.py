@@ -38,7 +38,7 @@ class Job:
 class Console:
     """Takes Snakemake's log records one after the other; shows what matters of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         self._plan: Plan | None = None
         self._jobs: dict[int, Job] = {}
         self._done: set[str] = set()
@@ -49,7 +49,7 @@ class Console:
         self._warned: set[str] = set()
         self._slurm, self._asked_at, self._queue = "", 0.0, ""
         self._began = time.monotonic()
-        self._screen = Screen(self.status)
+        self._screen = Screen(self.status, quiet)
 
     def handle(self, record: logging.LogRecord) -> None:
         """One event, or one text."""
@@ -88,7 +88,7 @@ class Console:
         elif text.startswith("Terminating processes on user request"):
             self._stopping = True
             self._screen.say("Stopping: what runs is being ended.")
-        elif text == NOTHING_TO_BE_DONE_MSG:
+        elif text == NOTHING_TO_BE_DONE_MSG or "/snakemake/deployment/" in record.pathname:  # conda, containers
             self._screen.say(text)
         elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._warned:
             self._warned.add(text)  # Slurm's executor repeats some for every job

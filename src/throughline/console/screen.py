@@ -26,18 +26,18 @@ class Status:
 
 
 class Screen:
-    """Asks for the status once a second, and shows it. Plain lines where stderr is no terminal."""
+    """Shows the status, which it asks for once a second. Plain lines where stderr is no terminal; if quiet, errors."""
 
-    def __init__(self, status: Callable[[], Status]) -> None:
-        self._status = status
+    def __init__(self, status: Callable[[], Status], quiet: bool) -> None:
+        self._status, self._quiet = status, quiet
         self._bar: Progress | None = None
-        if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        if not quiet and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
             columns = [TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)]
             columns += [TextColumn("{task.fields[left]}", markup=False)]
-            detail = Column(no_wrap=True, overflow="ellipsis")
-            columns += [TextColumn("{task.fields[detail]}", style="dim", markup=False, table_column=detail)]
-            terminal = Terminal(stderr=True, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
-            self._bar = Progress(*columns, console=terminal, auto_refresh=False, transient=True)
+            rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            columns += [TextColumn("{task.fields[detail]}", style="dim", markup=False, table_column=rest)]
+            terminal = Terminal(stderr=True, highlight=False)
+            self._bar = Progress(*columns, console=terminal, auto_refresh=False, transient=True, expand=True)
             self._task = self._bar.add_task("", total=1.0, left="", detail="")
         self._guard = threading.RLock()
         self._spoke = time.monotonic()
@@ -46,13 +46,16 @@ class Screen:
 
     def open(self) -> None:
         """From here on the status is shown."""
-        if not self._clock.is_alive():
-            if self._bar:
-                self._bar.start()
+        if self._bar:
+            self._draw(self._bar)
+            self._bar.start()
+        if not self._quiet:
             self._clock.start()
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A line, or several, that stay."""
+        """A line, or several, that stay. Errors are `red`."""
+        if self._quiet and style != "red":
+            return
         with self._guard:
             self._spoke = time.monotonic()
             if self._bar:
@@ -69,13 +72,16 @@ class Screen:
 
     def _tick(self) -> None:
         while not self._over.wait(EVERY_S):
-            status = self._status()
-            with self._guard:
-                if self._bar and not self._over.is_set():
-                    share = status.share if status.share is not None else 0.0
-                    self._bar.update(
-                        self._task, description=status.done, completed=share, left=status.left, detail=status.detail
-                    )
-                    self._bar.refresh()
-                elif not self._bar and time.monotonic() - self._spoke >= PLAIN_EVERY_S:
-                    self.say("; ".join(filter(None, [status.done, status.left, status.detail])))
+            if self._bar:
+                self._draw(self._bar)
+            elif time.monotonic() - self._spoke >= PLAIN_EVERY_S:
+                status = self._status()
+                self.say("; ".join(filter(None, [status.done, status.left, status.detail])))
+
+    def _draw(self, bar: Progress) -> None:
+        status = self._status()
+        share = status.share or 0.0
+        with self._guard:
+            if not self._over.is_set():
+                bar.update(self._task, description=status.done, completed=share, left=status.left, detail=status.detail)
+                bar.refresh()
