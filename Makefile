@@ -3,24 +3,29 @@
 # make test       set up, check the style, run every test
 # make test-fast  the unit tests alone
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
+# make lock       write the locks in envs/lock/ anew, after a change of pins
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
-# PYTHON=python3.12                                        another interpreter
+# PYTHON=python3.12                                        another interpreter (3.11, 3.12 or 3.13)
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's CPU build instead of the CUDA build
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
 VENV := .venv
 ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# uv with pip's settings. What is locked is installed with its hash; torch is not locked (envs/apart.txt says why).
+UV := PYTHONPATH=src $(VENV)/bin/python -m throughline.launch.uv
+LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -c envs/lock/main.txt
+
 # Tests that wait leave a core idle: one worker more than there are cores. More than eight find nothing to do.
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast frameworks lint format clean help
+.PHONY: run submit test test-fast frameworks lint format lock clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 9
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 10
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
@@ -50,19 +55,34 @@ lint: $(VENV)/test.ready
 format: $(VENV)/test.ready
 	@$(ACTIVATE) && ruff check --fix . && ruff format . && snakefmt Snakefile rules
 
-$(VENV)/main.ready: envs/main.txt envs/torch.txt envs/sample.txt envs/constraints.txt $(wildcard logger/*.toml logger/*/*.py)
-	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11 or 3.12> $(MAKECMDGOALS)"; exit 1; }
-	@echo "Installing into $(VENV) ..."
+$(VENV)/bin/uv: envs/lock/main.txt
+	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11, 3.12 or 3.13> $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up $(VENV), about a minute beside the downloads: XXX MB of packages, and PyTorch with 192 MB"
+	@echo "  (CPU build, see TORCH_INDEX in the Makefile) or 2.7 GB (CUDA build). What is in uv's cache is not downloaded."
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(ACTIVATE) && { test -z "$(TORCH_INDEX)" || pip install --quiet --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' envs/torch.txt)"; }
-	@$(ACTIVATE) && pip install --quiet -c envs/constraints.txt -r envs/main.txt -r envs/torch.txt
-	@$(ACTIVATE) && pip install --quiet --no-deps -r envs/sample.txt
-	@$(ACTIVATE) && pip install --quiet --no-deps --force-reinstall ./logger
+	@sed -n '/^uv==/,/[^\\]$$/p' envs/lock/main.txt > $(VENV)/uv.txt
+	@$(VENV)/bin/python -m pip install --quiet --require-hashes -r $(VENV)/uv.txt
+	@touch $@
+
+$(VENV)/main.ready: $(VENV)/bin/uv envs/main.txt envs/torch.txt envs/apart.txt $(wildcard logger/*.toml logger/*/*.py)
+	@sed '/^torch==/d' envs/torch.txt | $(LOCKED) -r envs/main.txt -r -
+	@$(UV) pip install $(QUIET) -c envs/lock/main.txt $(TORCH_INDEX:%=--extra-index-url %) "$$(grep '^torch==' envs/torch.txt)"
+	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall ./logger
 	@touch $@
 
 $(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt
-	@$(ACTIVATE) && pip install --quiet -c envs/constraints.txt -r envs/test.txt
+	@$(LOCKED) -r envs/test.txt
 	@touch $@
+
+# A lock keeps the versions that the pins still allow. `make lock LOCK=--upgrade` takes the newest.
+LOCK ?=
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+  --no-header --no-annotate --excludes envs/apart.txt $(LOCK)
+lock: $(VENV)/bin/uv
+	@$(COMPILE) envs/main.txt envs/torch.txt envs/test.txt --output-file envs/lock/main.txt
+	@for name in mxnet-horovod torch-horovod; do \
+	  sed '/^#: source/,$$d' envs/$$name.txt | $(COMPILE) - --output-file envs/lock/$$name.txt || exit 1; \
+	done
 
 clean:
 	rm -rf logs .snakemake

@@ -44,11 +44,11 @@ def environment_of(wildcards):
     return ancient(str(marker)) if marker else []
 
 
-def worker_python(wildcards, input):
-    """The workers' interpreter, as an argument; the launcher's own where nothing is said."""
+def worker_environment(wildcards, input):
+    """The workers' environment by its name, as an argument; the launcher's own where nothing is said."""
     if "conda" in DEPLOYED:
         return ["--python", "python"]
-    return ["--python", recipes.python_of(input.environment)] if input.environment else []
+    return ["--environment", recipes.name_of(input.environment)] if input.environment else []
 
 
 def environments_of_specs(specs):
@@ -57,10 +57,10 @@ def environments_of_specs(specs):
     return [ancient(str(marker)) for name in names if (marker := recipes.ready(name))]
 
 
-def pythons_of_specs(specs):
-    """The interpreters of those environments, as arguments."""
+def names_of_environments(specs):
+    """The names of those environments, as arguments."""
     names = dict.fromkeys(spec.framework for spec in specs)
-    return [f"--python={name}={recipes.python_of(marker)}" for name in names if (marker := recipes.ready(name))]
+    return [f"--environment={name}={recipes.name_of(marker)}" for name in names if (marker := recipes.ready(name))]
 
 
 def equivalence_of(wildcards):

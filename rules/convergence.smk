@@ -24,11 +24,11 @@ rule convergence:
         settings=lambda wildcards: canonical(
             CONFIG.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
         ),
-        python=worker_python,
+        environment=worker_environment,
         launcher=LAUNCHER,
     shell:
         "{params.launcher:q} workflow/scripts/convergence.py --spec {params.spec:q} --settings {params.settings:q}"
-        " --manifest {input.manifest:q} {params.python:q} --output {output.curve:q} --log {log:q}"
+        " --manifest {input.manifest:q} {params.environment:q} --output {output.curve:q} --log {log:q}"
 
 
 rule convergence_verdict:

@@ -28,9 +28,9 @@ rule equivalence:
     params:
         specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in compared_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
-        pythons=lambda wildcards: pythons_of_specs(compared_of(wildcards)),
+        environments=lambda wildcards: names_of_environments(compared_of(wildcards)),
     shell:
-        "python workflow/scripts/equivalence.py --specs {params.specs:q} {params.manifest:q} {params.pythons:q}"
+        "python workflow/scripts/equivalence.py --specs {params.specs:q} {params.manifest:q} {params.environments:q}"
         " --output {output.equivalence:q} 2>&1 | tee {log:q}"
 
 

@@ -28,7 +28,7 @@ rule max_batch:
     params:
         specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
-        pythons=lambda wildcards: pythons_of_specs(largest_of(wildcards)),
+        environments=lambda wildcards: names_of_environments(largest_of(wildcards)),
     shell:
-        "python workflow/scripts/max_batch.py --specs {params.specs:q} {params.manifest:q} {params.pythons:q}"
+        "python workflow/scripts/max_batch.py --specs {params.specs:q} {params.manifest:q} {params.environments:q}"
         " --output {output.result:q} 2>&1 | tee {log:q}"

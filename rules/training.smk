@@ -23,8 +23,8 @@ rule run:
     params:
         spec=lambda wildcards: spec_of(wildcards).canonical,
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
-        python=worker_python,
+        environment=worker_environment,
         launcher=LAUNCHER,
     shell:
         "{params.launcher:q} workflow/scripts/run_training.py --spec {params.spec:q} {params.manifest:q}"
-        " {params.python:q} --record {output.record:q} --log {log:q}"
+        " {params.environment:q} --record {output.record:q} --log {log:q}"

@@ -46,7 +46,7 @@ def python(framework: str) -> str:
     if not marker.is_file():
         message = f"the environment of {framework} is not built: make frameworks"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
-    return recipes.python_of(marker)
+    return recipes.python_of(recipes.name_of(marker))
 
 
 def needs(program: str) -> None:

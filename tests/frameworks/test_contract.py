@@ -77,10 +77,63 @@ def test_without_mpi_its_controller_is_unsupported(
     monkeypatch.setattr(horovod.shutil, "which", lambda name: found)
     gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
     with pytest.raises(frameworks.Unsupported, match=reason):
-        horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25})
+        horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25, "nccl": True}, "cpu")
     order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
     command = starters.horovod(order, "job.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
+
+
+@pytest.mark.parametrize(
+    ("kind", "built", "wanted", "reason"),
+    [
+        ("cuda", 0, True, "built without NCCL"),
+        ("cuda", 22907, False, "built with NCCL"),
+        ("cuda", 22907, True, None),
+        ("cuda", 0, False, None),
+        ("cpu", 0, True, None),
+    ],
+)
+def test_horovod_exchanges_on_gpus_as_the_options_say(kind: str, built: int, wanted: bool, reason: str | None) -> None:
+    met: list[str] = []
+    library: Any = SimpleNamespace(nccl_built=lambda: built, init=lambda: met.append("init"))
+    options = {"controller": "gloo", "bucket_mb": 25, "nccl": wanted}
+    if reason is None:
+        horovod.join(library, options, kind)
+    else:
+        with pytest.raises(frameworks.Unsupported, match=reason):
+            horovod.join(library, options, kind)
+    assert met == ([] if reason else ["init"])
+
+
+@pytest.mark.parametrize("framework", HOROVOD)
+def test_a_record_says_whether_horovod_has_nccl(lab: Lab, framework: str) -> None:
+    assert lab.run(framework).environment["framework"]["horovod_nccl"] in ("built", "not built")
+
+
+@pytest.mark.parametrize("topology", ["1n1g", "1n2g"])
+def test_a_framework_whose_python_is_missing_is_unsupported(tmp_path: Path, topology: str) -> None:
+    other = Lab(tmp_path)
+    pins = tmp_path / "envs/mxnet-horovod.txt"
+    pins.write_text(pins.read_text().replace("#: python 3.11", "#: python 2.99"))
+    spec = training_fixtures.spec(framework="mxnet-horovod", topology=topology)
+    record = tmp_path / spec.record
+    command = [
+        *(
+            sys.executable,
+            "workflow/scripts/run_training.py",
+            "--spec",
+            spec.canonical,
+            "--manifest",
+            str(other.manifest),
+        ),
+        *("--record", str(record), "--log", str(record.with_suffix(".log"))),
+    ]
+    variables = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "THROUGHLINE_LOCKS": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = records.RunRecord.model_validate(json.loads(record.read_text()))
+    assert found.status == "unsupported" and "needs Python 2.99" in str(found.reason)
+    assert "UV_PYTHON_DOWNLOADS=automatic make frameworks" in str(found.reason)
 
 
 @pytest.mark.parametrize("framework", ["mxnet-horovod", "fake"])

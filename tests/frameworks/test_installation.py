@@ -1,8 +1,9 @@
-"""Environments: keyed by their pins, whole or absent, and clear about what is missing. Nothing is downloaded here."""
+"""Environments: locked, named by their pins, whole or absent, and clear about what is missing."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import threading
@@ -14,7 +15,7 @@ from framework_lab import NAMES, ROOT
 from throughline import frameworks, recipes
 from throughline.files import UserError
 from throughline.frameworks import reference
-from throughline.launch import installation
+from throughline.launch import installation, uv
 
 EMPTY = "#: python {version}\n#: check json\n"
 OWN = [name for name in frameworks.NAMES if recipes.ready(name)]
@@ -45,15 +46,59 @@ def test_which_frameworks_have_an_environment_of_their_own() -> None:
         every = [line for stage in found.stages for line in stage.requirements]
         assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in every)
         assert any("horovod" in module for module in found.modules)
+        assert found.lock.is_file()
         conda = (ROOT / "envs" / f"{name}.yaml").read_text()
         assert f"# pins: {found.pins}\n" in conda, "the conda file has to change with the pins"
+        assert f"- {uv_pin().replace('==', '=')}\n" in conda
         assert f"environment.py {name} --here" in (ROOT / "envs" / f"{name}.post-deploy.sh").read_text()
     assert "fake" in NAMES
 
 
+def uv_pin() -> str:
+    return next(line for line in (ROOT / "envs/main.txt").read_text().splitlines() if line.startswith("uv=="))
+
+
+def pinned(*names: str) -> dict[str, str]:
+    """Package -> version that these files of pins ask for, without torch and what is compiled."""
+    texts = [(ROOT / "envs" / f"{name}.txt").read_text().partition("#: source")[0] for name in names]
+    pairs = re.findall(r"^([\w.-]+)==(\S+)", "\n".join(texts), re.MULTILINE)
+    return {re.sub(r"[._]", "-", name.lower()): version for name, version in pairs if name != "torch"}
+
+
+@pytest.mark.parametrize(
+    ("lock", "names"),
+    [("main", ("main", "torch", "test", "benchmarks")), ("torch-horovod",) * 2, ("mxnet-horovod",) * 2],
+)
+def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...] | str) -> None:
+    text = (ROOT / "envs/lock" / f"{lock}.txt").read_text()
+    wanted = pinned(*((names,) if isinstance(names, str) else names))
+    entries = re.findall(r"^([\w.-]+)==(\S+).* \\\n    --hash=sha256:", text, re.MULTILINE)
+    assert wanted.items() <= dict(entries).items(), "make lock"
+    assert len(entries) == len(re.findall("^[a-z]", text, re.MULTILINE)), "a package without a hash"
+    assert "torch" not in dict(entries) and "://" not in text
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_lock_is_complete_for_every_python(version: str, tmp_path: Path) -> None:
+    """uv resolves the pins for another Python as well, and refuses a package without a hash in the lock."""
+    pins = tmp_path / "pins.txt"
+    both = (ROOT / "envs" / name for name in ("main.txt", "torch.txt", "test.txt"))
+    pins.write_text(re.sub("^(torch==.*|-r .*)$", "", "\n".join(one.read_text() for one in both), flags=re.MULTILINE))
+    command = uv.command(
+        "pip", "install", "--dry-run", "--target", str(tmp_path / "there"), "--require-hashes",
+        "--python-version", version,
+        "--excludes", str(ROOT / "envs/apart.txt"), "-c", str(ROOT / "envs/lock/main.txt"),
+        "-r", str(pins), "-r", str(ROOT / "envs/benchmarks.txt"),
+    )  # fmt: skip
+    done = subprocess.run(command, env=uv.variables(tmp_path), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Would install" in done.stderr, done.stderr
+
+
 def test_both_horovods_train_on_the_same_torch() -> None:
-    plain = {line for line in (ROOT / "envs/torch.txt").read_text().splitlines() if "==" in line}
-    assert plain <= set((ROOT / "envs/torch-horovod.txt").read_text().splitlines())
+    assert pinned("torch").items() <= pinned("torch-horovod").items()
+    assert re.findall("^torch==.*", (ROOT / "envs/torch.txt").read_text(), re.MULTILINE) == re.findall(
+        "^torch==.*", (ROOT / "envs/torch-horovod.txt").read_text(), re.MULTILINE
+    )
 
 
 def test_the_feature_matrix_is_up_to_date() -> None:
@@ -69,8 +114,14 @@ def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:
     names.append(write(pins, source.replace("source", "step")).folder)
     (pins / "p.patch").write_text("b")
     names.append(write(pins, source).folder)
+    lock = pins / "lock"
+    lock.mkdir()
+    (lock / "try.txt").write_text("y==1 \\\n    --hash=sha256:1\n")
+    names.append(write(pins, source).folder)
     assert len(set(names)) == len(names)
-    assert one.folder.parent == recipes.cache()
+    (lock / "try.txt").write_text("y==1 \\\n    --hash=sha256:1 \\\n    --hash=sha256:2\n")
+    assert write(pins, source).folder == names[-1], "a wheel for one more platform builds nothing again"
+    assert one.folder.parent == recipes.environments()
     assert one.folder.parent.parts[-3:] == ("cache", "throughline", "environments")
 
 
@@ -99,7 +150,8 @@ def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, cap
     assert json.loads((found.folder / "built.json").read_text())["framework"] == "try"
     marker = recipes.ready("try")
     assert marker is not None and marker.is_file()
-    assert subprocess.run([recipes.python_of(marker), "-c", "import pip"], check=False).returncode == 0
+    python = recipes.python_of(recipes.name_of(marker))
+    assert subprocess.run([python, "-c", "import json"], check=False).returncode == 0
     assert "$ " in log.read_text()
     installation.build("try", log)
     assert "virtual environment" not in capfd.readouterr().err
@@ -108,10 +160,13 @@ def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, cap
 def test_a_failed_build_leaves_nothing_and_its_log(pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     found = write(pins, "#: step things\nthis-is-not-there==1.0\n")
+    (pins / "lock").mkdir()
+    (pins / "lock/try.txt").write_text(f"this-is-not-there==1.0 \\\n    --hash=sha256:{'0' * 64}\n")
+    (pins / "apart.txt").touch()
     log = tmp_path / "try.log"
     with pytest.raises(UserError) as failed:
         installation.build("try", log)
-    assert "No matching distribution found" in str(failed.value) and "pip's index" in str(failed.value)
+    assert "this-is-not-there was not found" in str(failed.value) and "pip's index" in str(failed.value)
     assert not found.folder.exists()
     assert "this-is-not-there" in log.read_text()
 
@@ -142,7 +197,44 @@ def test_what_a_build_fails_on_is_said_with_what_to_do(line: str, advice: str) -
     assert line in str(error) and advice in str(error)
 
 
+def test_another_home_folder_measures_nothing_again(tmp_path: Path) -> None:
+    """A run's parameters name its environment, and no folder."""
+    run = "results/frameworks/bz8_fp32/torch-horovod/1n1g/run1.json"
+    options = [
+        "--dry-run",
+        "--nolock",
+        "--printshellcmds",
+        "--quiet",
+        "host",
+        "--configfile",
+        "presets/frameworks.yaml",
+    ]
+    said = []
+    for home in ("one", "two"):
+        variables = os.environ | {"XDG_CACHE_HOME": str(tmp_path / home)}
+        done = subprocess.run(
+            ["snakemake", run, *options], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said += re.findall("run_training.py .*", done.stdout + done.stderr)
+    assert len(said) == 2 and said[0] == said[1]
+    assert re.search(r"--environment torch-horovod-[0-9a-f]{12} ", said[0])
+
+
+def test_an_environment_with_nccl_has_another_name(pins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = write(pins, "#: source x\nx==1\n")
+    monkeypatch.delenv("HOROVOD_GPU_OPERATIONS", raising=False)
+    monkeypatch.setattr(recipes, "cuda", lambda: None)
+    without = one.name
+    monkeypatch.setattr(recipes, "cuda", lambda: "/usr/local/cuda")
+    assert one.name == f"{without}-nccl"
+    one.folder.mkdir(parents=True)
+    (one.folder / recipes.READY).touch()
+    monkeypatch.setattr(recipes, "cuda", lambda: None)  # such as a head node that shares the home folder
+    assert one.name == f"{without}-nccl"
+
+
 def test_another_python_is_looked_for(pins: Path, tmp_path: Path) -> None:
     (pins / "try.txt").write_text(EMPTY.format(version="2.99"))
-    with pytest.raises(UserError, match=r"needs Python 2\.99, and python2\.99 was not found"):
+    with pytest.raises(UserError, match=r"needs Python 2\.99, which was not found.*UV_PYTHON_DOWNLOADS=automatic"):
         installation.build("try", tmp_path / "try.log")

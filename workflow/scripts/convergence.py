@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from throughline import recipes
 from throughline.checks import convergence_check
 from throughline.files import command_line
 from throughline.launch import nodes
@@ -17,6 +18,9 @@ def main() -> None:
     parser.add_argument("--settings", required=True, help="the benchmark's `convergence` as JSON")
     parser.add_argument("--manifest", type=Path, required=True, help="manifest.json of the shards")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
+    parser.add_argument(
+        "--environment", dest="python", type=recipes.python_of, help="the workers' environment, by its name"
+    )
     parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
     parser.add_argument("--output", type=Path, required=True, help="the curve; checkpoints lie beside it meanwhile")
     arguments = parser.parse_args()

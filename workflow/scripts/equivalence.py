@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from throughline import records
+from throughline import recipes, records
 from throughline.checks import equivalence
 from throughline.files import command_line
 from throughline.study.runs import read_specs
@@ -14,12 +14,13 @@ def main() -> None:
     parser.add_argument("--specs", required=True, help="run specifications as a JSON list: frameworks x topologies")
     parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
     parser.add_argument(
-        "--python", action="append", default=[], metavar="FRAMEWORK=PYTHON", help="workers' interpreter"
+        "--environment", action="append", default=[], metavar="FRAMEWORK=NAME", help="the workers' environment"
     )
     parser.add_argument("--output", type=Path, required=True, help="equivalence.json; records and logs go beside it")
     arguments = parser.parse_args()
     specs = read_specs(arguments.specs)
-    pythons = dict(pair.split("=", 1) for pair in arguments.python)
+    pairs = (pair.split("=", 1) for pair in arguments.environment)
+    pythons = {framework: recipes.python_of(name) for framework, name in pairs}
     result = equivalence.prove(specs, arguments.manifest, pythons, arguments.output.with_suffix(""))
     records.write(records.Equivalence, result, arguments.output)
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from throughline import records
+from throughline import recipes, records
 from throughline.checks import max_batch
 from throughline.files import command_line
 from throughline.launch import lock, nodes
@@ -15,12 +15,13 @@ def main() -> None:
     parser.add_argument("--specs", required=True, help="run specifications as a JSON list, one per framework")
     parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
     parser.add_argument(
-        "--python", action="append", default=[], metavar="FRAMEWORK=PYTHON", help="workers' interpreter"
+        "--environment", action="append", default=[], metavar="FRAMEWORK=NAME", help="the workers' environment"
     )
     parser.add_argument("--output", type=Path, required=True, help="the result; records and logs of tries go beside it")
     arguments = parser.parse_args()
     specs = read_specs(arguments.specs)
-    pythons = dict(pair.split("=", 1) for pair in arguments.python)
+    pairs = (pair.split("=", 1) for pair in arguments.environment)
+    pythons = {framework: recipes.python_of(name) for framework, name in pairs}
     hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
     with lock.record(arguments.output):
         result = max_batch.find(specs, arguments.manifest, pythons, folder, hosts)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from throughline import recipes
 from throughline.files import UserError, command_line
 from throughline.launch import launch, nodes
 from throughline.launch.job import Job, is_strict
@@ -22,6 +23,9 @@ def main() -> None:
     parser.add_argument("--record", type=Path, required=True, help="the record that is written")
     parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
+    parser.add_argument(
+        "--environment", dest="python", type=recipes.python_of, help="the workers' environment, by its name"
+    )
     parser.add_argument("--repair", help="command to name where a shard is missing or changed")
     parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
     parser.add_argument("--hosts", nargs="*", help="names behind ssh (default: what THROUGHLINE_HOSTS holds)")

@@ -15,7 +15,7 @@ from typing import Any
 from throughline import records
 from throughline.files import UserError, now
 from throughline.launch import launch, machine
-from throughline.launch.job import Job
+from throughline.launch.job import Job, lacks
 from throughline.study.benchmark import Steps
 from throughline.study.config import Config
 from throughline.study.runs import RunSpec
@@ -113,6 +113,8 @@ class _Search:
         """The search's entry in the result."""
         status, largest, refused = "unsupported", None, None
         try:
+            if lacking := lacks(self.spec.framework, self.python):
+                raise _UnsupportedError(lacking)
             if self._is_unlimited():
                 raise _UnsupportedError(NO_LIMIT)
             largest, refused = search(self.spec.batch_per_device, self._fits)

@@ -3,7 +3,6 @@ conda's own Python can run it as well."""
 
 import contextlib
 import fcntl
-import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from typing import IO
 
 from throughline import recipes
 from throughline.files import UserError, write_json
+from throughline.launch import uv
 from throughline.recipes import Recipe, Stage
 
 BUILT = "built.json"
@@ -26,12 +26,12 @@ PROGRAMS = {"g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)", "make": "
 
 HINTS = {
     "Python.h: No such file": "install Python's headers (Debian, Ubuntu: python3-dev; Fedora, RHEL: python3-devel)",
-    "ensurepip is not available": "install Python's venv module (Debian, Ubuntu: python3-venv)",
     "No space left on device": "free space, or set XDG_CACHE_HOME to a larger disk",
     "Could NOT find MPI": "install MPI's compiler (Debian, Ubuntu: libopenmpi-dev openmpi-bin), or set "
     "HOROVOD_WITHOUT_MPI=1",
     "Could NOT find NCCL": "set HOROVOD_NCCL_HOME to where NCCL lies, or unset HOROVOD_GPU_OPERATIONS",
     "Temporary failure in name resolution": "check the network, or point pip at a mirror (PIP_INDEX_URL)",
+    "not found in the": "check the network and pip's index (pip config list)",
     "No matching distribution found": "check the network and pip's index (pip config list)",
 }
 """What a line of a failed build's log means for its user."""
@@ -45,13 +45,14 @@ def build(framework: str, log: Path) -> Path:
     with _alone(folder, framework):
         if not (folder / BUILT).is_file():
             _requirements(recipe)
-            interpreter = _interpreter(recipe.python, framework)
+            if why := recipes.lacking(framework):
+                raise UserError(f"the environment of {framework} cannot be built", next_step=why)
             _say(f"environment of {framework}: {folder}")
             if folder.exists():
                 _say("  removing what an interrupted build left")
                 shutil.rmtree(folder)
             try:
-                _stages(recipe, folder, log, interpreter)
+                _stages(recipe, folder, log)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -73,22 +74,27 @@ def _recipe(framework: str) -> Recipe:
     return recipe
 
 
-def _stages(recipe: Recipe, folder: Path, log: Path, interpreter: str | None = None) -> None:
+def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
     """Create, install, compile, check; each with a line on stderr, all of their output in the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
         run = _Runner(recipe, folder, output, log)
-        if interpreter:
+        if folder != Path(sys.prefix):
             with run.stage(1, "virtual environment"):
-                run(interpreter, "-m", "venv", str(folder))
+                wanted = recipes.interpreter(recipe.python) or recipe.python
+                run(*uv.command("venv", "--python", wanted, str(folder)))
         for number, stage in enumerate(recipe.stages, 2):
             with run.stage(number, stage.title + (", compiled from its source" if stage.source else "")):
-                (_compile if stage.source else _install_wheels)(run, stage)
+                if stage.source:
+                    _compile(run, stage)
+                else:
+                    _install_wheels(run, stage, recipe.lock)
         with run.stage(run.total, "check"):
-            run(run.python, "-m", "pip", "check")
+            run(*uv.command("pip", "check", "--python", run.python))
             run(run.python, "-c", "import " + ", ".join(recipe.modules))
-    facts = {"framework": recipe.framework, "mpi": _mpi(), "cuda": _cuda() is not None, "seconds": run.seconds}
+    nccl = bool(recipe.compiled) and recipes.builds_nccl()
+    facts = {"framework": recipe.framework, "mpi": _mpi(), "nccl": nccl, "seconds": run.seconds}
     write_json(folder / BUILT, facts)
     _say(f"  ready after {time.monotonic() - began:.0f} s")
 
@@ -100,8 +106,11 @@ class _Runner:
         self.framework, self.total, self.output, self.log = recipe.framework, len(recipe.stages) + 2, output, log
         self.python = str(folder / "bin" / "python")
         self.seconds: dict[str, float] = {}
-        inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-        self.variables = {"MAKEFLAGS": f"-j{min(4, len(os.sched_getaffinity(0)))}"} | inherited
+        self.variables = uv.variables(folder)
+        for name in ("PYTHONPATH", "PYTHONHOME"):
+            self.variables.pop(name, None)
+        # Not what `make` hands down: with a variable on make's command line it names no number of jobs.
+        self.variables["MAKEFLAGS"] = f"-j{min(4, len(os.sched_getaffinity(0)))}"
         self.variables["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
         self.variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
@@ -158,26 +167,27 @@ def _compile(run: _Runner, stage: Stage) -> None:
             run(run.python, "-m", "pip", "install", *alone, "--no-cache-dir", "-v", str(source), **flags)
 
 
-def _install_wheels(run: _Runner, stage: Stage) -> None:
-    """Install; of torch the same build (CPU or a CUDA version) as the workflow's, so that both can be compared."""
-    pip = [run.python, "-m", "pip", "install", "--no-input", "--only-binary", ":all:"]
-    label = _torch_build() if any(line.startswith("torch==") for line in stage.requirements) else ""
-    pins = [f"{line}+{label}" if label and line.startswith("torch==") else line for line in stage.requirements]
-    index = os.environ.get("TORCH_INDEX", "")
+def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
+    """Install what is locked; then torch, of the same build (CPU or a CUDA version) as the workflow's, so that both can
+    be compared."""
+    install = uv.command("pip", "install", "--python", run.python)
+    torch = [line for line in stage.requirements if line.startswith("torch==")]
+    with tempfile.NamedTemporaryFile("w", prefix="throughline-pins-", suffix=".txt") as pins:
+        pins.write("\n".join(line for line in stage.requirements if line not in torch))
+        pins.flush()
+        locked = ("--require-hashes", "--excludes", str(recipes.PINS / "apart.txt"), "-c", str(lock))
+        run(*install, *locked, "--only-binary", ":all:", "-r", pins.name)
+    if not torch:
+        return
+    label, index = recipes.torch_build(), os.environ.get("TORCH_INDEX", "")
+    pin = f"{torch[0]}+{label}" if label else torch[0]
+    install += ["-c", str(lock)]
     try:
-        run(*pip, *(["--extra-index-url", index] if index else []), *pins)
+        run(*install, *(["--extra-index-url", index] if index else []), pin)
     except UserError:
         if not label or index:
             raise
-        run(*pip, "--extra-index-url", f"{TORCH_INDEX}/{label}", *pins)
-
-
-def _torch_build() -> str:
-    """`cpu` or `cu130` of the workflow's torch 2.13.0+cpu; empty where its version does not say."""
-    try:
-        return importlib.metadata.version("torch").partition("+")[2]
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+        run(*install, "--extra-index-url", f"{TORCH_INDEX}/{label}", pin)
 
 
 def _horovod(variables: dict[str, str]) -> dict[str, str]:
@@ -187,7 +197,7 @@ def _horovod(variables: dict[str, str]) -> dict[str, str]:
     flags = {"HOROVOD_WITH_MPI": "1"} if _mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
     if not _mpi():
         _say("    no mpicxx here: without MPI (Debian, Ubuntu: libopenmpi-dev openmpi-bin has it)")
-    if cuda := _cuda():
+    if cuda := recipes.cuda():
         flags |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": cuda}
     return flags | {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
 
@@ -196,14 +206,8 @@ def _mpi() -> bool:
     return shutil.which("mpicxx") is not None and "HOROVOD_WITHOUT_MPI" not in os.environ
 
 
-def _cuda() -> str | None:
-    """The folder of CUDA's compiler, where there is one and the workflow's torch is a CUDA build."""
-    compiler = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-    return str(Path(compiler).parents[1]) if compiler and _torch_build() != "cpu" else None
-
-
 def _requirements(recipe: Recipe) -> None:
-    compiled = [stage for stage in recipe.stages if stage.source]
+    compiled = recipe.compiled
     needed = ["g++", "make"] if compiled else []
     needed += ["patch"] if any(stage.patch for stage in compiled) else []
     if missing := [PROGRAMS[name] for name in needed if shutil.which(name) is None]:
@@ -212,18 +216,6 @@ def _requirements(recipe: Recipe) -> None:
             why=f"{', '.join(stage.title for stage in compiled)} is compiled from its source",
             next_step="install " + ", ".join(missing),
         )
-
-
-def _interpreter(version: str, framework: str) -> str:
-    """A Python of this version: the one that runs, or python<version> on the path."""
-    program = sys.executable if "{}.{}".format(*sys.version_info) == version else shutil.which(f"python{version}")
-    if program is None:
-        raise UserError(
-            f"the environment of {framework} needs Python {version}, and python{version} was not found",
-            why="its newest release has no wheels for later ones",
-            next_step=f"install Python {version} beside this one",
-        )
-    return program
 
 
 @contextlib.contextmanager

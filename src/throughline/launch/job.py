@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import throughline
-from throughline import files
+from throughline import files, recipes
 from throughline.files import UserError
 from throughline.launch import machine, nodes
 from throughline.launch.nodes import Nodes
@@ -56,6 +56,11 @@ class Job:
         return self.part_of or (str(self.record) if self.convergence else self.spec.record)
 
     @property
+    def lacks(self) -> str | None:
+        """Why this machine cannot have the framework's environment; None where there is one to run in."""
+        return lacks(self.spec.framework, self.python)
+
+    @property
     def full(self) -> dict[str, Any]:
         """The specification with its defaults, as JSON values."""
         value: dict[str, Any] = json.loads(self.spec.model_dump_json())
@@ -68,6 +73,11 @@ class Job:
             why=why,
             next_step=f"read {self.log}; run snakemake again, only this run is made again",
         )
+
+
+def lacks(framework: str, python: str) -> str | None:
+    """Why a framework that was handed no interpreter of its own has none; None where it can run in this one."""
+    return recipes.lacking(framework) if python == sys.executable else None
 
 
 class Log:
@@ -110,6 +120,8 @@ def survey(job: Job) -> Site:
     """Look at every node, and choose the device. UserError where this run does not fit."""
     topology, spec = Topology.parse(job.spec.topology), job.full
     framework, model, wants_gpus = job.spec.framework, job.spec.model, job.spec.device != "cpu"
+    if job.lacks:
+        framework = "torch"  # what the workflow's own Python can ask for the devices
     where = nodes.find(job.spec, job.hosts)
     names = os.environ[files.NODES] = host_names(where.names)  # from here on, node0, node1, ... in all that is written
     variables = machine.worker_variables(spec, Path(throughline.__file__).parents[1]) | {files.NODES: names}

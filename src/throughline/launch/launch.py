@@ -129,8 +129,11 @@ def _attempt(job: Job, turn: Turn) -> Ended:
     device, place = where.device, WHERE[where.nodes.kind]
     turn.log.write(f"device: {device.kind}, {device.name}; {order.world} ranks on {place}")
     with _work_folder(job, order.shared) as folder:
-        agents = Agents(order, folder, turn.log.write, where.nodes.names)
-        reports = supervise(job, agents, turn.progress, turn.parent)
+        if job.lacks:
+            reports = {0: RankReport(0, time.time(), "unsupported", job.lacks)}
+        else:
+            agents = Agents(order, folder, turn.log.write, where.nodes.names)
+            reports = supervise(job, agents, turn.progress, turn.parent)
         observations = observed.nodes(order, folder, reports)
     facts = _environment(reports, where, observations)
     data = {key: manifest.content[key] for key in ("content_digest", "rows")} if manifest else None

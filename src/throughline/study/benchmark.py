@@ -99,6 +99,9 @@ class Options(Section):
     controller: Literal["gloo", "mpi"] = Field(
         "gloo", description="how Horovod's ranks find each other, and on CPUs how they exchange gradients"
     )
+    nccl: bool = Field(
+        True, description="false: Horovod exchanges the gradients of GPUs without NCCL, and has to be built without it"
+    )
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
     memory_limit_mb: PositiveInt | None = Field(
         None, description="MiB of memory for each worker on a CPU; a run that needs more ends as out of memory"

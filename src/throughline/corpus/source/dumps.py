@@ -52,7 +52,7 @@ def find_sample() -> Path:
         raise UserError(
             "the sample corpus is not on this machine",
             why=f"it is read from the package {SAMPLE_PACKAGE}, which lacks {SAMPLE_FILE} or is not installed",
-            next_step="python -m pip install --no-deps -r envs/sample.txt",
+            next_step="install the gensim pinned in envs/main.txt",
         )
     return path
 

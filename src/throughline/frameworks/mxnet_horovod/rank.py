@@ -31,7 +31,7 @@ class MXNetHorovod(Rank):
 
     def join(self) -> None:
         if self.world > 1:
-            horovod.join(hvd, self.options)
+            horovod.join(hvd, self.options, self.kind)
 
     def device(self) -> None:
         precision = self.spec["precision"]
@@ -155,7 +155,7 @@ class MXNetHorovod(Rank):
             **self.form.versions(),
             "cuda": "yes" if mx.runtime.Features().is_enabled("CUDA") else None,
             "driver": gpus.driver(),
-            **horovod.versions(self.options),
+            **horovod.versions(hvd, self.options),
         }
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from throughline.frameworks.torch.rank import Batch, TorchRank
 class TorchHorovod(TorchRank):
     def join(self) -> None:
         if self.world > 1:
-            horovod.join(hvd, self.options)
+            horovod.join(hvd, self.options, self.kind)
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
@@ -55,7 +55,7 @@ class TorchHorovod(TorchRank):
         return int(hvd.broadcast(torch.tensor(value, device=self.at), root_rank=0, name="broadcast"))
 
     def versions(self) -> dict[str, str | None]:
-        return {**super().versions(), **horovod.versions(self.options)}
+        return {**super().versions(), **horovod.versions(hvd, self.options)}
 
     def close(self) -> None:
         if self.world > 1:

@@ -1,0 +1,91 @@
+"""uv installs from where pip is set up to install from, and across disks."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from throughline.launch import uv
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither pip nor uv is set up, whatever is on this machine."""
+    for name in os.environ:
+        if name.startswith(("PIP_", "UV_", "SSL_")) or name.upper() in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    uv._pip.cache_clear()
+    yield
+    uv._pip.cache_clear()
+
+
+def wheel(folder: Path) -> None:
+    """A package `tiny` 1.0."""
+    folder.mkdir()
+    facts = "tiny-1.0.dist-info"
+    with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tiny.py", "")
+        archive.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{facts}/RECORD", f"tiny.py,,\n{facts}/METADATA,,\n{facts}/WHEEL,,\n{facts}/RECORD,,\n")
+
+
+def test_pips_settings_are_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(
+        "[global]\nindex-url = https://one/simple\nextra-index-url = https://two/simple\n https://three/simple\n"
+        "proxy = http://proxy:3128\ntrusted-host = one\ncert = /a/cert.pem\n"
+        "[install]\nfind-links = /wheels /more\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://four/simple")  # a variable wins over a file
+    monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "99")
+    monkeypatch.setenv("SSL_CERT_FILE", "/b/cert.pem")  # what is set for uv wins
+    found = uv.variables(tmp_path)
+    assert found["UV_DEFAULT_INDEX"] == "https://four/simple"
+    assert found["UV_INDEX"] == "https://two/simple https://three/simple"
+    assert found["UV_FIND_LINKS"] == "/wheels,/more"
+    assert found["ALL_PROXY"] == "http://proxy:3128"
+    assert (found["UV_INSECURE_HOST"], found["UV_HTTP_TIMEOUT"]) == ("one", "99")
+    assert found["SSL_CERT_FILE"] == "/b/cert.pem"
+    assert (found["UV_INDEX_STRATEGY"], found["UV_PYTHON_DOWNLOADS"]) == ("unsafe-best-match", "never")
+
+
+def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path / "wheels")
+    command = [
+        sys.executable,
+        "-m",
+        "throughline.launch.uv",
+        "pip",
+        "install",
+        "--target",
+        str(tmp_path / "there"),
+        "tiny",
+    ]
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    lost = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert lost.returncode != 0 and "tiny was not found" in lost.stderr
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "there/tiny.py").is_file()
+
+
+def test_files_are_copied_to_another_disk_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is no other disk here")
+    wheel(tmp_path / "wheels")
+    monkeypatch.setenv("UV_CACHE_DIR", str(other / f"throughline-test-{os.getpid()}"))
+    assert uv.variables(tmp_path)["UV_LINK_MODE"] == "copy"
+    assert "UV_LINK_MODE" not in uv.variables(other)
+    command = uv.command("pip", "install", "--target", str(tmp_path / "there"), "--no-index", "tiny")
+    command += ["--find-links", str(tmp_path / "wheels")]
+    done = subprocess.run(command, env=uv.variables(tmp_path), capture_output=True, text=True, check=False)
+    subprocess.run(uv.command("cache", "clean"), env=uv.variables(tmp_path), capture_output=True, check=True)
+    assert done.returncode == 0 and "hardlink" not in done.stderr, done.stderr
