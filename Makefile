@@ -16,6 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # uv with pip's settings. What is locked is installed with its hash; torch is not locked (envs/apart.txt says why).
 UV := PYTHONPATH=src $(VENV)/bin/python -m throughline.launch.uv
+QUIET := $(shell test -t 2 || echo --quiet)
 LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -c envs/lock/main.txt
 
 # Tests that wait leave a core idle: one worker more than there are cores. More than eight find nothing to do.

@@ -69,7 +69,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """What the environment is called: by kind of processor, as several may share a home folder. With NCCL it ends in
+        """What the environment is called: by kind of processor, as several may share a home. With NCCL it ends in
         `-nccl`, and is preferred where it is there or this machine can build it."""
         plain = f"{self.framework}-{_digest(f'{self.pins} {platform.machine()}')}"
         with_nccl = f"{plain}-nccl"
