@@ -58,11 +58,11 @@ format: $(VENV)/test.ready
 
 $(VENV)/bin/uv: envs/lock/main.txt
 	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11, 3.12 or 3.13> $(MAKECMDGOALS)"; exit 1; }
-	@echo "Setting up $(VENV), about a minute beside the downloads: XXX MB of packages, and PyTorch with 192 MB"
+	@echo "Setting up $(VENV), about a minute beside the downloads: 180 MB of packages, and PyTorch with 192 MB"
 	@echo "  (CPU build, see TORCH_INDEX in the Makefile) or 2.7 GB (CUDA build). What is in uv's cache is not downloaded."
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' envs/lock/main.txt > $(VENV)/uv.txt
-	@$(VENV)/bin/python -m pip install --quiet --require-hashes -r $(VENV)/uv.txt
+	@$(VENV)/bin/python -m pip install -qq --require-hashes -r $(VENV)/uv.txt
 	@touch $@
 
 $(VENV)/main.ready: $(VENV)/bin/uv envs/main.txt envs/torch.txt envs/apart.txt $(wildcard logger/*.toml logger/*/*.py)
