@@ -3,6 +3,7 @@
 # make test       set up, check the style, run every test
 # make test-fast  the unit tests alone
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
+# make doctor     what this machine can do, what is missing for what, and how to get it
 # make lock       write the locks in envs/lock/ anew, after a change of pins
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
@@ -23,10 +24,10 @@ LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast frameworks lint format lock clean help
+.PHONY: run submit test test-fast frameworks doctor lint format lock clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 10
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 11
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
@@ -34,6 +35,9 @@ run: $(VENV)/main.ready
 submit: $(VENV)/main.ready
 	@mkdir -p logs
 	@sbatch $(SBATCH) slurm/submit.sh $(TARGETS)
+
+doctor:
+	@$$(command -v $(PYTHON) || command -v python3) src/throughline/launch/doctor.py
 
 frameworks: $(VENV)/main.ready
 	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py

@@ -1,0 +1,154 @@
+"""What this machine can do, and what is missing for what: `make doctor`. Before anything is installed as well as after.
+
+One file with the standard library only, which any Python 3 from 3.7 on runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[3]
+GPU = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+ROOM_GB = 5
+"""A set-up with PyTorch's CPU build takes 1.6 GB. Its CUDA build is a download of 2.7 GB, and larger on the disk."""
+
+
+class Need(NamedTuple):
+    """What somebody may want, the programs that it takes (each one or one of several), and the packages with them."""
+
+    purpose: str
+    programs: tuple[str, ...]
+    debian: str
+    fedora: str
+
+
+NEEDS = (
+    Need("make run: its programs", ("make", "git"), "make git", "make git"),
+    Need("compiled data steps (without: slower)", ("gcc|cc|clang", "g++"), "gcc g++", "gcc gcc-c++"),
+    Need("make frameworks", ("g++", "make", "patch"), "g++ make patch", "gcc-c++ make patch"),
+    Need("Horovod over MPI", ("mpicxx", "mpirun"), "libopenmpi-dev openmpi-bin", "openmpi-devel"),
+    Need("runs on a Slurm cluster", ("sbatch", "srun", "squeue"), "slurm-client", "slurm"),
+    Need("a cluster to try, and its tests", ("slurmctld", "slurmd", "munged", "ip"), "slurm-wlm munge iproute2",
+         "slurm-slurmctld slurm-slurmd munge iproute"),
+    Need("tests of hosts behind ssh", ("ssh", "sshd"), "openssh-client openssh-server",
+         "openssh-clients openssh-server"),
+    Need("tests of the report", ("chromium|chromium-browser|google-chrome|google-chrome-stable",), "chromium",
+         "chromium"),
+    Need("text in the browser's pictures", ("fc-list",), "fontconfig fonts-dejavu", "fontconfig dejavu-sans-fonts"),
+)  # fmt: skip
+
+
+def main() -> None:
+    print("This machine")
+    for name, fact in facts():
+        print(f"  {name:<12} {fact}")
+    print("\nWhat it can do")
+    for purpose, lacks, command in answers():
+        print(f"  {'no ' if lacks else 'yes'}  {purpose}" + (f": {lacks} missing; {command}" if lacks else ""))
+
+
+def facts() -> list[tuple[str, str]]:
+    """What is here, by name."""
+    cores = len(os.sched_getaffinity(0))
+    total, free = memory("MemTotal"), memory("MemAvailable")
+    disk = shutil.disk_usage(ROOT)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "environments")
+    built = sorted({re.sub("-[0-9a-f]{12}", "", marker.parent.name) for marker in cache.glob("*/.ready")})
+    return [
+        ("system", f"{release().get('PRETTY_NAME', platform.system())}, {platform.machine()}"),
+        ("Python", f"{platform.python_version()} ({sys.executable})"),
+        ("cores", str(cores) if cores == os.cpu_count() else f"{cores} of {os.cpu_count()}, this process may use"),
+        ("memory", f"{total:.0f} GB, {free:.0f} GB of it free" if total else "unknown"),
+        ("disk", f"{disk.free / 1e9:.0f} GB free in {ROOT}"),
+        *[("GPU", line) for line in gpus()],
+        ("set up", "yes" if (ROOT / ".venv/main.ready").exists() else "not yet: make run, or make test"),
+        ("frameworks", ", ".join(built) or "no environment built yet: make frameworks"),
+    ]
+
+
+def answers() -> list[tuple[str, str, str]]:
+    """What one may want, what is missing for it (nothing: it is possible), and what to do about that."""
+    found = [python(), room()]
+    for need in NEEDS:
+        missing = [one.replace("|", " or ") for one in need.programs if not any(map(which, one.split("|")))]
+        found.append((need.purpose, ", ".join(missing), install(need.debian, need.fedora)))
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    found.append(("compiling against Python", "" if header.is_file() else "Python.h",
+                  install("python3-dev", "python3-devel")))  # fmt: skip
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        compiler = which("nvcc") or Path("/usr/local/cuda/bin/nvcc").is_file()
+        found.append(
+            ("Horovod over NCCL", "" if compiler else "nvcc", "install NVIDIA's CUDA toolkit, or load its module")
+        )
+    return found
+
+
+def python() -> tuple[str, str, str]:
+    """Whether this Python can run the workflow."""
+    version = sys.version_info[:2]
+    parts = ["pip (ensurepip)"] * (not (importlib.util.find_spec("pip") or importlib.util.find_spec("ensurepip")))
+    parts += ["venv"] * (not importlib.util.find_spec("venv") or not importlib.util.find_spec("ensurepip"))
+    lacks = "Python 3.11, 3.12 or 3.13" if not (3, 11) <= version <= (3, 13) else ", ".join(parts)
+    return ("make run: Python", lacks, install("python3 python3-venv python3-pip", "python3.11 python3.11-pip"))
+
+
+def room() -> tuple[str, str, str]:
+    """Whether the disk has room for the environment and the default job."""
+    lacks = shutil.disk_usage(ROOT).free < ROOM_GB * 1e9
+    return ("make run: room on the disk", f"{ROOM_GB} GB" * lacks, "free some, or clone on a larger disk")
+
+
+def gpus() -> list[str]:
+    """A line for each GPU, or one that says why there is none."""
+    if not which("nvidia-smi"):
+        seen = any(Path("/dev").glob("nvidia[0-9]*"))
+        return ["there is one, but no nvidia-smi: install the driver's tools" if seen else "none: runs are on the CPU"]
+    done = subprocess.run(["nvidia-smi", *GPU], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return ["nvidia-smi fails: " + " ".join((done.stdout + done.stderr).split())[:200]]
+    return [f"{name}, {size}, driver {driver}" for name, size, driver in
+            (line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2)]  # fmt: skip
+
+
+def which(program: str) -> str | None:
+    """Where a program is; daemons lie in folders that a user's path often lacks."""
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+
+
+def install(debian: str, fedora: str) -> str:
+    """The command that installs packages on this distribution."""
+    likes = f"{release().get('ID', '')} {release().get('ID_LIKE', '')}".split()
+    if {"debian", "ubuntu"} & set(likes):
+        return f"sudo apt-get install {debian}"
+    return f"sudo dnf install {fedora}" if {"fedora", "rhel"} & set(likes) else f"install {debian} (Debian's names)"
+
+
+def release() -> dict[str, str]:
+    """The distribution's facts about itself."""
+    try:
+        lines = Path("/etc/os-release").read_text().splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
+
+
+def memory(name: str) -> float:
+    """A line of /proc/meminfo in GB; 0 where there is none."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith(name + ":")), 0.0)
+
+
+if __name__ == "__main__":
+    main()
