@@ -20,7 +20,7 @@ from .conftest import ROOT, Clone
 
 RECORD = "results/quick/bz4_fp32/torch/1n2g/run2.json"
 LONG = """
-runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 100000, at_most_s: 300}}
+runs: {device: cpu, repeats: 2, steps: {warmup: 2, timed: 100000, at_most_s: 300}}
 benchmarks:
   quick: {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {fp32: [4]}, options: {data: synthetic}}
 """
@@ -97,6 +97,8 @@ def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone], options
     cause = failed.stdout[at:].split("\n  log:  ")[0].splitlines()
     assert len(cause) >= 3 and "GPU" in cause[1] and cause[-1].startswith("    next: ")
     assert f"\n  log:  {record}.log\n" in failed.stdout
+    again = failed.stdout[failed.stdout.index(f"failed: {record[:-1]}2.json\n") :].splitlines()
+    assert again[1:3] == ["  for the same reason as before", f"  log:  {record[:-1]}2.log"]
     assert "Traceback" not in failed.stdout and "CalledProcessError" not in failed.stdout
     assert failed.stdout.count("Not everything could be made") == 1
     assert ("The plan:" in failed.stdout) is (not options)

@@ -46,7 +46,7 @@ class Console:
         self._expected_s: dict[str, float | None] = {}
         self._data_since: float | None = None
         self._stopping = False
-        self._warned: set[str] = set()
+        self._told: set[str] = set()
         self._slurm, self._asked_at, self._queue = "", 0.0, ""
         self._began = time.monotonic()
         self._screen = Screen(self.status, quiet)
@@ -90,8 +90,8 @@ class Console:
             self._screen.say("Stopping: what runs is being ended.")
         elif text == NOTHING_TO_BE_DONE_MSG or "/snakemake/deployment/" in record.pathname:  # conda, containers
             self._screen.say(text)
-        elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._warned:
-            self._warned.add(text)  # Slurm's executor repeats some for every job
+        elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._told:
+            self._told.add(text)  # Slurm's executor repeats some for every job
             self._screen.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
 
     def _is_told(self, record: logging.LogRecord, text: str) -> bool:
@@ -141,8 +141,10 @@ class Console:
         self._failed.add(output)
         self._expected_s.pop(output, None)
         logs = list(map(str, record.log))
-        why = cause(logs).replace("\n", "\n  ")
-        self._screen.say("\n".join([f"failed: {output}", f"  {why}", *(f"  log:  {log}" for log in logs)]), "red")
+        why = cause(logs)
+        said = "for the same reason as before" if why in self._told else why.replace("\n", "\n  ")
+        self._told.add(why)
+        self._screen.say("\n".join([f"failed: {output}", f"  {said}", *(f"  log:  {log}" for log in logs)]), "red")
 
     def _of_data(self, plan: Plan) -> str:
         return f"data: {len(self._done & plan.data)} of {len(plan.data)} steps"

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from throughline.messages import Beat
 
+# The console, which shows the last line, asks for one more often.
 EVERY_S, TERMINAL_EVERY_S = float(os.environ.get("THROUGHLINE_PROGRESS_S", 15)), 0.5
 HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0
