@@ -152,8 +152,8 @@ class Console:
     def status(self) -> Status:
         """How far things are; asked once a second, by another thread."""
         plan, jobs = self._plan, list(self._jobs.values())
-        if plan is None:
-            return Status("", None, "", "")
+        if plan is None or self._stopping:
+            return Status("stopping" if self._stopping else "", None, "", "")
         done = []
         if plan.data and not plan.data <= self._done:
             done.append(self._of_data(plan))
