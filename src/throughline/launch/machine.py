@@ -27,6 +27,8 @@ from throughline.processes import wait_until
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 """Without one of these there is no GPU, and no need to import a framework only to ask it."""
+PROBE_S = 300.0
+"""How long a framework may take to say which GPUs there are."""
 NO_GPUS = Gpus(count=0, name=None, fp16=False)
 PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp")
 NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH")
@@ -42,14 +44,25 @@ SEEN_WITHIN_S = 10.0
 
 
 def gpus(framework: str, python: str, variables: Mapping[str, str]) -> Gpus:
-    """The GPUs that the framework sees in the worker's environment."""
+    """The GPUs that the framework sees in the worker's environment; UserError where it cannot say."""
     if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
         return NO_GPUS
-    # The output's last line: nothing that the framework prints is in the way.
     command = [python, "-c", frameworks.of(framework).gpus]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(variables), check=False, timeout=300)
-    lines = done.stdout.strip().splitlines()
-    return messages.parsed(Gpus, json.loads(lines[-1])) if done.returncode == 0 and lines else NO_GPUS
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=dict(variables), check=False, timeout=PROBE_S
+        )
+        # The output's last line: nothing that the framework prints is in the way.
+        return messages.parsed(Gpus, json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else ""))
+    except subprocess.TimeoutExpired:
+        said = f"it did not answer within {PROBE_S:.0f} s"
+    except (IndexError, ValueError):
+        said = [f"its process ended with status {done.returncode} and no answer", *done.stderr.strip().splitlines()][-1]
+    raise UserError(
+        f"{framework} could not say which GPUs there are",
+        why=said,
+        next_step="mend what it names (nvidia-smi shows the driver's state), or set runs.device: cpu",
+    )
 
 
 def processor() -> Device:
@@ -215,17 +228,19 @@ def answer(question: Question) -> Answer:
     """What this node has, and what marks or refuses a run on it now."""
     others, cpu, refused = environment.Others(), processor(), None
     warnings: list[str] = []
-    sees_files = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5)
-    if sees_files:
-        try:
+    sees_files, seen = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5), NO_GPUS
+    try:
+        if sees_files:
             warnings = look(Path(question.record), others, question.ranks, question.threads, question.strict)
-        except UserError as error:
-            refused = Fault(error.what, error.why, error.next_step)
+        if question.gpus:
+            seen = gpus(question.framework, sys.executable, os.environ)
+    except UserError as error:
+        refused = Fault(error.what, error.why, error.next_step)
     return Answer(
         node=int(os.environ.get("SLURM_NODEID", "0")),
         sees_files=sees_files,
         software=software(question),
-        gpus=gpus(question.framework, sys.executable, os.environ) if question.gpus else NO_GPUS,
+        gpus=seen,
         cpu=cpu,
         environment=environment.describe(question.framework, question.model),
         warnings=warnings,

@@ -5,7 +5,9 @@ from throughline.frameworks import FEATURES, Framework
 FRAMEWORK = Framework(
     rank="torch.ddp:TorchDDP",
     library="torch",
-    gpus="import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
+    # A driver that fails is a warning to PyTorch, and no GPU.
+    gpus="import json, torch, warnings; warnings.simplefilter('error'); "
+    "n = torch.cuda.device_count() if torch.cuda.is_available() else 0; warnings.simplefilter('default'); "
     "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
     "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
     features=frozenset(FEATURES) - {"sharding", "tensor"},
