@@ -61,7 +61,12 @@ int nvmlDeviceGetTotalEnergyConsumption(dev d, unsigned long long *v) {
 int nvmlDeviceGetCurrentClocksEventReasons(dev d, unsigned long long *v) {
     *v = (unsigned long long)say("reasons", 4); return 0; }
 int nvmlDeviceGetEccMode(dev d, unsigned *a, unsigned *b) { *a = *b = 1; return 0; }
-int nvmlDeviceGetMigMode(dev d, unsigned *a, unsigned *b) { *a = *b = 0; return 3; }
+int nvmlDeviceGetMigMode(dev d, unsigned *a, unsigned *b) {
+    *a = *b = (unsigned)say("mig", 0); return say("mig", -1) < 0 ? 3 : 0; }
+int nvmlDeviceGetMaxMigDeviceCount(dev d, unsigned *n) { *n = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(dev d, unsigned i, dev *slice) {  /* those that are there stand at the end */
+    *slice = (dev)(size_t)(100 * (size_t)d + i); return i < 7 - say("slices", 0) ? 6 : 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, dev *d) { *d = (dev)(size_t)atoi(strchr(uuid, '-') + 1); return 0; }
 int nvmlDeviceGetTotalEccErrors(dev d, unsigned kind, unsigned counter, unsigned long long *v) {
     *v = (unsigned long long)say(kind ? "uncorrected" : "corrected", 0); return 0; }
 int nvmlDeviceGetRemappedRows(dev d, unsigned *a, unsigned *b, unsigned *pending, unsigned *failed) {

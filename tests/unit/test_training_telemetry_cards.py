@@ -141,6 +141,31 @@ def test_what_is_not_known_is_no_fault() -> None:
     assert telemetry_cards.faults_of(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("visible", "answers", "names"),
+    [
+        (None, {}, ["Double 1", "Double 2"]),
+        (None, {"mig": 0}, ["Double 1", "Double 2"]),
+        (None, {"mig": 1, "slices": 1}, ["Double 106", "Double 206"]),
+        ("GPU-1,GPU-2", {"mig": 1, "slices": 1}, ["Double 106", "Double 206"]),
+        ("MIG-103,MIG-104", {"mig": 1, "slices": 7}, ["Double 103", "Double 104"]),
+    ],
+)
+def test_a_slice_of_a_card_is_watched_and_not_the_card(
+    library: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, answers: dict[str, float], names: list[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+    refused, marked, facts, *_, why = asked(library, **answers)
+    assert (refused, marked, why, [one["name"] for one in facts]) == ([], [], None, names)
+
+
+@pytest.mark.parametrize("slices", [0, 2])
+def test_a_slice_that_nobody_names_is_not_watched_and_the_run_is_marked(library: Path, slices: int) -> None:
+    refused, marked, facts, reads, _, why = asked(library, mig=1, slices=slices)
+    assert (refused, facts, reads) == ([], [], [[]] * 3)
+    assert marked == [why] and f"GPU 0 is in MIG mode with {slices} slices" in why and "UUID" in why
+
+
 def test_throttle_reasons_are_nvml_s() -> None:
     ours = telemetry_cards.THROTTLES
     assert ours["sw_power_cap"] == pynvml.nvmlClocksEventReasonSwPowerCap

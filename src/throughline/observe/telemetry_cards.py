@@ -4,6 +4,7 @@ What a card or a driver does not tell is None, with a reason. Units are made pla
 and percent become W, J and shares.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -171,6 +172,7 @@ class Cards:
 
     def __init__(self, order: Order) -> None:
         self.cards: list[Card] = []
+        self.doubts: list[str] = []
         self.facts: list[dict[str, Any]] = []
         self.why: str | None = None
         if order.kind != "cuda":
@@ -184,6 +186,9 @@ class Cards:
                 self.facts = [card.facts() for card in self.cards]
             except nvml.NVMLError as error:
                 self.why = f"NVML: {error}"
+            except Unnamed as error:
+                self.why = str(error)
+                self.doubts = [self.why]
 
     def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
         """What refuses and what marks a run on these cards; `earlier` are their facts in an earlier repeat."""
@@ -191,7 +196,8 @@ class Cards:
             faults_of(index, card.state(), facts, earlier[index] if index < len(earlier) else {})
             for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True))
         ]
-        return [text for refused, _ in faults for text in refused], [text for _, marked in faults for text in marked]
+        marked = self.doubts + [text for _, texts in faults for text in texts]
+        return [text for texts, _ in faults for text in texts], marked
 
     def read(self) -> list[dict[str, Any]]:
         return [card.read() for card in self.cards]
@@ -236,7 +242,31 @@ def _handles(count: int) -> list[Any]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name.strip() for name in visible.split(",")] if visible else map(str, range(nvml.nvmlDeviceGetCount()))
     by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
-    return [by_index(int(name)) if name.isdigit() else by_uuid(name) for name in list(names)[:count]]
+    return [_of(name, by_index(int(name)) if name.isdigit() else by_uuid(name)) for name in list(names)[:count]]
+
+
+class Unnamed(Exception):
+    """Nobody says which slice of a GPU is used."""
+
+
+def _of(name: str, handle: Any) -> Any:
+    """The handle of what a rank computes on: the GPU, or a slice of it where it is in MIG mode."""
+    try:
+        sliced = not name.startswith("MIG") and nvml.nvmlDeviceGetMigMode(handle)[0]
+    except nvml.NVMLError:  # it knows no such mode
+        sliced = False
+    if not sliced:
+        return handle
+    slices = []
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with contextlib.suppress(nvml.NVMLError_NotFound):
+            slices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+    if len(slices) != 1:
+        raise Unnamed(
+            f"GPU {name} is in MIG mode with {len(slices)} slices, and CUDA_VISIBLE_DEVICES names none by its UUID: "
+            "the whole GPU is not watched in its place"
+        )
+    return slices[0]
 
 
 def throttles(mask: int) -> list[str]:
