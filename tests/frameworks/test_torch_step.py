@@ -265,6 +265,63 @@ def test_gradients_that_stay_in_place_are_written_anew() -> None:
         torch.testing.assert_close(parameter.grad, before, rtol=1e-4, atol=1e-7)
 
 
+class Graph:
+    """What is recorded on a CPU: it computes while it is recorded, and again at every replay."""
+
+    replayed: Replayed
+
+    def replay(self) -> None:
+        self.replayed._drop()
+        self.replayed.total = self.replayed.passes(self.replayed.inputs)
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """With dropout: a resumed one records where the other has recorded long ago."""
+    options = {"dropout": 0.3, **({"compile": True, "graph": True} if kind == "cuda" else {})}
+    if kind == "cpu":
+        current = SimpleNamespace(wait_stream=lambda other: None)
+        replacements = {
+            "Stream": lambda: current, "current_stream": lambda: current, "CUDAGraph": Graph,
+            "stream": lambda stream: nullcontext(), "graph": lambda graph, **given: nullcontext(),
+            "get_rng_state": torch.get_rng_state, "set_rng_state": torch.set_rng_state,
+        }  # fmt: skip
+        for name, replacement in replacements.items():
+            monkeypatch.setattr(torch.cuda, name, replacement)
+
+    def recorded() -> TorchDDP:
+        one = framework(kind, options=options)
+        one.network.register_buffer("running_mean", torch.zeros(1, device=one.at))
+        if kind == "cpu":
+            one.replayed = Graph.replayed = Replayed(counting(one), one.parameters, [one.network.running_mean])
+        return one
+
+    def counting(one: TorchDDP) -> Any:
+        def passes(batches: Any) -> Any:
+            one.network.running_mean += 1
+            return one.passes(batches)
+
+        return passes
+
+    def segment(one: TorchDDP, number: int) -> list[float]:
+        one.seed(number)
+        losses = [one.step([one.deliver(batch(one, 2 * number + step))]) for step in range(2)]
+        one.sync()
+        return one.losses(losses)
+
+    whole = recorded()
+    segment(whole, 0)
+    whole.save(tmp_path / "checkpoint")
+    expected = segment(whole, 1)
+    other = recorded()
+    other.restore(tmp_path / "checkpoint")
+    assert segment(other, 1) == pytest.approx(expected, rel=0 if kind == "cpu" else 1e-6)
+    if kind == "cpu":
+        assert other.network.running_mean == whole.network.running_mean == 4
+
+
 GPU_STEPS: list[dict[str, Any]] = [
     {"precision": precision, "options": {"compile": graph, "graph": graph, "clip": clip}}
     for precision in ("fp32", "tf32", "bf16", "fp16")

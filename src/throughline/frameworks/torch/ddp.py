@@ -55,7 +55,8 @@ class TorchDDP(TorchRank):
 
     def optimizer(self) -> None:
         super().optimizer()
-        self.replayed = Replayed(self.passes, self.parameters) if self.options["graph"] else None
+        changing = list(self.changing.values())
+        self.replayed = Replayed(self.passes, self.parameters, changing) if self.options["graph"] else None
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
         alone = self.world > 1 and not (last and self.exchanges)
@@ -82,11 +83,15 @@ class Replayed:
     """`passes` (micro-batches -> loss, leaving gradients) recorded once; a call copies the batches in and replays it.
 
     Gradients lie where the recording has put them, and each replay writes them anew: nobody may drop them. What comes
-    after (clipping, loss scaler, update) runs as it always does. Batches must not change their shapes.
+    after (clipping, loss scaler, update) runs as it always does. Batches must not change their shapes. Recording leaves
+    random numbers and the buffers that training changes as they were: a training that resumes records anew, and goes on
+    as one that was not interrupted.
     """
 
-    def __init__(self, passes: Callable[[list[Batch]], Tensor], parameters: Sequence[Tensor]) -> None:
-        self.passes, self.parameters = passes, parameters
+    def __init__(
+        self, passes: Callable[[list[Batch]], Tensor], parameters: Sequence[Tensor], changing: Sequence[Tensor] = ()
+    ) -> None:
+        self.passes, self.parameters, self.changing = passes, parameters, changing
         self.graph: Any = None
 
     def __call__(self, batches: list[Batch]) -> Tensor:
@@ -100,6 +105,7 @@ class Replayed:
 
     def _record(self, batches: list[Batch]) -> None:
         self.inputs = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
+        random, buffers = torch.cuda.get_rng_state(), [buffer.clone() for buffer in self.changing]
         aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -112,6 +118,9 @@ class Replayed:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.total = self.passes(self.inputs)
         self.graph = graph
+        torch.cuda.set_rng_state(random)
+        for buffer, before in zip(self.changing, buffers, strict=True):
+            buffer.copy_(before)
 
     def _drop(self) -> None:
         for parameter in self.parameters:
