@@ -26,7 +26,7 @@ import h5py
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.corpus.shards import layout  # noqa: E402
+from throughline.corpus.shards import layout, making  # noqa: E402
 from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
 
 BATCH = 64
@@ -38,7 +38,7 @@ def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
     listed: list[dict[str, Any]] = []
     for number, path in enumerate(paths):
         name = f"training_{number:04d}.hdf5"
-        (layout.unpack if unpack else shutil.copy)(path, folder / name)
+        (making.unpack if unpack else shutil.copy)(path, folder / name)
         listed.append({"file": name, "split": "training", "rows": layout.size(path)[0]})
     listed *= -(-SHARDS // len(listed))  # a reader is always a shard ahead: as in a corpus of many shards
     content: dict[str, Any] = {"shards": listed, "vocabulary": {"size": 30522, "mask": 103, "words": [[999, 30522]]}}
