@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 Fault = Callable[["Handler", bytes], bool]
@@ -18,7 +20,8 @@ Fault = Callable[["Handler", bytes], bool]
 class Server:
     """`with Server() as server`: `files` by path, `faults` by path, one a request; `requests` that came."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
+        self.certificate = certificate  # a PEM file of certificate and key: over TLS
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[Fault]] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -30,6 +33,10 @@ class Server:
         self._http = _Quiet(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self._http.site = self  # type: ignore[attr-defined]
+        if self.certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
@@ -39,7 +46,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self._http.server_address[1]}"
 
     def publish(self, name: str, files: dict[str, bytes], *, done: bool = True, status: bool = True) -> str:
         """Publish a dump's files by what follows `<name>-`; returns the folder's path."""
@@ -135,6 +142,11 @@ def status(code: int, **headers: str) -> Fault:
     """Answer with a status; `Retry_After="3"` becomes a header."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda handler, _: handler.answer(code, b"sorry", named) is None
+
+
+def redirect(address: str) -> Fault:
+    """Send to the same path at another address."""
+    return lambda handler, _: handler.answer(302, b"", {"Location": address + handler.path}) is None
 
 
 def html(handler: Handler, _: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The whole corpus through its command lines, as the workflow calls them: the same bytes however it is cut."""
+"""The whole corpus through its command lines, as the workflow calls them: the same content however it is cut."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus_helpers import content
 from throughline.corpus.source import dumps
 
 ROOT = Path(__file__).parents[2]
@@ -80,10 +81,10 @@ def chain(monkeypatch: pytest.MonkeyPatch, data: Path, dump: Path, parts: int, *
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_same_bytes_from_any_parts_in_any_order_and_place(
+def test_the_same_content_from_any_parts_in_any_order_and_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     sample = tmp_path / "sample.xml.bz2"

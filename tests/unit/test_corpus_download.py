@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import subprocess
 import time
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -227,6 +228,36 @@ def test_a_page_instead_of_the_file(server: Server, tmp_path: Path, waits: Waits
     server.misbehave(f"{folder}/{NAME}-sha1sums.txt", html)
     with pytest.raises(UserError, match=r"sha1sums\.txt could not be downloaded"):
         download(server, tmp_path, waits.client())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of 127.0.0.1 with its key."""
+    path = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout {path} -out {path}.crt"
+    extension = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command.split(), *extension], check=True, capture_output=True)
+    path.write_text(path.read_text() + path.with_name(f"{path.name}.crt").read_text())
+    return path
+
+
+@pytest.mark.parametrize("file", [f"{NAME}-sha1sums.txt", "dumpstatus.json", f"{NAME}-{SINGLE}"])
+def test_a_redirect_that_leaves_tls_is_refused(
+    server: Server, tmp_path: Path, waits: Waits, certificate: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Nothing is sent over the open line: neither the contact, nor a question whose answer others could change."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with Server(certificate) as secure, Server(certificate) as elsewhere:
+        for each in (server, secure, elsewhere):
+            folder = each.publish(NAME, {SINGLE: DATA})
+        secure.misbehave(f"{folder}/{file}", dump_server.redirect(server.address))
+        with pytest.raises(UserError, match="could not be downloaded") as caught:
+            download(secure, tmp_path, waits.client())
+        assert f"it redirects from https to {server.address}{folder}/{file}" in str(caught.value)
+        assert not server.requests and not waits
+        secure.misbehave(f"{folder}/{file}", dump_server.redirect(elsewhere.address))
+        assert same(download(secure, tmp_path, waits.client()).read_bytes(), DATA)
+        assert elsewhere.asked(f"{folder}/{file}")
 
 
 def test_a_wrong_checksum(server: Server, tmp_path: Path, waits: Waits) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,38 @@ def test_progress_is_quiet_at_first_and_tells_the_time_left(capsys: pytest.Captu
     slow = Progress("slow", 4)
     slow.to(1)
     assert "about 1.5 h left" in slow.line(1800)
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    """160 MiB of blanks in a few kilobytes."""
+    packer, block = bz2.BZ2Compressor(), b" " * (1 << 20)
+    return b"".join([packer.compress(block) for _ in range(160)] + [packer.flush()])
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("before", [HEADER + PAGES[0], HEADER + PAGES[0][:-20]])
+def test_a_file_that_unpacks_without_end(tmp_path: Path, bomb: bytes, before: str, parts: int) -> None:
+    """Between pages and inside one."""
+    path = tmp_path / "bomb.xml.bz2"
+    path.write_bytes(streams(before) + bomb + streams(CLOSING))
+    with pytest.raises(UserError, match=r"unpacks to more than 1,000 times its size"):
+        all_pages(dumps.cut([path], parts))
+
+
+def test_the_beginning_of_a_file_that_unpacks_without_end(tmp_path: Path, bomb: bytes) -> None:
+    path = tmp_path / "bomb.xml.bz2"
+    path.write_bytes(bomb)
+    tracemalloc.start()
+    with pytest.raises(UserError, match="is not a MediaWiki dump"):
+        dumps.cut([path], 1)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
+def test_a_page_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_LONGEST", 1 << 20)
+    path = tmp_path / "long.xml"
+    path.write_text(HEADER + PAGES[0] + page(60, "x" * (3 << 20)) + CLOSING)
+    with pytest.raises(UserError, match="has a page of more than 1 MiB"):
+        all_pages(dumps.cut([path], 1))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from test_corpus_instances import LENGTHS, PARAMETERS
 from test_corpus_wordpiece import TRICKY
 
-from corpus_helpers import documents, same, tiny_vocabulary
+from corpus_helpers import content, documents, same, tiny_vocabulary
 from throughline.corpus import kernel, packing
 from throughline.corpus.shards import Parameters, instances, layout, lookup, pairs, promises
 from throughline.corpus.text import sentences, tokens, vocabulary
@@ -234,7 +234,7 @@ def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, b
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     tokens.tokenize(articles, tmp_path / "vocabulary.txt", tmp_path / "here.hdf5")
-    assert same((tmp_path / "here.hdf5").read_bytes(), (tmp_path / "there.hdf5").read_bytes())
+    assert same(content(tmp_path / "here.hdf5"), content(tmp_path / "there.hdf5"))
     if broken == "no place":
         assert "CDLL" in run.stdout and run.stderr == ""
     else:

@@ -1,4 +1,4 @@
-"""Whatever a job may hold in memory, it makes the same bytes."""
+"""Whatever a job may hold in memory, it makes the same content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_helpers import same, tiny_vocabulary
+from corpus_helpers import content, same, tiny_vocabulary
 from throughline import files
 from throughline.corpus import kernel
 from throughline.corpus.allocator import Allocator
@@ -63,7 +63,7 @@ def test_any_memory_gives_the_same_bytes(
             patch.setattr(kernel, "load", lambda: None)
         bounded = made("bounded", memory_bytes=memory_bytes)
     for path in sorted(whole.iterdir()):
-        assert same(path.read_bytes(), (bounded / path.name).read_bytes()), path.name
+        assert same(content(path), content(bounded / path.name)), path.name
     assert sorted(path.name for path in bounded.iterdir()) == sorted(path.name for path in whole.iterdir())
 
 

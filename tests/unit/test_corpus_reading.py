@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,11 +12,13 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from isal import isal_zlib
 from test_corpus_shards import arrays_of, blocks_of
 
 from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary, write_tokens
-from throughline.corpus import reading
+from throughline.corpus import kernel, reading
 from throughline.corpus.shards import Parameters, layout, making, verification
+from throughline.files import UserError
 
 PACKINGS: dict[str, dict[str, Any]] = {
     "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},
@@ -68,7 +73,7 @@ def test_every_type(tmp_path: Path, how: str, kind: str) -> None:
 def test_without_isal_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = arrays_of(300)
     path = packed(tmp_path / "shard.hdf5", arrays, PACKINGS["ours"])
-    monkeypatch.setitem(__import__("sys").modules, "isal", None)
+    monkeypatch.setitem(sys.modules, "isal", None)
     assert all(np.array_equal(reading.read_shard(path)[name], array) for name, array in arrays.items())
 
 
@@ -92,6 +97,49 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
     content[place.byte_offset + place.size // 2] ^= 4
     path.write_bytes(content)
     with pytest.raises(OSError):
+        reading.read_shard(path)
+
+
+def replaced(path: Path, how: dict[str, Any], chunk: bytes) -> dict[str, np.ndarray]:
+    """A shard whose first chunk of input_ids is stored as `chunk`."""
+    arrays = arrays_of(200)
+    with h5py.File(packed(path, arrays, how), "a") as stream:
+        stream["input_ids"].id.write_direct_chunk((0, 0), chunk)
+    return arrays
+
+
+@pytest.mark.parametrize("how", ["ours", "checksums"])
+@pytest.mark.parametrize("lacking", [1, 16, 64 * 16 * 4 - 4, -1, -16])
+def test_a_chunk_that_unpacks_to_another_size(tmp_path: Path, how: str, lacking: int) -> None:
+    """Neither C code nor HDF5 may see it: both read as many bytes as a chunk should have."""
+    path = tmp_path / "shard.hdf5"
+    replaced(path, PACKINGS[how], zlib.compress(bytes(64 * 16 * 4 - lacking)) + bytes(4 * (how == "checksums")))
+    with h5py.File(path) as stream:
+        for compiled in (kernel.load(), None):
+            with pytest.raises(OSError, match="does not unpack to its 4096 bytes"):
+                reading.rows(stream["input_ids"], 0, 100, compiled)
+    with pytest.raises(UserError, match="no whole shard") as caught, layout.open_shard(path) as stream:
+        verification._read(stream, lambda block, _: Counter())
+    assert "input_ids does not unpack" in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["ours", "theirs", "checksums"])
+def test_a_chunk_that_would_fill_the_memory(tmp_path: Path, how: str) -> None:
+    """A chunk of 512 MiB, read by a process that may take 256 MiB more than it has."""
+    chunk = isal_zlib.compress(bytes(1 << 29), 1) + bytes(4)
+    replaced(tmp_path / "shard.hdf5", PACKINGS[how], chunk)
+    code = (
+        "import resource, sys; from pathlib import Path; from throughline.corpus import reading;"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize();"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28),) * 2); reading.read_shard(Path(sys.argv[1]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "shard.hdf5"], capture_output=True, text=True)
+    assert run.returncode == 1 and "does not unpack to its" in run.stderr.splitlines()[-1]
+
+
+def test_gzip_that_is_packed_again_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "shard.hdf5", arrays_of(200), {**PACKINGS["ours"], "scaleoffset": 0})
+    with pytest.raises(OSError, match="input_ids is compressed in another way"):
         reading.read_shard(path)
 
 

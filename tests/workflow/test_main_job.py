@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from corpus_helpers import same
+from corpus_helpers import content, same
 from throughline.records import read_run, read_summary
 
 from .conftest import SMALL, Clone, job_counts
@@ -111,7 +111,7 @@ def test_nothing_is_done_twice(finished: tuple[Clone, str]) -> None:
 def test_a_missing_shard_and_a_missing_run_are_made_again_alone(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
     shard, record = "data/little/seq32/training_0001.hdf5", "results/quick/bz4_fp32/torch/1n2g/run2.json"
-    content = (clone.path / shard).read_bytes()
+    before_it = content(clone.path / shard)
     before = clone.times("results/*/bz*/*/*/run*.json", "data/little/seq*/*.hdf5")
     for name in (shard, record):
         (clone.path / name).unlink()
@@ -124,7 +124,7 @@ def test_a_missing_shard_and_a_missing_run_are_made_again_alone(finished: tuple[
     assert counts["manifest"] == 1
     assert counts["summary"] == 1
     assert not set(counts) & {"dump", "cut", "extract", "tokenize"}
-    assert same((clone.path / shard).read_bytes(), content)
+    assert same(content(clone.path / shard), before_it)
 
 
 def test_a_missing_shard_alone_trains_nothing(finished: tuple[Clone, str]) -> None:
@@ -183,7 +183,7 @@ def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None
 
 def hashes(clone: Clone) -> dict[str, str]:
     return {
-        name: hashlib.sha256((clone.path / name).read_bytes()).hexdigest()
+        name: hashlib.sha256(content(clone.path / name)).hexdigest()
         for name in sorted(clone.files("data/little/seq*/*.hdf5"))
     }
 

@@ -1,7 +1,8 @@
 """The corpus's hot loops as compiled code: kernel.c, built once per user by the system's C compiler.
 
 It lies in ~/.cache/throughline/kernel/, named by a hash of source, flags and machine, so that no foreign one is loaded.
-Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python make the same bytes, several times slower.
+Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python give the same, several times slower.
+`THROUGHLINE_KERNEL_FLAGS` adds flags to the compiler's: tests ask for its sanitizers.
 """
 
 import ctypes
@@ -21,6 +22,7 @@ from throughline import files
 SOURCE = Path(__file__).with_name("kernel.c")
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared")
 OFF = "THROUGHLINE_KERNEL"
+MORE_FLAGS = "THROUGHLINE_KERNEL_FLAGS"
 
 
 _i64, _i32, _pointer = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
@@ -88,7 +90,7 @@ def _library() -> ctypes.CDLL:
 
 def built(folder: Path) -> Path:
     """The shared library in `folder`, built if it is not there; OSError or RuntimeError where that fails."""
-    named = "\0".join([*FLAGS, platform.system(), platform.machine(), *platform.libc_ver()])
+    named = "\0".join([*_flags(), platform.system(), platform.machine(), *platform.libc_ver()])
     digest = hashlib.sha256(SOURCE.read_bytes() + named.encode())
     path = folder / f"{digest.hexdigest()[:16]}.so"
     if not path.exists():
@@ -100,6 +102,10 @@ def built(folder: Path) -> Path:
     return path
 
 
+def _flags() -> list[str]:
+    return [*FLAGS, *os.environ.get(MORE_FLAGS, "").split()]
+
+
 def _build(path: Path) -> None:
     import shutil
     import subprocess
@@ -108,7 +114,7 @@ def _build(path: Path) -> None:
     if compiler is None:
         raise RuntimeError("no C compiler was found")
     with files.atomic(path) as temporary:
-        command = [compiler, *FLAGS, "-o", str(temporary), str(SOURCE)]
+        command = [compiler, *_flags(), "-o", str(temporary), str(SOURCE)]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
             raise RuntimeError(f"{Path(compiler).name} failed: {run.stderr.strip().splitlines()[-1:]}")

@@ -1,4 +1,4 @@
-"""HDF5 files as we write them: whole or absent, their chunks packed by igzip, byte for byte the same every time."""
+"""HDF5 files as we write them: whole or absent, packed by igzip, which may pack equal content in two ways."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Ite
 
 
 def packed(data: np.ndarray) -> bytes:
-    """A chunk as HDF5's shuffle and gzip 1 leave it, little-endian (on x86-64; igzip's output may differ elsewhere)."""
+    """A chunk by HDF5's shuffle and gzip, little-endian."""
     from isal import isal_zlib
 
     return bytes(isal_zlib.compress(_planes(data), 1))

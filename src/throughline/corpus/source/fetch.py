@@ -60,6 +60,16 @@ class Digest:
             return hashlib.file_digest(stream, self.kind).hexdigest()
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but none that leaves TLS: anybody on the way could read who asks, and change the answer."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if req.type == "https" and not newurl.startswith("https:"):
+            fp.close()
+            raise ElsewhereError(f"it redirects from https to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def free_bytes(folder: Path) -> int:
     """Bytes that this user can still write below `folder`."""
     return shutil.disk_usage(folder).free
@@ -221,8 +231,9 @@ class Client:
     @contextmanager
     def _open(self, url: str, headers: dict[str, str], part: Path | None = None) -> Iterator[Any]:
         headers = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
+        opener = urllib.request.build_opener(_Redirects)
         try:
-            response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=self.timeout_s)
+            response = opener.open(urllib.request.Request(url, headers=headers), timeout=self.timeout_s)
         except urllib.error.HTTPError as error:
             with error:
                 self._refused(error, part)

@@ -10,6 +10,8 @@ from throughline.corpus.source.dumps import Cut, Piece
 from throughline.corpus.source.streams import CLOSING, WHOLE_AGAIN, DumpFile, text
 from throughline.files import UserError
 
+_LONGEST = 256 << 20
+
 
 def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[bytes]:
     """Each page of a part as its XML, in the dump's order; UserError where it is damaged or ends inside a page."""
@@ -60,6 +62,12 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
             if buffer.find(b"<page>", page + 6, end if end >= 0 else None) >= 0:
                 raise _lost(file.path, "a page begins inside another one")
             if end < 0:
+                if len(buffer) - page > _LONGEST:
+                    raise UserError(
+                        f"{file.path} has a page of more than {_LONGEST >> 20} MiB",
+                        why="MediaWiki allows 2 MiB; the file is damaged, or a dump of the pages' history",
+                        next_step="use the pages-articles dump as it was published",
+                    )
                 at, resume = page, max(page, len(buffer) - 6)
                 break
             at = resume = end + len(b"</page>")

@@ -20,6 +20,9 @@ CLOSING = b"</mediawiki>"
 WHOLE_AGAIN = "download the file again and compare it with the checksum published beside it"
 READ = 1 << 18
 """Bytes that are read at a time."""
+_UNPACKED = 1 << 20
+_RATIO, _BEFORE = 1000, 64 << 20
+"""A dump unpacks to some 5 times its size. More than 1,000 times, beyond the first 64 MiB, is no dump."""
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 
 
@@ -56,33 +59,40 @@ def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
     """Decompressed text from the stream at `offset` on, each time with the offset of the stream it comes from.
 
     Python's bz2 file object takes whatever follows a stream and is no stream for padding, so a damaged stream
-    header would silently end the dump; here it is an error.
+    header would silently end the dump; here it is an error. So is a file that grows without end.
     """
     with path.open("rb") as stream:
         stream.seek(offset)
-        start, unit, data = offset, bz2.BZ2Decompressor(), stream.read(READ)
-        while data:
+        start, unit, data, length = offset, bz2.BZ2Decompressor(), stream.read(READ), 0
+        while data or not unit.needs_input:
             try:
-                text = unit.decompress(data)
+                text = unit.decompress(data, _UNPACKED)
             except (OSError, ValueError):
                 raise _damaged(path, start) from None
+            length += len(text)
+            if length > _BEFORE + _RATIO * (stream.tell() - offset):
+                raise UserError(
+                    f"{path} unpacks to more than {_RATIO:,} times its size",
+                    why=f"no dump does; it was read to byte {stream.tell()}, in the bz2 stream at byte {start}",
+                    next_step="use the dump as it was published",
+                )
             if text:
                 yield start, text
             if not unit.eof:
-                data = stream.read(READ)
+                data = stream.read(READ) if unit.needs_input else b""
                 continue
             data = unit.unused_data
             if len(data) < 3:
                 data += stream.read(READ)
-            if data:
-                start = stream.tell() - len(data)
-                if not data.startswith(b"BZh"):
-                    raise _damaged(path, start)
-                unit = bz2.BZ2Decompressor()
-        if not unit.eof:
-            raise UserError(
-                f"{path} ends in the middle of its compressed data", why="the file is not whole", next_step=WHOLE_AGAIN
-            )
+            if not data:
+                return
+            start = stream.tell() - len(data)
+            if not data.startswith(b"BZh"):
+                raise _damaged(path, start)
+            unit = bz2.BZ2Decompressor()
+        raise UserError(
+            f"{path} ends in the middle of its compressed data", why="the file is not whole", next_step=WHOLE_AGAIN
+        )
 
 
 def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[int], int]]:
