@@ -43,5 +43,5 @@ def test_page_in_its_own_words(results: tuple[Path, Results]) -> None:
     root, found = results
     text = page.render(found, [], None, root / "report.html")
     assert "190.0 images/s on 2 devices" in text and "samples/s" not in text
-    assert 'id="bert-figures"' in text and "at 1, %, more is better" in text
-    assert "bert-bz32_fp32_recall-title" in text
+    assert 'id="benchmark-bert-figures"' in text and "at 1, %, more is better" in text
+    assert "benchmark-bert-bz32_fp32_recall-title" in text

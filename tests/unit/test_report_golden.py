@@ -28,8 +28,18 @@ TERMS = {
     "task_samples": 300_000_000,
 }
 REMARKS = {"bert/bz32_fp32": "W/O xla & W/O clip"}
-REWORDED = {"made-up tokens": "made-up batches"}
-"""Words that are no longer those of one workload."""
+WORK = "FLOPs (per sample), FLOP/s (per device), peak (datasheet), MFU (share of peak), matmul (measured), "
+USE = "GPUs busy, SM clock (MHz), power (W), temperature (°C), CPU (of the run, cores), memory (of the run, MiB), "
+WORK += "share of matmul, real tokens/s (all devices), "
+USE += "CPU (of the machine), network out (MB/s), throttled by, "
+MEMORY = "needed (MiB, framework), reserved (MiB, framework), used (MiB, device), total (MiB, device), "
+REWORDED = {
+    "made-up tokens": "made-up batches",
+    "real tokens (of positions): n/a": f"{WORK}real tokens (of positions): n/a",
+    "telemetry (CPU cost): n/a": f"{USE}telemetry (CPU cost): n/a",
+    "used (share of total): n/a": f"{MEMORY}used (share of total): n/a",
+}
+"""Words that are no longer those of one workload, and notes that named the last column alone."""
 EXTRAS = ["bert__noexchange/bz32_fp32.json", "bert__synthetic/bz32_fp32.json", "bert__aa/bz32_fp32.json"]
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -150,11 +154,29 @@ def test_surroundings_data_and_remarks(results: Path) -> None:
 
 
 def test_it_is_the_same_every_time(results: Path) -> None:
-    before = (results / "report.html").read_bytes()
+    """In another process too, whose sets and dictionaries of the file system come in another order."""
     manifests = [results.parent / "data/sample/seq128/manifest.json", results / "no/manifest.json"]
-    page.write(results, sorted((results / "bert").glob("*.json")), manifests, EXPECTED, results / "report.html")
-    first = (results / "report.html").read_bytes()
-    assert sorted(first.splitlines()) == sorted(before.splitlines())
+    values = [results, sorted((results / "bert").glob("*.json")), manifests, EXPECTED, results / "report.html"]
+    pages = []
+    for seed in ("1", "2"):
+        code = (
+            "import pickle, sys; from throughline.report.render import page; page.write(*pickle.load(sys.stdin.buffer))"
+        )
+        variables = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-c", code], input=pickle.dumps(values), env=variables, check=True)
+        pages.append((results / "report.html").read_text(encoding="utf-8").splitlines())
+    assert pages[0] == pages[1]
+
+
+def test_a_benchmark_may_be_called_like_a_section_of_the_page(tmp_path: Path) -> None:
+    names = ("data", "method", "environment", "repeat", "issues", "earlier", "unreadable", "features")
+    for name in names:
+        runs = write_series(tmp_path, {"1n1g": jitter(50.0)}, benchmark=name)
+        write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
+    places = sorted(tmp_path.glob("*/bz32_fp32.json"))
+    page.write(tmp_path, places[:4], [], EXPECTED, tmp_path / "report.html")
+    _, reader = read(tmp_path / "report.html")
+    assert len(places) == len(names) and len(reader.ids) == len(set(reader.ids))
 
 
 def test_hostile_text_is_inert(tmp_path: Path) -> None:

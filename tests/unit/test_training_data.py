@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -125,20 +126,31 @@ def test_arrays_of_different_lengths_are_an_error(tmp_path: Path) -> None:
 
 
 def test_the_loader_counts_the_seconds_it_was_waited_for() -> None:
+    """Only those: each batch is prepared when the step already waits for it, or before the step asks."""
+    asked = threading.Semaphore(0)
+
     def slow() -> Any:
         for number in range(3):
-            time.sleep(0.1)
+            asked.acquire()
+            time.sleep(0.01)  # the step waits by now
             yield number
 
-    loader = data.Loader(slow(), lambda number: number * 10)
-    assert [loader.next() for _ in range(3)] == [0, 10, 20]
-    assert 0.2 < loader.stall_s < 1
+    def ask(loader: data.Loader) -> Any:
+        asked.release()
+        return loader.next()
+
+    loader, stalls = data.Loader(slow(), lambda number: number * 10), [0.0]
+    for expected in (0, 10, 20):
+        assert ask(loader) == expected
+        stalls.append(loader.stall_s)
+    assert all(before < after for before, after in itertools.pairwise(stalls))
     loader.close()
 
-    quick = data.Loader(iter(range(100)), lambda number: number)
-    time.sleep(0.1)
-    assert [quick.next() for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert quick.stall_s < 0.05
+    there = threading.Event()
+    quick = data.Loader(iter(range(100)), lambda number: there.set() if number == data.AHEAD else number)
+    there.wait()  # AHEAD batches lie ready
+    assert [quick.next() for _ in range(data.AHEAD)] == list(range(data.AHEAD))
+    assert quick.stall_s == 0
     quick.close()
 
 

@@ -108,8 +108,8 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
     logs = [path.with_suffix("") / log for path, series in present for cell in series.values() for log in cell.logs]
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
-    def benchmarks(every: Sequence[Group], prefix: str = "") -> list[dict[str, Any]]:
-        """One entry per benchmark, in order; `prefix` makes its ids unique."""
+    def benchmarks(every: Sequence[Group], prefix: str) -> list[dict[str, Any]]:
+        """One entry per benchmark, in order; `prefix` keeps its ids apart from those of the page's own sections."""
         entries = []
         for name in dict.fromkeys(group.benchmark for group in every):
             largest = [search for search in results.largest if search.benchmark == name]
@@ -127,7 +127,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        benchmarks=benchmarks(now),
+        benchmarks=benchmarks(now, prefix="benchmark-"),
         earlier=benchmarks(before, prefix="earlier-"),
         snakemake=snakemake,
         place=lambda group: places.get((group.benchmark, group.batch, group.precision)),

@@ -90,14 +90,14 @@ class Grid:
             if measured and index not in kept:
                 reasons = dict.fromkeys(figures[index].why or "not recorded" for figures in measured)
                 missing.setdefault("; ".join(reasons), []).append(self.columns[index].name)
-        partly = {
-            figures[index].why: self.columns[index].name
-            for figures in measured
-            for index in kept
-            if figures[index].value is None and figures[index].why
-        }
+        partly: dict[str, set[int]] = {}
+        for figures in measured:
+            for index in kept:
+                if figures[index].value is None and (why := figures[index].why):
+                    partly.setdefault(why, set()).add(index)
         notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {why}" for why, names in missing.items()]
-        notes += [f"{heading}: {NOT_KNOWN} where {why}" for why, heading in partly.items()]
+        for why, indices in partly.items():
+            notes.append(f"{', '.join(self.columns[index].name for index in sorted(indices))}: {NOT_KNOWN} where {why}")
         return Grid(
             [self.columns[index] for index in kept],
             [replace(line, figures=[line.figures[i] for i in kept] if line.figures else ()) for line in self.lines],
