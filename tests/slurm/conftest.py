@@ -71,15 +71,20 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         variables = os.environ | {"NODES": "4", "GPU_NODES": "1", "CORES": "2", "MEMORY_MB": "16000"}
-        started = subprocess.run([TRY / "start.sh", folder], env=variables, capture_output=True, text=True)
-        assert started.returncode == 0, started.stdout + started.stderr
-        # It waits for the end of its input, which also comes where Ctrl-C or a crash ends this process.
+        # It starts the cluster and waits for the end of its input, which also comes where this process is killed.
+        commands = (
+            '"$0/start.sh" "$1" > "$1.log" 2>&1 && trap "" PIPE && echo started && cat; "$0/stop.sh" "$1" >> "$1.log"'
+        )
         self.guard = subprocess.Popen(
-            ["sh", "-c", 'cat; exec "$0" "$1"', TRY / "stop.sh", folder],
+            ["sh", "-c", commands, TRY, folder],
+            env=variables,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self.guard.stdout is not None
+        started = self.guard.stdout.readline()
+        assert started, folder.with_name(f"{folder.name}.log").read_text()
         self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
         network = dict(line.split("=") for line in (folder / "network").read_text().split())
         self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 6)]

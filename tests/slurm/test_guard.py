@@ -1,0 +1,44 @@
+"""A process that is killed leaves no cluster behind, neither while it starts one nor afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.conftest import ROOT, missing, until
+
+
+def left(folder: Path) -> list[str]:
+    """The cluster's processes and namespaces."""
+    tag = dict(line.split("=") for line in (folder / "network").read_text().split())["tag"]
+    spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout.splitlines()
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in [*spaces, *processes] if line.startswith(f"{tag}-") or f"{folder}/" in line]
+
+
+@pytest.mark.parametrize("moment", ["while it starts", "when it runs"])
+def test_a_killed_process_leaves_no_cluster(tmp_path: Path, moment: str) -> None:
+    if reason := missing():
+        if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = tmp_path / "cluster"
+    code = "import sys, time; from pathlib import Path; from tests.slurm.conftest import Cluster;"
+    code += "made = Cluster(Path(sys.argv[1])); print('up', flush=True); time.sleep(900)"
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    owner = subprocess.Popen([sys.executable, "-c", code, folder], env=variables, stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    try:
+        if moment == "while it starts":
+            until(lambda: (folder / "run/munged.pid").exists())
+        else:
+            assert owner.stdout.readline()
+        until(lambda: bool(left(folder)))
+    finally:
+        owner.kill()
+        owner.wait()
+    until(lambda: not left(folder), 120)
