@@ -44,7 +44,7 @@ def test_the_jobs_ran_on_the_nodes(finished: tuple[Project, str]) -> None:
     nodes = [re.search(r"NodeCnt=(\d+)", line) for line in completed]
     assert sorted(int(found[1]) for found in nodes if found)[-2:] == [2, 4]
     (accelerated,) = [line for line in completed if "Partition=gpu" in line]
-    assert "NodeList=try5 " in accelerated and "gres/gpu" in accelerated, "runs.slurm puts 1n1g there"
+    assert "NodeList=try5 " in accelerated, "runs.slurm puts 1n1g there"
 
 
 def test_nothing_names_the_cluster(finished: tuple[Project, str]) -> None:
@@ -75,15 +75,18 @@ def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
 
 def test_auto_is_what_the_partition_has(project: Project) -> None:
     """Asked before anything is submitted; a partition of both kinds of nodes is an error that names the key."""
-    one = ("--dry-run", "results/long/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
-    project.run(*one, "slurm_partition=gpu")
+    one = ("results/long/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
     refused = project.run(*one, "slurm_partition=all", status=1)
     assert "runs.device is auto, and partition all has nodes with GPUs (1) and without (4)" in refused
     assert "Slurm does not say what partition none has" in project.run(*one, "slurm_partition=none", status=1)
+    assert "has been submitted" not in refused
 
 
 def test_snakemake_as_a_job_of_its_own(finished: tuple[Project, str]) -> None:
     project, _ = finished
+    if not Path(sys.prefix, "main.ready").exists():
+        pytest.skip("these tests do not run in an environment that make has set up")
+    (project.path / ".venv").unlink(missing_ok=True)
     (project.path / ".venv").symlink_to(sys.prefix)
     command = ["make", "submit", "TARGETS=results/quick/bz4_fp32.json", "SBATCH=--time=5"]
     variables = os.environ | project.cluster.variables
