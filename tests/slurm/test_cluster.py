@@ -78,7 +78,7 @@ def test_auto_is_what_the_partition_has(project: Project) -> None:
     one = ("results/long/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
     refused = project.run(*one, "slurm_partition=all", status=1)
     assert "runs.device is auto, and partition all has nodes with GPUs (1) and without (4)" in refused
-    assert "Slurm does not say what partition none has" in project.run(*one, "slurm_partition=none", status=1)
+    assert "Slurm names no node of partition none" in project.run(*one, "slurm_partition=none", status=1)
     assert "has been submitted" not in refused
 
 
@@ -88,7 +88,8 @@ def test_snakemake_as_a_job_of_its_own(finished: tuple[Project, str]) -> None:
         pytest.skip("these tests do not run in an environment that make has set up")
     (project.path / ".venv").unlink(missing_ok=True)
     (project.path / ".venv").symlink_to(sys.prefix)
-    command = ["make", "submit", "TARGETS=results/quick/bz4_fp32.json", "SBATCH=--time=5"]
+    command = ["make", "submit", "SBATCH=--time=5"]
+    command += ["TARGETS=results/quick/bz4_fp32.json --configfile cluster.yaml"]
     variables = os.environ | project.cluster.variables
     said = subprocess.run(command, cwd=project.path, env=variables, capture_output=True, text=True, check=True).stdout
     (job,) = re.findall(r"Submitted batch job (\d+)", said)
