@@ -101,12 +101,6 @@ rule all:
         rules.corpus.input if CONFIG.reads("corpus") else [],
 
 
-def the_plan():
-    """What this call makes: before it starts, and after."""
-    jobs = [list(map(str, job.output)) for job in workflow.dag.needrun_jobs(exclude_finished=False) if job.output]
-    return plan.Plan(SPECS, jobs, workflow.dag.targetfiles, workflow.non_local_exec)
-
-
 onstart:
     made = the_plan()
     try:

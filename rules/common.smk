@@ -85,6 +85,12 @@ def summary_options(wildcards, input):
     return [*TARGETS.summary_options(wildcards.benchmark), *proof]
 
 
+def the_plan():
+    """What this call makes: before it starts, and after."""
+    jobs = [list(map(str, job.output)) for job in workflow.dag.needrun_jobs(exclude_finished=False) if job.output]
+    return plan.Plan(SPECS, jobs, workflow.dag.targetfiles, workflow.non_local_exec)
+
+
 LAUNCHER = sys.executable if "conda" in DEPLOYED else "python"
 """The workflow's own Python: the launcher is not part of a framework's environment."""
 
