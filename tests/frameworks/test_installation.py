@@ -197,6 +197,13 @@ def test_what_a_build_fails_on_is_said_with_what_to_do(line: str, advice: str) -
     assert line in str(error) and advice in str(error)
 
 
+def test_a_build_compiles_side_by_side_under_make(pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAKEFLAGS", " -- PYTHON=python3.11")  # what `make frameworks PYTHON=python3.11` hands down
+    with (tmp_path / "log").open("w") as log:
+        run = installation._Runner(write(pins), tmp_path, log, tmp_path / "log")
+    assert re.fullmatch(r"-j\d", run.variables["MAKEFLAGS"])
+
+
 def test_another_home_folder_measures_nothing_again(tmp_path: Path) -> None:
     """A run's parameters name its environment, and no folder."""
     run = "results/frameworks/bz8_fp32/torch-horovod/1n1g/run1.json"
