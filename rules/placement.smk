@@ -55,6 +55,20 @@ def reserved_devices(pending):
     ]
 
 
+def cores_of_spec(spec):
+    """Cores of each node for a run: one for each thread of its ranks; with GPUs all that a node has, for what prepares
+    batches and drives the devices. A job that runs has been given them."""
+    threads = shape_of_spec(spec).devices * spec.threads
+    if workflow.remote_exec:
+        return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
+    if not workflow.non_local_exec or device_of_spec(spec) == "cpu":
+        return threads
+    try:
+        return partition.cores(partition_of_spec(spec))
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
 def slurm_options_of_spec(spec):
     """What a job asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
     gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) == "cuda" else ""
@@ -69,7 +83,7 @@ def resources_of_run(spec_of):
 
     return {
         "bench_slot": 1,
-        "cpus_per_task": lambda wildcards: shape_of(wildcards).devices * spec_of(wildcards).threads,
+        "cpus_per_task": lambda wildcards: cores_of_spec(spec_of(wildcards)),
         "nodes": lambda wildcards: shape_of(wildcards).nodes,
         "tasks": lambda wildcards: shape_of(wildcards).nodes,
         "mpi": lambda wildcards: "srun" if shape_of(wildcards).nodes > 1 else None,

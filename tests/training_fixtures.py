@@ -98,6 +98,7 @@ def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | 
         "nodes": shape.nodes,
         "per_node": shape.devices,
         "agents": launchers.agents(asked.framework, shape.nodes),
+        "cores": shape.devices * asked.threads if reach == "slurm" else 0,
         "kind": "cpu",
         "manifest": None,
         "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},

@@ -93,9 +93,9 @@ SlurmctldPidFile=$folder/run/slurmctld.pid
 SlurmdPidFile=$folder/run/%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdLogFile=$folder/log/%n.log
-# no control groups, no binding: works in containers and small virtual machines
+# a task is bound to the cores that it has asked for; no control groups, with which no job starts in a container
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 # nodes may claim more than there is, and come back by themselves

@@ -91,10 +91,10 @@ class Order(Message):
     """One run, as agents, ranks and samplers have to know it.
 
     spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many there are, each
-    with an equal share of the ranks; variables: what every rank finds in its environment; reach: how nodes are
-    reached; hosts: the nodes' names, none where they are this machine; shared: several machines take part; weights: a
-    file that the ranks start from; telemetry: the interpreter of the samplers, None where nothing is sampled;
-    earlier_gpus: facts of the first node's GPUs in an earlier repeat.
+    with an equal share of the ranks; cores: those of each node of a Slurm job; variables: what every rank finds in its
+    environment; reach: how nodes are reached; hosts: the nodes' names, none where they are this machine; shared:
+    several machines take part; weights: a file that the ranks start from; telemetry: the interpreter of the samplers,
+    None where nothing is sampled; earlier_gpus: facts of the first node's GPUs in an earlier repeat.
     """
 
     spec: dict[str, Any]
@@ -103,6 +103,7 @@ class Order(Message):
     nodes: int
     per_node: int
     agents: int
+    cores: int
     kind: Literal["cpu", "cuda"]
     manifest: str | None
     variables: dict[str, str]

@@ -63,6 +63,19 @@ def test_a_second_call_does_nothing(finished: tuple[Project, str]) -> None:
     assert "Nothing to be done" in project.run("--dry-run", "results/quick/bz4_fp32.json")
 
 
+def cores_of_ranks(record: records.RunRecord) -> set[int | None]:
+    """How many cores each rank could use."""
+    return {len(bound["cores"]) for bound in (record.environment["binding"] or {}).values()} or {os.cpu_count()}
+
+
+def test_a_rank_with_a_gpu_has_all_cores_of_its_node(finished: tuple[Project, str]) -> None:
+    """Slurm withholds cores that a run does not ask for: a run that reserves no GPU has one for each thread."""
+    project, _ = finished
+    assert cores_of_ranks(records.read_run(project.record("1n1g", "quick"))) == {2}
+    project.run("results/capped/bz4_fp32/torch/2n1g/run1.json")
+    assert cores_of_ranks(records.read_run(project.record("2n1g", "capped"))) == {1}
+
+
 def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
     """horovodrun reaches the second node through srun."""
     project, _ = finished

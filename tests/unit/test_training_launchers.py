@@ -150,11 +150,11 @@ def script(folder: Path, name: str, body: str) -> None:
 
 
 def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(tmp_path, "squeue", "echo 'big[7-8]'")
+    script(tmp_path, "squeue", """case "$*" in *cpus-per-task*) echo "96   ";; *) echo 'big[7-8]';; esac""")
     script(tmp_path, "scontrol", '[ "$3" = "big[7-8]" ] && printf "big7\\nbig8\\n"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = nodes.find(training_fixtures.spec(topology="2n4g"), [], {"SLURM_JOB_ID": "5"})
-    assert (found.kind, found.names) == ("slurm", ("big7", "big8"))
+    assert (found.kind, found.names, found.cores) == ("slurm", ("big7", "big8"), 96)
     with pytest.raises(UserError, match="needs 3 nodes, and the Slurm job has 2"):
         nodes.find(training_fixtures.spec(topology="3n4g"), [], {"SLURM_JOB_ID": "5"})
 

@@ -22,7 +22,12 @@ SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "1")
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the arguments of every sbatch come to stand."""
-    scripts = {"sbatch": f'echo "$@" >> {tmp_path}/asked; exit 1', "sinfo": ":", "squeue": ":", "scontrol": ":"}
+    scripts = {
+        "sbatch": f'echo "$@" >> {tmp_path}/asked; exit 1',
+        "sinfo": "echo 'main*|125|gpu:8|64'",
+        "squeue": ":",
+        "scontrol": ":",
+    }
     for name, body in scripts.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
@@ -38,22 +43,25 @@ def test_runs_are_jobs_of_their_nodes_and_devices(clone: Callable[[str], Clone],
     jobs = asked.read_text().splitlines()
     for nodes in (1, 64, 125):
         (job,) = [line for line in jobs if f"--nodes={nodes} " in line]
-        for words in (f"--ntasks={nodes} ", "--cpus-per-task=16", "--ntasks-per-node=1 --gpus-per-node=8 --exclusive"):
+        for words in (f"--ntasks={nodes} ", "--cpus-per-task=64", "--ntasks-per-node=1 --gpus-per-node=8 --exclusive"):
             assert words in job
         assert "--mem 128000 " in job and "-t 60 " in job
 
 
 @pytest.mark.parametrize(
-    ("nodes", "options"),
-    [("main*|4|(null)", "--exclusive"), ("main*|4|gpu:a100:8,nvme:1", "--gpus-per-node=8 --exclusive")],
+    ("nodes", "options", "cores"),
+    [
+        ("main*|4|(null)|96", "--exclusive", 16),
+        ("main*|4|gpu:a100:8,nvme:1|96", "--gpus-per-node=8 --exclusive", 96),
+    ],
 )
 def test_auto_reserves_what_the_nodes_have(
-    clone: Callable[[str], Clone], asked: Path, nodes: str, options: str
+    clone: Callable[[str], Clone], asked: Path, nodes: str, options: str, cores: int
 ) -> None:
     (asked.parent / "sinfo").write_text(f"#!/bin/sh\necho '{nodes}'\n")
     done = clone(LARGE.replace("device: cuda, ", "")).snakemake("results/big/bz4_fp32/torch/1n8g/run1.json", *SLURM)
     (job,) = asked.read_text().splitlines()
-    assert f"--ntasks-per-node=1 {options} " in job
+    assert f"--ntasks-per-node=1 {options} " in job and f"--cpus-per-task={cores} " in job
     assert f"runs reserve {'GPUs' if '--gpus' in options else 'no GPUs'}" in done.stdout
     assert f"--mem {8 * (16000 if '--gpus' in options else 1500)} " in job
 

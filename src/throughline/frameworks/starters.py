@@ -47,7 +47,7 @@ def _srun_as_ssh(order: Order, folder: str) -> str:
     """A folder with an `ssh` that runs its command on a node of the Slurm job, where sshd often lets nobody in."""
     place = Path(folder, "bin")
     place.mkdir()
-    step = shlex.join(srun(1, order.per_node * order.spec["threads"]))
+    step = shlex.join(srun(1, order.cores))
     (place / "ssh").write_text(
         "#!/bin/sh\n"
         "host=\n"

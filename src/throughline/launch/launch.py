@@ -149,6 +149,7 @@ def _order(job: Job, where: Site) -> Order:
         nodes=topology.nodes,
         per_node=topology.devices,
         agents=launchers.agents(job.spec.framework, topology.nodes),
+        cores=where.nodes.cores,
         kind=where.device.kind,
         manifest=str(job.manifest.resolve()) if job.manifest and job.spec.options.data != "synthetic" else None,
         variables=where.variables,

@@ -38,7 +38,7 @@ def commands(order: Order, path: Path, names: Sequence[str] = ()) -> list[list[s
 
     count = order.agents
     if order.reach == "slurm" and count > 1:
-        return [[*srun(count, order.per_node * order.spec["threads"]), *agent("slurm")]]
+        return [[*srun(count, order.cores), *agent("slurm")]]
     if order.reach == "ssh":
         return [through_ssh(names[node], agent(node), order.variables) for node in range(count)]
     return [agent(node) for node in range(count)]

@@ -29,10 +29,12 @@ REACH = {
 
 @dataclass(frozen=True)
 class Nodes:
-    """`names` in the order of the ranks; empty where all ranks are on this machine."""
+    """`names` in the order of the ranks; empty where all ranks are on this machine. `cores`: those of each node that
+    a Slurm job has asked for."""
 
     kind: Literal["here", "simulated", "slurm", "ssh"]
     names: tuple[str, ...] = field(default=(), repr=False)
+    cores: int = 0
 
     @property
     def elsewhere(self) -> bool:
@@ -74,7 +76,8 @@ def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.
             why="the rule's resources `nodes` and `tasks` decide that",
             next_step="leave both as rules/training.smk has them",
         )
-    return Nodes("slurm", names)
+    cores = _output(["squeue", "--noheader", "--jobs", variables["SLURM_JOB_ID"], "--Format", "cpus-per-task"])
+    return Nodes("slurm", names, int(cores))
 
 
 def _allocation(job: str) -> tuple[str, ...]:
@@ -103,7 +106,7 @@ def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str
     command = [python, "-m", "throughline.launch.machine", messages.text(question)]
     if nodes.kind == "slurm":
         count = len(nodes.names)
-        step = [*srun(count, question.ranks * question.threads), "--overlap"]
+        step = [*srun(count, nodes.cores), "--overlap"]
         replies = _through_srun(count, [*step, *command], variables)
     else:
         with ThreadPoolExecutor(32) as pool:  # all are asked at once

@@ -1,11 +1,13 @@
 """What a partition of Slurm has, asked where Snakemake runs, before anything is submitted."""
 
 import subprocess
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from throughline.files import UserError
 
+COMMAND = ["sinfo", "--noheader", "--exact", "--format", "%P|%D|%G|%c"]
 MENDING = "set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
 
 
@@ -15,13 +17,9 @@ def device(partition: str | None) -> tuple[Literal["cuda", "cpu"], str]:
 
     `cuda` where all of its nodes have GPUs, `cpu` where none has. UserError where some have, or Slurm does not say.
     """
-    counts = {True: 0, False: 0}
-    named = f"partition {partition}" if partition else "the default partition"
-    for line in _sinfo(named, partition):
-        name, nodes, resources = line.split("|")
-        if partition or name.endswith("*"):
-            kinds = {resource.partition(":")[0] for resource in resources.split(",")}
-            counts["gpu" in kinds] += int(nodes)
+    counts, named = {True: 0, False: 0}, _named(partition)
+    for group in _groups(partition, f"runs.device is auto, and Slurm does not say what {named} has", MENDING):
+        counts[group.has_gpus] += group.nodes
     if not any(counts.values()):
         raise UserError(
             f"runs.device is auto, and Slurm names no node of {named}",
@@ -38,15 +36,43 @@ def device(partition: str | None) -> tuple[Literal["cuda", "cpu"], str]:
     return "cpu", f"no node of {named} has GPUs"
 
 
-def _sinfo(named: str, partition: str | None) -> list[str]:
-    command = ["sinfo", "--noheader", "--format", "%P|%D|%G", *(["--partition", partition] if partition else [])]
+@cache
+def cores(partition: str | None) -> int:
+    """The cores of each node with GPUs in a partition; where they differ, of the smallest. UserError without any."""
+    what = f"Slurm names no node with GPUs in {_named(partition)}"
+    mending = "choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, with "
+    mending += "--set-resources run:cpus_per_task=<cores>"
+    found = [group.cores for group in _groups(partition, what, mending) if group.has_gpus]
+    if not found:
+        raise UserError(what, why="a run with GPUs asks for all cores of its nodes", next_step=mending)
+    return min(found)
+
+
+def _named(partition: str | None) -> str:
+    return f"partition {partition}" if partition else "the default partition"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes of a partition that are alike."""
+
+    nodes: int
+    has_gpus: bool
+    cores: int
+
+
+def _groups(partition: str | None, what: str, mending: str) -> list[Group]:
+    """The nodes of a partition; UserError(what) where Slurm does not answer."""
+    command = [*COMMAND, *(["--partition", partition] if partition else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         answer = getattr(error, "stderr", None) or error
-        raise UserError(
-            f"runs.device is auto, and Slurm does not say what {named} has",
-            why=" ".join(f"`sinfo`: {answer}".split()),
-            next_step=MENDING,
-        ) from None
-    return done.stdout.split("\n")[:-1]
+        raise UserError(what, why=" ".join(f"`sinfo`: {answer}".split()), next_step=mending) from None
+    groups = []
+    for line in done.stdout.split("\n")[:-1]:
+        name, nodes, resources, cpus = line.split("|")
+        if partition or name.endswith("*"):
+            kinds = {resource.partition(":")[0] for resource in resources.split(",")}
+            groups.append(Group(int(nodes), "gpu" in kinds, int(cpus)))
+    return groups
