@@ -143,6 +143,12 @@ def test_what_a_framework_cannot_do_is_a_result_with_its_reason(lab: Lab, framew
     assert record.reason is not None and ("bf16" in record.reason or "fp32" in record.reason)
 
 
+def test_binding_to_the_numa_node_of_a_gpu_needs_one(lab: Lab) -> None:
+    record = lab.run("fake", binding="numa")
+    assert (record.status, record.spec.binding) == ("unsupported", "numa")
+    assert record.reason is not None and "this run is on the processor" in record.reason
+
+
 @pytest.mark.parametrize("options", [{"sharding": "optimizer"}, {"tensor": 2}])
 def test_a_layout_that_a_framework_does_not_have_is_a_result(lab: Lab, options: dict[str, Any]) -> None:
     record = lab.run("torch", topology="1n2g", options=options)

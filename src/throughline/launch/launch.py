@@ -135,7 +135,7 @@ def _attempt(job: Job, turn: Turn) -> Ended:
             agents = Agents(order, folder, turn.log.write, where.nodes.names)
             reports = supervise(job, agents, turn.progress, turn.parent)
         observations = observed.nodes(order, folder, reports)
-    facts = _environment(reports, where, observations)
+    facts = _environment(order, reports, where, observations)
     data = {key: manifest.content[key] for key in ("content_digest", "rows")} if manifest else None
     return Ended(reports, order, where, observations, asdict(device), data, facts, started, now())
 
@@ -192,7 +192,9 @@ def _checked_data(job: Job) -> Manifest | None:
     return manifest
 
 
-def _environment(reports: dict[int, RankReport], where: Site, observations: list[Observation]) -> dict[str, Any]:
+def _environment(
+    order: Order, reports: dict[int, RankReport], where: Site, observations: list[Observation]
+) -> dict[str, Any]:
     """The record's `environment`."""
     software = reports[0].software if 0 in reports else None
     sampled = observations[0].sampled
@@ -204,9 +206,8 @@ def _environment(reports: dict[int, RankReport], where: Site, observations: list
         "gpus": sampled.cards or None if sampled else None,
         "variables": environment.variables(dict(os.environ) | where.variables),
     }
-    facts["binding"] = environment.binding(
-        {rank: one.software.bound for rank, one in sorted(reports.items()) if one.software}, facts["variables"]
-    )
+    bound = {rank: one.software.bound for rank, one in sorted(reports.items()) if one.software}
+    facts["binding"] = environment.binding(bound, facts["variables"], order.spec["binding"])
     facts["digest"] = environment.digest(facts, asdict(where.device))
     cards = sampled.reasons.devices if sampled else []
     return {**facts, "reasons": environment.reasons(facts, where.device.kind, cards)}

@@ -87,14 +87,21 @@ def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def binding(ranks: Mapping[int, Mapping[str, Any] | None], variables: Mapping[str, str]) -> dict[str, Any] | None:
-    """The ranks that were bound to some cores of their machine: which, and who did it; None where none was."""
+def binding(
+    ranks: Mapping[int, Mapping[str, Any] | None], variables: Mapping[str, str], asked: str = "none"
+) -> dict[str, Any] | None:
+    """The ranks that were bound to some cores of their machine: which, and who did it; None where none was. `asked`:
+    the run's `binding`."""
     said = [name for name in variables if name in BINDERS]
     found: dict[str, Any] = {}
     for rank, bound in ranks.items():
         if bound:
             before = set(bound["cores"]) == os.sched_getaffinity(0)
-            who = "who started the workflow" if before else ", ".join(said) or "what starts the ranks"
+            who = (
+                "who started the workflow"
+                if before
+                else ", ".join(["runs.binding"] * (asked != "none") + said) or "what starts the ranks"
+            )
             found[str(rank)] = {**bound, "set_by": who}
     return found or None
 

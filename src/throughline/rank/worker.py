@@ -23,7 +23,7 @@ from typing import Any
 from throughline import frameworks, messages, workloads
 from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
-from throughline.rank import convergence, ranks, report
+from throughline.rank import binding, convergence, ranks, report
 from throughline.rank.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 from throughline.topology import StepSize
@@ -250,6 +250,8 @@ def main() -> int:
         if world != order.world:
             raise RuntimeError(f"{world} ranks were started, and {order.world} belong to this run")
         gc.disable()  # what is imported and built stays: to look for garbage in it takes a sixth of a rank's start
+        if order.spec["binding"] == "numa":
+            binding.to_numa_node(order.kind, rank % order.devices)
         run = Run(order, rank, heart)
         run.build()
         gc.freeze()

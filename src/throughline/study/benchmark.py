@@ -50,6 +50,11 @@ class Runs(Section):
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(1, description="threads per worker on a CPU, the same in every topology")
+    binding: Literal["none", "numa"] = Field(
+        "none",
+        description="`numa` binds each rank to the cores of its GPU's NUMA node. Where the system does not say which "
+        "node that is, and on a CPU, such a run ends as `unsupported`. Records name the cores (`environment.binding`)",
+    )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
         description="where topologies of several nodes run. null: this machine, or the nodes of a Slurm job. A list of "
