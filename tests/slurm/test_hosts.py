@@ -135,7 +135,12 @@ def test_horovod_takes_its_variables_to_the_second_host(hosts: Hosts, tmp_path: 
     needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
     run = Run(tmp_path, hosts="ssh", framework="torch-horovod", options={"controller": controller})
     run.ends(
-        0, "--hosts", *hosts.names, "--python", recipes.python_of(marker), PATH=f"{hosts.bin}:{os.environ['PATH']}"
+        0,
+        "--hosts",
+        *hosts.names,
+        "--python",
+        recipes.python_of(recipes.name_of(marker)),
+        PATH=f"{hosts.bin}:{os.environ['PATH']}",
     )
     record = records.read_run(run.record)
     assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
