@@ -40,7 +40,7 @@ benchmarks:
   horovod: {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod], topologies: [2n1g], batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
-    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 30}}
+    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 60}}
   limit:
     {model: bert-tiny, sequence: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
      options: {data: synthetic, memory_limit_mb: 700}}
