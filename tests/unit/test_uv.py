@@ -74,6 +74,7 @@ def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypa
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "there/tiny.py").is_file()
+    assert list((tmp_path / "there/__pycache__").glob("tiny.*.pyc")), "compiled, as by pip"
 
 
 def test_files_are_copied_to_another_disk_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,12 +30,8 @@ def command(*words: str) -> list[str]:
     """A command of uv: of the one beside this Python, else the first on the path. PIP_NO_INDEX holds for it as well."""
     own = Path(sys.executable).parent
     program = shutil.which("uv", path=os.pathsep.join([str(own), os.environ.get("PATH", "")])) or str(own / "uv")
-    no_index = words[:2] == ("pip", "install") and _pip().get("no-index", "0").lower() not in (
-        "0",
-        "false",
-        "no",
-        "off",
-    )
+    forbidden = _pip().get("no-index", "0").lower() not in ("0", "false", "no", "off")
+    no_index = words[:2] == ("pip", "install") and forbidden
     return [program, *words, *["--no-index"] * no_index]
 
 
@@ -48,11 +44,11 @@ def variables(target: Path) -> dict[str, str]:
         if of_pip.get(option)
     }
     # pip takes the best version of all indexes. uv stops at the first that has the package.
-    chosen = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never"}
-    if _disk(_cache()) != _disk(target):
-        chosen["UV_LINK_MODE"] = (
-            "copy"  # uv links files between its cache and an environment, and warns where it cannot
-        )
+    # pip compiles modules when it installs them. Without that, a rank takes seconds longer to start wherever Python
+    # cannot or may not keep what it has compiled (PYTHONDONTWRITEBYTECODE, a container).
+    chosen = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never", "UV_COMPILE_BYTECODE": "1"}
+    if _disk(_cache()) != _disk(target):  # uv links files between its cache and an environment, else it warns
+        chosen["UV_LINK_MODE"] = "copy"
     return handed_on | chosen | os.environ | {"VIRTUAL_ENV": str(target)}
 
 
