@@ -74,7 +74,15 @@ def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypa
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "there/tiny.py").is_file()
-    assert list((tmp_path / "there/__pycache__").glob("tiny.*.pyc")), "compiled, as by pip"
+
+
+@pytest.mark.parametrize("forbidden", ["", "1"])
+def test_modules_are_compiled_where_python_may_not_keep_them_later(tmp_path: Path, forbidden: str) -> None:
+    wheel(tmp_path / "wheels")
+    command = [sys.executable, "-m", "throughline.launch.uv", "pip", "install", "--target", str(tmp_path / "there")]
+    command += ["--find-links", str(tmp_path / "wheels"), "--no-index", "tiny"]
+    subprocess.run(command, env=os.environ | {"PYTHONDONTWRITEBYTECODE": forbidden}, capture_output=True, check=True)
+    assert bool(list((tmp_path / "there").glob("__pycache__/tiny.*.pyc"))) == bool(forbidden)
 
 
 def test_files_are_copied_to_another_disk_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,9 +44,10 @@ def variables(target: Path) -> dict[str, str]:
         if of_pip.get(option)
     }
     # pip takes the best version of all indexes. uv stops at the first that has the package.
-    # pip compiles modules when it installs them. Without that, a rank takes seconds longer to start wherever Python
-    # cannot or may not keep what it has compiled (PYTHONDONTWRITEBYTECODE, a container).
-    chosen = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never", "UV_COMPILE_BYTECODE": "1"}
+    chosen = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never"}
+    # pip compiles all modules when it installs them. uv leaves that to the first import, whose results Python keeps.
+    if sys.dont_write_bytecode:  # here it may not, so every rank would compile PyTorch again
+        chosen["UV_COMPILE_BYTECODE"] = "1"
     if _disk(_cache()) != _disk(target):  # uv links files between its cache and an environment, else it warns
         chosen["UV_LINK_MODE"] = "copy"
     return handed_on | chosen | os.environ | {"VIRTUAL_ENV": str(target)}
