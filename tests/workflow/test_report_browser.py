@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -118,36 +120,43 @@ def requested(browser: str, page: Path, profile: Path) -> list[str]:
     )
     for end in (orders, events):
         os.close(end)
-    addresses = []
+    events: list[dict[str, Any]] = []
+    numbers = itertools.count(1)
+    alarm = threading.Timer(60, process.kill)  # who waits for it then reads the end
+    alarm.start()
 
     with process, open(order, "wb", buffering=0) as stdin, open(event, "rb") as stdout:
 
-        def say(method: str, **more: Any) -> None:
-            stdin.write(json.dumps({"id": 1, "method": method, **more}).encode() + b"\0")
+        def heard() -> Any:
+            """The next message: an event, which is kept, or an answer."""
+            text = b"".join(iter(lambda: stdout.read(1).strip(b"\0"), b""))
+            assert text, "the browser ended"
+            events.append(json.loads(text))
+            return events[-1]
 
-        def until(found: str) -> Any:
-            """The next message that has `found`, an event's name or a key of an answer."""
-            message = b""
-            while byte := stdout.read(1):
-                if byte != b"\0":
-                    message += byte
-                    continue
-                told, message = json.loads(message), b""
-                if told.get("method") == "Network.requestWillBeSent":
-                    addresses.append(told["params"]["request"]["url"])
-                if told.get("method") == found or found in told.get("result", {}):
-                    return told.get("result")
-            raise AssertionError("the browser ended")
+        def call(method: str, **more: Any) -> Any:
+            number = next(numbers)
+            stdin.write(json.dumps({"id": number, "method": method, **more}).encode() + b"\0")
+            while (answer := heard()).get("id") != number:
+                continue
+            return answer["result"]
 
-        say("Target.createTarget", params={"url": "about:blank"})
-        say("Target.attachToTarget", params={"targetId": until("targetId")["targetId"], "flatten": True})
-        session = until("sessionId")["sessionId"]
-        say("Network.enable", sessionId=session)
-        say("Page.enable", sessionId=session)
-        say("Page.navigate", sessionId=session, params={"url": page.as_uri()})
-        until("Page.loadEventFired")
-        say("Browser.close")
-    return addresses
+        def until(method: str, load: str) -> None:
+            """An event of this load of a page; the empty page before it has had its own."""
+            while not any(one.get("method") == method and load in json.dumps(one) for one in events):
+                heard()
+
+        target = call("Target.createTarget", params={"url": "about:blank"})["targetId"]
+        session = call("Target.attachToTarget", params={"targetId": target, "flatten": True})["sessionId"]
+        for method in ("Network.enable", "Page.enable"):
+            call(method, sessionId=session)
+        call("Page.setLifecycleEventsEnabled", sessionId=session, params={"enabled": True})
+        load = call("Page.navigate", sessionId=session, params={"url": page.as_uri()})["loaderId"]
+        until("Page.lifecycleEvent", f'"loaderId": "{load}", "name": "load"')
+        call("Browser.close")
+    alarm.cancel()
+    requests = [one["params"] for one in events if one.get("method") == "Network.requestWillBeSent"]
+    return [request["request"]["url"] for request in requests]
 
 
 def test_nothing_is_fetched(browser: str, report: Path, tmp_path: Path) -> None:
