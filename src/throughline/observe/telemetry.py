@@ -158,6 +158,8 @@ class Sampler:
             elif self.edge():
                 self.sample()
             if selector.select(max(0.0, min(LOOK_S, due - time.monotonic()))) and not os.read(0, 4096):
+                if self.edge():  # the rank has left the window and ended since the last look
+                    self.sample()
                 return
 
     def seen(self) -> NodeSamples:

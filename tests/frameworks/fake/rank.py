@@ -20,6 +20,9 @@ import numpy as np
 from throughline import memory
 from throughline.frameworks import SETTINGS, Rank, Spec, Unsupported
 
+IMPORT_S = 1
+"""What it takes to import a real library."""
+
 
 class Fake(Rank):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
@@ -30,6 +33,8 @@ class Fake(Rank):
 
     def join(self) -> None:
         self._hang("join")
+        if "FAKE_STEPS_MS" in os.environ:  # whoever looks at times wants telemetry: its sampler starts beside the ranks
+            time.sleep(IMPORT_S)
         meeting = str(Path(os.environ["THROUGHLINE_NODE"]) / "meeting")
         if self.world > 1 and self.rank == 0:
             with Listener(meeting) as listener:
