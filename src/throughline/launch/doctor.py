@@ -41,6 +41,7 @@ NEEDS = (
          "slurm-slurmctld slurm-slurmd munge iproute"),
     Need("tests of hosts behind ssh", ("ssh", "sshd"), "openssh-client openssh-server",
          "openssh-clients openssh-server"),
+    Need("tests of downloads", ("openssl",), "openssl", "openssl"),
     Need("tests of the report", ("chromium|chromium-browser|google-chrome|google-chrome-stable",), "chromium",
          "chromium"),
     Need("text in the browser's pictures", ("fc-list",), "fontconfig fonts-dejavu", "fontconfig dejavu-sans-fonts"),
