@@ -2,16 +2,17 @@
 # what a look-up does not find ends Snakemake with its message.
 
 
+def answered(question, *values, **names):
+    """What a function of the library returns; its UserError ends Snakemake with its words."""
+    try:
+        return question(*values, **names)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
 def looked_up(look_up):
     """The input function of a look-up that takes wildcards by their names."""
-
-    def input_of(wildcards):
-        try:
-            return look_up(**dict(wildcards.items()))
-        except UserError as error:
-            raise WorkflowError(str(error))
-
-    return input_of
+    return lambda wildcards: answered(look_up, **dict(wildcards.items()))
 
 
 spec_of = looked_up(TARGETS.run)

@@ -37,10 +37,7 @@ def device_of_spec(spec):
         return spec.device
     if not workflow.non_local_exec or workflow.remote_exec:
         return "cpu"
-    try:
-        return partition.device(partition_of_spec(spec))[0]
-    except UserError as error:
-        raise WorkflowError(str(error))
+    return answered(partition.device, partition_of_spec(spec))[0]
 
 
 def reserved_devices(pending):
@@ -63,10 +60,7 @@ def cores_of_spec(spec):
         return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
     if not workflow.non_local_exec or device_of_spec(spec) == "cpu":
         return threads
-    try:
-        return partition.cores(partition_of_spec(spec))
-    except UserError as error:
-        raise WorkflowError(str(error))
+    return answered(partition.cores, partition_of_spec(spec))
 
 
 def slurm_options_of_spec(spec):
