@@ -500,7 +500,7 @@ def real_token_share(manifest: Path) -> float:
     from throughline.rank.data import Manifest
 
     shards = Manifest(manifest, "corpus")
-    return float(shards.read(shards.shards[0], 0)["input_mask"].mean())
+    return float(shards.reader.read(shards.shards[0], 0)["input_mask"].mean())
 
 
 if __name__ == "__main__":

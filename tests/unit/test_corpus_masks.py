@@ -198,12 +198,12 @@ def test_the_masks_stay_what_they_are() -> None:
 @pytest.mark.parametrize("world", [1, 2, 5])
 def test_ranks_together_read_what_one_reads(corpus: Manifest, world: int) -> None:
     """With a shard for each rank, and with ranks that share shards."""
-    rows = [row for shard in corpus.shards for row in told_apart(corpus.read(shard, 0))]
+    rows = [row for shard in corpus.shards for row in told_apart(corpus.reader.read(shard, 0))]
     # the ranks' shares differ by a few rows where shards do not divide evenly: an epoch is cut where the first one ends
     seen: list[bytes] = []
     for rank in range(world):
         each = 0
-        for epoch, _, count in data._order(corpus.shards, 1, rank, world):
+        for epoch, _, count in corpus.order(1, rank, world):
             if epoch:
                 break
             each += count
@@ -222,7 +222,7 @@ def test_epochs_differ_and_restarts_do_not(corpus: Manifest) -> None:
 
 def test_what_is_held_out_is_masked_once_and_for_all(corpus: Manifest) -> None:
     (shard,) = corpus.held_out
-    assert told_apart(corpus.read(shard, 0)) == told_apart(Manifest(corpus.path, "corpus").read(shard, 0))
+    assert told_apart(corpus.reader.read(shard, 0)) == told_apart(Manifest(corpus.path, "corpus").reader.read(shard, 0))
 
 
 def test_files_and_manifest_say_how_masks_are_drawn(corpus: Manifest, folder: Path, words: Vocabulary) -> None:
@@ -244,8 +244,8 @@ def test_unpacked_and_packed_shards_read_the_same(corpus: Manifest, folder: Path
     making.make(*made, tmp_path / "training_0000.hdf5", unpacked=True)
     (tmp_path / "manifest.json").write_text(json.dumps(corpus.content))
     one, other = (
-        corpus.read(corpus.shards[0], 3),
-        Manifest(tmp_path / "manifest.json", "corpus").read(corpus.shards[0], 3),
+        corpus.reader.read(corpus.shards[0], 3),
+        Manifest(tmp_path / "manifest.json", "corpus").reader.read(corpus.shards[0], 3),
     )
     assert told_apart(one) == told_apart(other)
     assert content_digest(read_shard(tmp_path / "training_0000.hdf5")) == corpus.shards[0]["content_digest"]

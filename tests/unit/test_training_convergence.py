@@ -70,10 +70,11 @@ def test_looking_at_held_out_data_is_a_sign_of_life(tmp_path: Path) -> None:
         step=step, save=lambda path: path.write_bytes(b"weights"),
     )  # fmt: skip
     rows = {name: np.zeros((12, 4), kind) for name, kind in bert.FORM.values()}
+    reader = SimpleNamespace(rows=lambda shard: 12, read=lambda shard, epoch: rows)
     run = SimpleNamespace(
         framework=framework, heart=heart, rank=0, workload=bert, size=SimpleNamespace(batch_per_replica=4),
         spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, micro_batches=lambda: [None],
-        manifest=SimpleNamespace(held_out=[{"rows": 12}], read=lambda shard, epoch: rows),
+        manifest=SimpleNamespace(held_out=[{}], reader=reader),
     )  # fmt: skip
     trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None))
     assert [look["step"] for look in trained.curve] == [0, 2, 4] and len(trained.losses) == 4

@@ -94,7 +94,7 @@ def test_only_shards_that_are_used_are_checked(tmp_path: Path) -> None:
 def test_what_is_read_ahead_is_checked_too(tmp_path: Path, replicas: int, size: int, count: int) -> None:
     manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=16, rows=40), "corpus")
     files = []
-    manifest.read = lambda shard, epoch: files.append(shard["file"]) or reading.read_shard(manifest.file(shard))  # type: ignore[method-assign]
+    manifest.reader.read = lambda shard, epoch: files.append(shard["file"]) or reading.read_shard(manifest.file(shard))  # type: ignore[method-assign]
     for replica in range(replicas):
         source = data.batches(manifest, 1, replica, replicas, size)
         loader = data.Loader(source, lambda batch: batch)
@@ -111,6 +111,10 @@ def test_more_ranks_than_rows(tmp_path: Path) -> None:
     manifest = data.Manifest(training_fixtures.corpus(tmp_path, shards=1, rows=2), "corpus")
     with pytest.raises(UserError, match="2 training rows for 3 replicas"):
         manifest.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 3)
+    shared = data.Manifest(training_fixtures.corpus(tmp_path, shards=2, rows=2), "corpus")
+    with pytest.raises(UserError, match="4 training rows for 3 replicas"):  # two shards are shared, without a third row
+        shared.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 3)
+    shared.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 2)
 
 
 def test_arrays_of_different_lengths_are_an_error(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def run(
 
 def _data(spec: RunSpec, manifest: Path) -> Manifest:
     """The data, with what is held out checked. UserError where nothing is held out."""
-    data = Manifest(manifest, str(spec.workload.DATA))
+    data = Manifest(manifest, str(spec.workload.DATA), spec.typed_parameters, spec.seed)
     if not data.held_out:
         raise UserError(
             f"{manifest} lists no test shards",

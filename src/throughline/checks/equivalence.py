@@ -153,7 +153,8 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
     to `folder`.
     """
     first = settings(specs[0])
-    data = Manifest(manifest, str(first.workload.DATA)) if manifest else None
+    read = str(first.workload.DATA), first.typed_parameters, first.seed
+    data = Manifest(manifest, *read) if manifest else None
     with tempfile.TemporaryDirectory(prefix="throughline-") as work:
         runs = _Runs(data, pythons, folder, Path(work, "weights.npz"))
         for spec in specs:

@@ -147,7 +147,8 @@ def main() -> None:
     die_with_parent(os.getppid(), signal.SIGKILL)
     what, values, weights, *manifest = sys.argv[1:]
     spec = RunSpec.model_validate_json(values)
-    data = Manifest(Path(manifest[0]), str(spec.workload.DATA)) if manifest else None
+    read = str(spec.workload.DATA), spec.typed_parameters, spec.seed
+    data = Manifest(Path(manifest[0]), *read) if manifest else None
     if what == "initial":
         initial(spec, data, Path(weights))
     print(json.dumps(train(spec, data, Path(weights)) if what == "train" else None))

@@ -18,18 +18,26 @@ from throughline.corpus.shards.masks import Masking
 Rows = dict[str, np.ndarray]
 
 
-class Reader:
-    """Reads what a manifest (`content`) lists beside it, in `folder`."""
+def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Any:
+    """What reads the shards that a manifest (`content`) lists beside it, in `folder`, for a run's parameters and seed
+    (`rank.data.Reader`)."""
+    return Pairs(content, folder)
+
+
+class Pairs:
+    """Reads pairs of segments. A manifest is for one length and states its seed, so a run adds nothing to it."""
 
     def __init__(self, content: Mapping[str, Any], folder: Path) -> None:
         self.folder = folder
         self.masking = Masking.of_manifest(content) if content.get("parameters", {}).get("dynamic") else None
         self.how = "masks drawn anew each epoch" if self.masking else None
-        """What reading adds to the data, in words; None where they are read as they are."""
 
-    def read(self, file: str, epoch: int) -> Rows:
+    def rows(self, shard: Mapping[str, Any]) -> int:
+        return int(shard["rows"])
+
+    def read(self, shard: Mapping[str, Any], epoch: int) -> Rows:
         """The six arrays of a shard; where masks are drawn while reading, with those of the epoch."""
-        path = self.folder / file
+        path = self.folder / shard["file"]
         if self.masking is None:
             return read_shard(path)
         return self.masking.masked(read_shard(path, layout.UNMASKED), self.masking.stream(path.stem, epoch))

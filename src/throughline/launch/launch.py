@@ -184,8 +184,8 @@ def _checked_data(job: Job) -> Manifest | None:
     if job.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
     workload = workloads.of(spec.model)
-    manifest = Manifest(job.manifest, str(workload.DATA), job.repair)
-    manifest.fits(workload, workloads.parameters(job.full), spec.size.replicas)
+    manifest = Manifest(job.manifest, str(workload.DATA), spec.typed_parameters, spec.seed, job.repair)
+    manifest.fits(workload, spec.typed_parameters, spec.size.replicas)
     batches = (spec.steps.warmup + spec.steps.timed) * spec.size.accumulate
     read = manifest.used(spec.seed, spec.size.replicas, batches, spec.size.batch_per_replica)
     manifest.check(read, job.repair)

@@ -68,12 +68,12 @@ def _held_out(run: Any, samples: int) -> Iterator[Any]:
     manifest: Manifest = run.manifest
     size, left = run.size.batch_per_replica, samples
     for shard in manifest.held_out:
-        rows = manifest.read(shard, 0)
-        for start in range(0, min(left, shard["rows"]), size):
-            until = min(start + size, left)
+        rows, count = manifest.reader.read(shard, 0), min(left, manifest.reader.rows(shard))
+        for start in range(0, count, size):
+            until = min(start + size, count)
             part = {name: np.ascontiguousarray(array[start:until]) for name, array in rows.items()}
             yield run.framework.deliver(run.framework.data(run.workload.batch(part, {})))
-        left -= min(left, shard["rows"])
+        left -= count
 
 
 def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:

@@ -9,11 +9,10 @@ import importlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from throughline import files
 from throughline.files import UserError
@@ -27,10 +26,28 @@ SYNTHETIC_BATCHES = 4
 """Different batches on the device, where nothing is read."""
 
 
-class Manifest:
-    """A manifest.json of the data room `room`: its shards, by their split, with their rows and digests."""
+Shard = Mapping[str, Any]
+"""A shard as its manifest lists it."""
 
-    def __init__(self, path: Path, room: str, repair: str | None = None) -> None:
+
+class Reader(Protocol):
+    """What a data room's `reading.reader` gives for a manifest's content, its folder, a run's parameters and seed."""
+
+    how: str | None
+    """What reading adds to the data, in words; None where they are read as they are."""
+
+    def rows(self, shard: Shard) -> int:
+        """How many rows these parameters get from a shard, in every epoch."""
+
+    def read(self, shard: Shard, epoch: int) -> Arrays:
+        """A shard's arrays, whole, with a row each as they are in the epoch."""
+
+
+class Manifest:
+    """A manifest.json of the data room `room`: its shards, by their split, and the reader that knows how a run with
+    these parameters and this seed reads them."""
+
+    def __init__(self, path: Path, room: str, parameters: Any = None, seed: int = 0, repair: str | None = None) -> None:
         if not path.is_file():
             raise UserError(
                 f"{path} does not exist", next_step=f"make the data: {repair or files.snakemake(str(path))}"
@@ -38,7 +55,9 @@ class Manifest:
         self.path, self.room, self.content = path, room, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
         self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
-        self.rows = sum(shard["rows"] for shard in self.shards)
+        made = importlib.import_module(f"throughline.{room}.reading").reader
+        self.reader: Reader = made(self.content, path.parent, parameters, seed)
+        self.rows = sum(map(self.reader.rows, self.shards))
 
     def fits(self, workload: Workload, parameters: Any, replicas: int) -> None:
         """UserError unless the shards are what these parameters need, with a row for every replica."""
@@ -50,25 +69,17 @@ class Manifest:
                 why=why or None,
                 next_step=f"correct the section {self.room} in config.yaml, or give the manifest that fits",
             )
-        if self.rows < replicas:
+        # where shards are fewer than replicas, all share each of them
+        shared = max(map(self.reader.rows, self.shards), default=0) if len(self.shards) < replicas else self.rows
+        if shared < replicas:
             raise UserError(
                 f"{self.path} lists {self.rows} training rows for {replicas} replicas of the model",
-                why="every replica needs rows of its own",
+                why="every replica reads rows of its own, and where shards are fewer than replicas, of every shard",
                 next_step="use more data, or fewer devices",
             )
 
     def file(self, shard: dict[str, Any]) -> Path:
         return self.path.parent / str(shard["file"])
-
-    @cached_property
-    def reader(self) -> Any:
-        """The data room's Reader: `read(file, epoch)` gives a shard's arrays, `how` says what reading adds to them."""
-        return importlib.import_module(f"throughline.{self.room}.reading").Reader(self.content, self.path.parent)
-
-    def read(self, shard: dict[str, Any], epoch: int) -> Arrays:
-        """The arrays of a shard, whole, all of one length, as they are in the epoch."""
-        rows: Arrays = self.reader.read(shard["file"], epoch)
-        return rows
 
     def used(self, seed: int, replicas: int, count: int, size: int) -> list[dict[str, Any]]:
         """The shards that any replica reads for `count` batches of `size` rows, for those that are prepared ahead of
@@ -77,12 +88,27 @@ class Manifest:
         used: set[int] = set()
         for replica in range(replicas):
             rows = 0
-            for _, shard, each in _order(self.shards, seed, replica, replicas):
+            for _, shard, each in self.order(seed, replica, replicas):
                 used.add(shard)
                 if rows >= needed or len(used) == len(self.shards):
                     break
                 rows += each
         return [self.shards[shard] for shard in sorted(used)]
+
+    def order(self, seed: int, replica: int, replicas: int) -> Iterator[tuple[int, int, int]]:
+        """(epoch, shard, this replica's rows in it), for ever: shards in another order each epoch.
+
+        With a shard for every replica, each reads whole shards of its own; otherwise every one reads all of them and
+        takes each `replicas`-th row.
+        """
+        epoch, whole = 0, len(self.shards) >= replicas
+        while True:
+            order = [int(shard) for shard in _shuffled(len(self.shards), seed, epoch)]
+            for shard in order[replica::replicas] if whole else order:
+                rows = self.reader.rows(self.shards[shard])
+                if count := rows if whole else len(range(replica, rows, replicas)):
+                    yield epoch, shard, count
+            epoch += 1
 
     def check(self, shards: list[dict[str, Any]], repair: str | None = None) -> None:
         """UserError, naming the command that repairs it, where a shard is missing or not what the manifest says."""
@@ -110,36 +136,19 @@ def _shuffled(count: int, *key: int) -> Any:
     return np.argsort(bits.random_raw(count), kind="stable")
 
 
-def _order(shards: list[dict[str, Any]], seed: int, replica: int, replicas: int) -> Iterator[tuple[int, int, int]]:
-    """(epoch, shard, this replica's rows in it), for ever: shards in another order each epoch.
-
-    With a shard for every replica, each reads whole shards of its own; otherwise every one reads all of them and
-    takes each `replicas`-th row.
-    """
-    epoch = 0
-    while True:
-        order = [int(shard) for shard in _shuffled(len(shards), seed, epoch)]
-        for shard in order[replica::replicas] if len(shards) >= replicas else order:
-            rows = shards[shard]["rows"]
-            count = rows if len(shards) >= replicas else len(range(replica, rows, replicas))
-            if count:
-                yield epoch, shard, count
-        epoch += 1
-
-
 def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: int) -> Iterator[Arrays]:
     """Batches of `size` rows for this replica, for ever; rows shuffled within a shard; shards read one ahead."""
     import numpy as np
 
     whole = len(manifest.shards) >= replicas
-    order = _order(manifest.shards, seed, replica, replicas)
+    order = manifest.order(seed, replica, replicas)
     parts: list[Arrays] = []
     need, together = size, size * -(-GATHERED // size)
     with ThreadPoolExecutor(1, thread_name_prefix="shard") as pool:
 
         def start() -> tuple[int, int, Any]:
             epoch, shard, _ = next(order)
-            return epoch, shard, pool.submit(manifest.read, manifest.shards[shard], epoch)
+            return epoch, shard, pool.submit(manifest.reader.read, manifest.shards[shard], epoch)
 
         following = start()
         while True:
@@ -149,7 +158,7 @@ def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: in
             chosen = chosen if whole else chosen[replica::replicas]
             for first in range(0, len(chosen), together):
                 taken = chosen[first : first + together]
-                gathered = {name: array.take(taken, axis=0) for name, array in rows.items()}
+                gathered = {name: array[taken] for name, array in rows.items()}
                 begin, count = 0, len(taken)
                 while begin < count:
                     parts.append({name: array[begin : begin + need] for name, array in gathered.items()})

@@ -62,7 +62,8 @@ class Run:
         self.size = StepSize.of_spec(self.spec)
         self.replica = rank // (self.world // self.size.replicas)
         self.workload = workloads.of(self.spec["model"])
-        self.manifest = Manifest(Path(order.manifest), str(self.workload.DATA)) if order.manifest else None
+        read = str(self.workload.DATA), workloads.parameters(self.spec), self.spec["seed"]
+        self.manifest = Manifest(Path(order.manifest), *read) if order.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
