@@ -226,12 +226,12 @@ def test_attention_has_one_kernel(
     monkeypatch: pytest.MonkeyPatch, kind: str, precision: str, options: dict[str, Any], kernel: str, words: str
 ) -> None:
     """Whatever the data are: a mask must not choose another kernel, which would count as the price of input."""
-    from throughline.workloads.bert.in_torch import pin_attention
+    from throughline.workloads.in_torch_operations import pin_attention
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     for data in ("real", "synthetic"):
-        spec = training_fixtures.spec(precision=precision, options={**options, "data": data}).model_dump(mode="json")
-        assert pin_attention(kind, precision, spec["options"]) == words
+        spec = training_fixtures.spec(precision=precision, options={**options, "data": data})
+        assert pin_attention(kind, precision, spec.options.dropout, masked=not spec.options.unpadded) == words
         assert kernels() == {kernel}
 
 

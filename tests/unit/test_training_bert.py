@@ -13,6 +13,7 @@ from throughline.workloads import bert
 
 torch = pytest.importorskip("torch")
 
+from throughline.workloads import in_torch_operations as operations  # noqa: E402
 from throughline.workloads.bert import in_torch  # noqa: E402
 
 
@@ -207,11 +208,11 @@ def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind: Any) -> None:
     """fp16 holds nothing below 6e-8: unscaled, most of these gradients would vanish."""
-    count, scale = 2 * in_torch.CACHED // 5000 + 7, 2.0**14
+    count, scale = 2 * operations.CACHED // 5000 + 7, 2.0**14
     scores, labels = torch.randn(count, 5000), torch.randint(5000, (count,))
     weights = (torch.arange(count) % 5 > 0).float()
     ours, theirs = scores.to(kind).requires_grad_(), scores.to(kind).float().requires_grad_()
-    loss = in_torch.MEAN(ours, labels, weights)
+    loss = operations.MEAN(ours, labels, weights)
     true = (torch.nn.functional.cross_entropy(theirs, labels, reduction="none") * weights).sum() / weights.sum()
     torch.testing.assert_close(loss, true)
     (loss * scale).backward()
@@ -225,7 +226,7 @@ def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind
 def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
     torch.manual_seed(5)
     given = torch.ones(1000, 301, requires_grad=True)
-    out = in_torch.dropped(given, p)
+    out = operations.dropped(given, p)
     out.sum().backward()
     assert given.grad is not None and torch.equal(given.grad, out.detach())
     kept = out.detach() != 0
@@ -238,9 +239,9 @@ def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
 def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     three = [torch.randn(2, 3, 16, 64) for _ in range(3)]
     masked = torch.zeros(2, 1, 1, 16).masked_fill_(torch.arange(16) > 9, float("-inf"))
-    fused = in_torch.attended(*three, masked, 0.0)
-    monkeypatch.setattr(in_torch, "dropped", lambda hidden, p: hidden)
-    torch.testing.assert_close(in_torch.attended(*three, masked, 0.1), fused)
+    fused = operations.attended(*three, masked, 0.0)
+    monkeypatch.setattr(operations, "dropped", lambda hidden, p: hidden)
+    torch.testing.assert_close(operations.attended(*three, masked, 0.1), fused)
 
 
 @pytest.mark.parametrize(("kind", "near"), [(None, 1e-5), (torch.bfloat16, 2e-3)])

@@ -81,7 +81,10 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"pool": "mux"}, "benchmarks.b.pool = 'mux': allowed: max, mean; did you mean max?"),
         ({"classes": 3}, "benchmarks.b.classes: unknown key; allowed: "),
         ({"imag": 64}, "did you mean image?"),
-        ({"sequence": 32}, "benchmarks.b.sequence: a key of bert models; patches models take: image, crop, pool"),
+        (
+            {"sequence": 32},
+            "benchmarks.b.sequence: a key of bert and gpt2 models; patches models take: image, crop, pool",
+        ),
         (
             {"model": "bert-tiny", "image": 64},
             "b.image: a key of patches models; bert models take: sequence",

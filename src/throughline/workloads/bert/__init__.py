@@ -76,6 +76,8 @@ def facts(manifest: Values | None) -> dict[str, Any]:
 
 
 def fits(parameters: Parameters, manifest: Values) -> str | None:
+    if "sequence" not in manifest:
+        return f"holds running text; BERT reads finished samples, of {parameters.sequence} tokens here"
     has, needs = (manifest["sequence"], manifest["predictions"]), (parameters.sequence, parameters.predictions)
     if has == needs:
         return None

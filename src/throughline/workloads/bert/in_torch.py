@@ -6,24 +6,34 @@ all layers. A test holds it against Hugging Face's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout, embedding, gelu, layer_norm, linear
+from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm, linear
 from torch.utils.checkpoint import checkpoint
 
-from throughline.workloads import Arrays
 from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
 from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
+from throughline.workloads.in_torch_operations import (
+    MEAN,
+    SHARED,
+    attended,
+    dropped,
+    load,
+    normed,
+    pin_attention,
+    versions,
+    weights,
+)
+
+__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "sums", "versions", "weights"]
 
 LACKS: dict[str, str] = {}
 CHANGING: frozenset[str] = frozenset()
-CACHED = 2**19
-"""Scores that a core works on at a time."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> BertForPretraining:
@@ -32,46 +42,10 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
     network = BertForPretraining(shape, facts["vocabulary"], options["dropout"], options["checkpointing"])
     network.longest, network.predictions = spec["sequence"], spec["predictions"]
     if at:
-        network.attention = pin_attention(at.type, spec["precision"], options)
+        network.attention = pin_attention(
+            at.type, spec["precision"], options["dropout"], masked=not options["unpadded"]
+        )
     return network
-
-
-def pin_attention(kind: str, precision: str, options: dict[str, Any]) -> str:
-    """Have PyTorch compute attention by one kernel in this process, masked or not; returns which.
-
-    On a GPU it would take another one for batches with a mask, as real ones have, than for synthetic ones without:
-    FlashAttention knows no mask, the memory-efficient kernel does. Without padding nobody has a mask.
-    """
-    apart, half = options["unpadded"], precision in ("fp16", "bf16")
-    chosen = "flash" if kind == "cpu" or (apart and half) else "mem_efficient"
-    for name in ("flash", "mem_efficient", "math", "cudnn"):
-        getattr(torch.backends.cuda, f"enable_{name}_sdp")(name == chosen)
-    if kind == "cpu":
-        return "products and softmax by themselves" if options["dropout"] else "PyTorch's flash kernel for CPUs"
-    if chosen == "flash":
-        return "FlashAttention"
-    new = torch.cuda.get_device_capability() >= (8, 0)
-    return "memory-efficient kernel" + (", each product as three in TF32" if new and not half else "")
-
-
-def versions() -> dict[str, str | None]:
-    """Versions of what the form is made of, beside the library: nothing."""
-    return {}
-
-
-def weights(network: torch.nn.Module) -> Arrays:
-    """The weights by the names that every framework's form knows: those of this one."""
-    return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
-
-
-def load(network: torch.nn.Module, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
-    parameters = dict(network.named_parameters())
-    if parameters.keys() != weights.keys():
-        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(torch.from_numpy(weights[name]))
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
@@ -188,60 +162,6 @@ class BertForPretraining(nn.Module):
         return hidden, table
 
 
-class Shared(torch.autograd.Function):
-    """Rows of the word embeddings [B, S, H], and all of them in another type; both gradients meet in one tensor.
-
-    PyTorch's own would fill a table with zeros for the rows' gradient, and add the two tables.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(ids)
-        return embedding(ids, table), table.to(kind, copy=True)
-
-    @staticmethod
-    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None]:
-        whole = table.to(rows.dtype, copy=True)
-        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None
-
-
-class Mean(torch.autograd.Function):
-    """Weighted mean of the cross entropies of scores [N, V] on a CPU, some rows at a time: they stay in its caches.
-
-    The forward pass keeps softmax - label in the scores' type; rows are weighted and scaled in the backward pass, in
-    fp32, so that a loss scaler keeps what is small.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        shares = (weights / weights.sum().clamp(min=1))[:, None]
-        kept, means = torch.empty_like(scores), []
-        for some, label, share, result in by_rows(scores, labels[:, None], shares, kept):
-            logs = some.log_softmax(-1, dtype=weights.dtype)
-            means.append((logs.gather(1, label) * share).sum())
-            result.copy_(logs.exp_().scatter_add_(1, label, torch.full_like(share, -1)))
-        ctx.save_for_backward(kept, shares)
-        return -torch.stack(means).sum()
-
-    @staticmethod
-    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor, None, None]:
-        kept, shares = ctx.saved_tensors
-        gradient = torch.empty_like(kept)
-        for some, share, result in by_rows(kept, shares * scale, gradient):
-            result.copy_(some * share)
-        return gradient, None, None
-
-
-def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Parts of some rows each; the first tensor is the widest."""
-    rows = max(1, CACHED // tensors[0].shape[1])
-    return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
-
-
-SHARED: Callable[[Tensor, Tensor, torch.dtype], tuple[Tensor, Tensor]] = Shared.apply
-MEAN: Callable[[Tensor, Tensor, Tensor], Tensor] = Mean.apply
-
-
 def layer_weights(module: Any) -> list[Tensor]:
     """The parameters of Hugging Face's layer, in the order in which `layer` names them."""
     attention, own = module.attention, module.attention.self
@@ -282,17 +202,11 @@ def layer(
     else:
         queries, keys, values = torch.unbind(three, 1)
         mixed = attended_apart(queries, keys, values, bounds, longest, p).flatten(-2)
-    hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias)
+    hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias, EPSILON)
     wide = gelu(linear(hidden, up.to(kind), up_bias.to(kind)))
-    return normed(hidden + dropped(linear(wide, down.to(kind), down_bias.to(kind)), p), last_norm, last_norm_bias)
-
-
-def attended(query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p: float) -> Tensor:
-    """Attention of [B, heads, S, 64] each. PyTorch's on a CPU has no dropout of its own and falls back to fp32."""
-    if p == 0 or query.device.type != "cpu":
-        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=masked, dropout_p=p)
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
-    return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
+    return normed(
+        hidden + dropped(linear(wide, down.to(kind), down_bias.to(kind)), p), last_norm, last_norm_bias, EPSILON
+    )
 
 
 def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float) -> Tensor:
@@ -345,21 +259,5 @@ def vocabulary_scores(chosen: Tensor, own: list[Tensor]) -> Tensor:
     """Scores [N, padded vocabulary] of hidden states [N, H]."""
     transform, transform_bias, norm, norm_bias, table, bias = own
     kind = chosen.dtype
-    chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias)
+    chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias, EPSILON)
     return linear(chosen, table.to(kind), bias.to(kind))
-
-
-def normed(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Layer norm, computed in the weights' type; on a CPU the kernel does that by itself."""
-    inside = hidden if hidden.device.type == "cpu" else hidden.to(weight.dtype)
-    return layer_norm(inside, hidden.shape[-1:], weight, bias, EPSILON).to(hidden.dtype)
-
-
-def dropped(hidden: Tensor, p: float) -> Tensor:
-    """Dropout. On a CPU PyTorch draws each element by itself: there four come from one draw, p to 1 / 65,536."""
-    if p == 0 or hidden.device.type != "cpu" or torch.compiler.is_compiling():
-        return dropout(hidden, p)
-    below = round(p * 2**16)
-    words = torch.empty(-(-hidden.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    draws = words.view(torch.int16)[: hidden.numel()].view(hidden.shape)
-    return hidden * (draws >= below - 2**15).to(hidden.dtype).mul_(2**16 / (2**16 - below))

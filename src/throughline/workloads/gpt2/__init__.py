@@ -1,0 +1,152 @@
+"""GPT-2 pre-training (the next token), framework-neutral: shapes, batches, FLOPs.
+
+Sizes: Radford et al. 2019 (small to xl), and those that Megatron-LM and OneFlow were measured with in 2021 (hidden x
+layers); feed-forward 4 x hidden. Sources differ in the gelu and in the initial values, so these are parameters.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Arrays, Figure, Values, key
+
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int
+    heads: int
+    hidden: int
+
+
+SHAPES = {
+    "gpt2-tiny": Shape(2, 4, 128),
+    "gpt2-mini": Shape(4, 4, 256),
+    "gpt2-small": Shape(12, 12, 768),
+    "gpt2-medium": Shape(24, 16, 1024),
+    "gpt2-large": Shape(36, 20, 1280),
+    "gpt2-xl": Shape(48, 25, 1600),
+    "gpt-1536x16": Shape(16, 16, 1536),
+    "gpt-2304x24": Shape(24, 24, 2304),
+    "gpt-3072x16": Shape(16, 32, 3072),
+    "gpt-3072x32": Shape(32, 32, 3072),
+}
+VOCABULARY = 50257
+"""Entries of GPT-2's vocabulary: what synthetic tokens are drawn from."""
+POSITIONS = 1024
+"""Rows of the position table at least."""
+
+MODELS = tuple(SHAPES)
+UNIT = "samples"
+UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
+FIGURES: tuple[Figure, ...] = ()
+DATA = "corpus"
+LEARNS_FROM = 100
+HELD_OUT = {"loss": False}
+NO_PROOF: str | None = None
+SETTINGS = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
+LIBRARIES = {
+    "torch": frozenset({
+        "devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping", "checkpointing", "sharding",
+        "convergence",
+    }),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameters:
+    sequence: int = key(
+        "tokens per sample: a window of the text", default=1024, least=8, most=65536, stated=True, unit="tokens"
+    )
+    gelu: str = key(
+        "how gelu is computed: `tanh`, as OpenAI did, or exactly by the error function `erf`",
+        default="tanh",
+        choices=("tanh", "erf"),
+    )
+    residual_init: str = key(
+        "initial weights of what is added to the residual: `scaled` divides them by the root of twice the layers, "
+        "`plain` does not",
+        default="scaled",
+        choices=("scaled", "plain"),
+    )
+    position_init: float = key(
+        "standard deviation of the initial position embeddings", default=0.02, choices=(0.02, 0.01)
+    )
+
+
+def complete(values: Values, section: Any) -> dict[str, Any]:
+    return {}
+
+
+def folder(parameters: Parameters) -> str:
+    """One manifest for every sequence length: a window is cut out of the text when it is read."""
+    return "bpe"
+
+
+def padded(vocabulary: int) -> int:
+    """The vocabulary padded to a multiple of 128, which matrix units like."""
+    return -(-vocabulary // 128) * 128
+
+
+def facts(manifest: Values | None) -> dict[str, Any]:
+    return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
+
+
+def fits(parameters: Parameters, manifest: Values) -> str | None:
+    if "tokens" not in manifest:
+        return "holds finished samples; GPT-2 reads windows of running text, from data/<corpus>/bpe/manifest.json"
+    if manifest["tokens"] <= parameters.sequence:
+        return f"holds {manifest['tokens']} tokens; one sample is a window of {parameters.sequence + 1}"
+    return None
+
+
+def batch(rows: Arrays, options: Values) -> Arrays:
+    """What one step needs, from B windows: tokens [B, S + 1], as they are stored. A label is the next token."""
+    return {"tokens": rows["tokens"]}
+
+
+def synthetic(count: int, spec: Values, seed: int) -> Arrays:
+    """Windows of tokens that are drawn uniformly. The padding of the vocabulary is never drawn."""
+    import numpy as np
+
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    return {"tokens": draw.integers(0, VOCABULARY, (count, spec["sequence"] + 1)).astype(np.uint16)}
+
+
+def counts(rows: Arrays) -> tuple[int, ...]:
+    return ()
+
+
+def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
+    """Every token is real."""
+    return {"real_token_share": 1.0}
+
+
+def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
+    return flops(SHAPES[spec["model"]], spec["sequence"], padded(facts["vocabulary"]))
+
+
+def flops(shape: Shape, sequence: int, rows: int) -> float:
+    """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
+
+    Per token 24 L d^2 + 4 L s d + 2 d V forward, with V `rows` of the vocabulary's table. Backward is two products for
+    each one forward. Attention counts in full, as the sources count it, though a causal kernel may leave out half.
+    Recomputed activations do not count: these are the model's FLOPs, not the hardware's.
+    """
+    hidden = shape.hidden
+    layer = 24 * hidden**2 + 4 * sequence * hidden
+    return 3.0 * sequence * (shape.layers * layer + 2 * hidden * rows)
+
+
+def convention(spec: Values) -> dict[str, str]:
+    return {
+        "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
+        "or optimizer",
+        "attention": f"full: each of the {spec['sequence']} positions counts as attending to all, though it sees none "
+        "behind it",
+        "tokens": f"a sample has {spec['sequence']} tokens that are read and as many that are predicted",
+        "head_positions": f"the vocabulary head on all {spec['sequence']} positions; its {padded(VOCABULARY)} rows "
+        "include the padding to a multiple of 128",
+    }
+
+
+def look(sums: Values) -> dict[str, float]:
+    return {"loss": sums["loss"] / sums["tokens"]}

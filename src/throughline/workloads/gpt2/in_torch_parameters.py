@@ -1,0 +1,80 @@
+"""GPT-2's parameters in PyTorch, and a plain forward pass through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+from throughline.workloads.gpt2 import POSITIONS, Parameters, Shape
+
+EPSILON = 1e-5
+"""Of the layer norms."""
+DEVIATION = 0.02
+"""Of the initial weights."""
+APPROXIMATE = {"tanh": "tanh", "erf": "none"}
+"""A parameter's `gelu` in PyTorch's words."""
+ANY_KERNEL = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+class Block(nn.Module):
+    """One layer's parameters. What it does is given to it: a function that may be compiled or checkpointed.
+
+    It reads them when it is called, so that whoever shards a network block by block can gather them just then.
+    """
+
+    def __init__(self, hidden: int, heads: int, gelu: str) -> None:
+        super().__init__()
+        self.heads, self.gelu = heads, APPROXIMATE[gelu]
+        self.attention_norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.query, self.key, self.value, self.mix = (nn.Linear(hidden, hidden) for _ in range(4))
+        self.feed_norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, hidden: Tensor, layer: Callable[..., Tensor], p: float) -> Tensor:
+        """`layer(hidden, own, heads, gelu, p)`, with the parameters in their order."""
+        return layer(hidden, list(self.parameters()), self.heads, self.gelu, p)
+
+
+def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
+    """Embeddings, layers and last norm, with random weights. The table of `rows` tokens is also the head's."""
+    made = {
+        "tokens": nn.Embedding(rows, shape.hidden),
+        "positions": nn.Embedding(max(POSITIONS, given.sequence), shape.hidden),
+        "layers": nn.ModuleList(Block(shape.hidden, shape.heads, given.gelu) for _ in range(shape.layers)),
+        "norm": nn.LayerNorm(shape.hidden, eps=EPSILON),
+    }
+    residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
+    deviations = {"positions": given.position_init, "mix": residual, "down": residual}
+    for name, module in nn.ModuleDict(made).named_modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=deviations.get(name.rpartition(".")[2], DEVIATION))
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+    return made
+
+
+def states(own: Any, ids: Tensor) -> Tensor:
+    """Hidden states [B, S, H] behind the last norm: no dropout, in the weights' type.
+
+    ids [B, S]. One module after the other: no code of it is shared with the training step.
+    """
+    hidden = own.tokens(ids) + own.positions.weight[: ids.shape[1]]
+    for one in own.layers:
+        hidden = hidden + _mixed(one, one.attention_norm(hidden))
+        hidden = hidden + one.down(gelu(one.up(one.feed_norm(hidden)), approximate=one.gelu))
+    last: Tensor = own.norm(hidden)
+    return last
+
+
+def _mixed(one: Any, hidden: Tensor) -> Tensor:
+    three = (linear(hidden) for linear in (one.query, one.key, one.value))
+    query, key, value = (each.unflatten(-1, (one.heads, -1)).transpose(1, 2) for each in three)
+    with sdpa_kernel(ANY_KERNEL):  # whichever the training step is pinned to
+        mixed = scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(-2)
+    result: Tensor = one.mix(mixed)
+    return result
