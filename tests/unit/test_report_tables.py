@@ -42,7 +42,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_every_table_in_every_form(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
         f"{name}.{suffix}"
-        for name in ("throughput", "memory", "use", "work", "cost")
+        for name in ("throughput", "figures", "memory", "use", "work", "cost")
         for suffix in ("csv", "md", "tex")
     } | {"comparisons.csv"}
 

@@ -19,7 +19,7 @@ def main() -> None:
         "--output-dir",
         type=Path,
         required=True,
-        help="folder: {throughput,memory,use,work,cost}.{csv,md,tex}, {comparisons,split}.csv",
+        help="folder: {throughput,figures,memory,use,work,cost}.{csv,md,tex}, {comparisons,split,pairs,cases}.csv",
     )
     arguments = parser.parse_args()
     summaries = [read_summary(path) for path in (*arguments.summaries, *arguments.extras)]

@@ -98,6 +98,7 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
         return []
     cell = best.cell
     rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
+    rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
     if best.row.topology.world > 1 and cell.speedup is not None:
         ends = f", {span(cell.speedup_range)} by the ranges" if cell.speedup_range else ""
         rows.append((f"{cell.speedup:.2f}", "×", f"speedup over {over(best.baseline)}{ends}"))

@@ -17,20 +17,25 @@ from throughline.report.topics import Drawing, Scope, Topic
 
 
 def grid(scope: Scope) -> Grid | None:
-    """A row per cell; None where no record has a figure."""
+    """A row per cell; None where no record has a figure or another unit."""
     cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
     declared = {_key(one): one for cell in cells for one in cell.figures}
-    if not declared:
-        return None
     units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
-    columns = [Column(unit.replace("/", "_per_"), unit, "median") for unit in units]
+    if not (declared or units):
+        return None
+    columns = []
+    for unit in units:
+        key = unit.replace("/", "_per_")
+        columns += [Column(key, unit, "median"), Column(f"{key}_per_device", unit, "per device")]
     for key, one in declared.items():
         size = [] if one.at is None else [f"at {one.at}"]
         columns.append(Column(key, one.name, ", ".join([*size, one.unit, f"{one.better} is better"])))
 
     def shown(cell: Cell) -> list[Shown]:
-        values = {**cell.other_units, **{_key(one): one.value for one in cell.figures}}
-        return [Shown.of(values.get(key), reading) for key in [*units, *declared]]
+        every = [cell.other_units.get(unit) for unit in units]
+        speeds = [speed for value in every for speed in (value, value and value / cell.world_size)]
+        values = {_key(one): one.value for one in cell.figures}
+        return [Shown.of(value, reading) for value in (*speeds, *map(values.get, declared))]
 
     return Grid(columns, lines(scope.groups, shown))
 
@@ -73,4 +78,4 @@ def _value(name: str, at: object, cell: Cell) -> Value | None:
     return Value(name, values[0]) if values else None
 
 
-TOPIC = Topic("figures", "Figures", grid=grid, drawings=drawings)
+TOPIC = Topic("figures", "Other figures", grid=grid, drawings=drawings)

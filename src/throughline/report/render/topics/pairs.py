@@ -1,0 +1,163 @@
+"""Off and on as a table, and a benchmark's cells as OneFlow's study of GPT-2 prints them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import pandas as pd
+
+from throughline.report.analysis import pairs
+from throughline.report.analysis.pairs import Case, Change, OffOn
+from throughline.report.numbers import MIB, percent, reading
+from throughline.report.render import markup
+from throughline.report.render.tables import Chip, Table
+from throughline.report.topics import Scope, Topic
+
+UNKNOWN = "n/a"
+CASE_COLUMNS = ["date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
+                "framework", "precision"]  # fmt: skip
+ELSEWHERE = (
+    "Three different things are called ZeRO-1. In published figures of GPT-2, OneFlow's placement of the optimizer "
+    "saves about 17 bytes per parameter, and DeepSpeed's stage 1 about 12 (an fp32 copy of the weights, two moments); "
+    "PyTorch's ZeroRedundancyOptimizer splits 8."
+)
+
+
+def frame(scope: Scope) -> pd.DataFrame | None:
+    """One row per pair, unrounded; None where no benchmark goes without the option that this one has switched on."""
+    rows = []
+    for pair, both in pairs.switched(scope.pairs):
+        assert pair.sides
+        (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
+        rows.append(
+            {
+                "benchmark": markup.spreadsheet(group.benchmark),
+                "without": markup.spreadsheet(base.benchmark),
+                "switched_on": markup.spreadsheet(pair.what),
+                "precision": group.precision,
+                "batch": group.batch,
+                "framework": markup.spreadsheet(row.framework),
+                "topology": str(row.topology),
+                "devices": row.topology.world,
+                **_columns("memory_bytes", both.memory),
+                **_columns("use_share", both.use),
+                **_columns("samples_per_s", both.throughput),
+                "saved_bytes_per_parameter": both.saved_bytes_per_parameter,
+                "verdict": pair.verdict,
+            }
+        )
+    return pd.DataFrame(rows) if rows else None
+
+
+def _columns(name: str, change: Change) -> dict[str, float | None]:
+    return {
+        f"{name}_off": change.off,
+        f"{name}_on": change.on,
+        f"{name}_change": change.by,
+        f"{name}_change_of_off": change.share,
+    }
+
+
+def table(scope: Scope) -> Table | None:
+    """The same pairs as the page shows them."""
+    unit = scope.groups[0].unit if scope.groups else ""
+    figures = ("memory, MiB", "use, %", unit)
+    header = ["switched on", "where", *(text for name in figures for text in (f"{name}: off", "on", "change"))]
+    rows = [
+        [pair.what, pair.where, *changes(both), _saved(both), (pair.verdict.replace(" ", "-"), pair.verdict)]
+        for pair, both in pairs.switched(scope.pairs)
+    ]
+    return [*header, "saved, bytes per parameter", "throughput is"], rows
+
+
+def changes(both: OffOn) -> list[str | Chip]:
+    """Memory in MiB, use in per cent and throughput: off, on, and the change."""
+    return [*_texts(both.memory, 1 / MIB), *_texts(both.use, 100), *_texts(both.throughput, 1)]
+
+
+def _texts(change: Change, scale: float) -> list[str]:
+    """Off, on, and the change in absolute terms, with its arrow and in per cent: `-1,754, ↓15.5 %`."""
+    if change.by is None:
+        return [UNKNOWN if value is None else reading(scale * value) for value in (change.off, change.on)] + [UNKNOWN]
+    assert change.off is not None and change.on is not None
+    share = f", {change.arrow}{percent(abs(change.share), 1)}" if change.share is not None else ""
+    by = f"{'+' if change.by > 0 else '-' if change.by < 0 else ''}{reading(abs(scale * change.by))}"
+    return [reading(scale * change.off), reading(scale * change.on), by + share]
+
+
+def _saved(both: OffOn) -> str:
+    return "" if both.saved_bytes_per_parameter is None else f"{both.saved_bytes_per_parameter:.1f}"
+
+
+def remarks(scope: Scope) -> Iterator[str]:
+    """What the figures are, and what each value of sharding splits."""
+    yield (
+        "Memory is the most that a device held, as its driver counts it; where no driver does, and on a CPU, what the "
+        "largest rank held. Use is the share of the window in which GPUs, on a CPU the workers' threads, were busy."
+    )
+    split = dict.fromkeys(
+        f"{pair.what.partition(' over ')[0]} splits {pairs.settings(pair.sides[1]).get('sharding', 'n/a')}."
+        for pair, _ in pairs.switched(scope.pairs)
+        if pair.sides and pairs.option(pair) == "sharding"
+    )
+    yield from split
+    if split:
+        yield (
+            "Saved bytes per parameter are the memory's change over the parameters that other replicas hold for this "
+            f"rank: parameters × (1 - 1 / replicas). {ELSEWHERE}"
+        )
+
+
+def cells(cases: Sequence[Case]) -> pd.DataFrame:
+    """OneFlow's table: where an option is on, memory and throughput say in brackets how they changed."""
+    rows = []
+    for first, (_, here) in enumerate(groupby(cases, key=lambda case: case.topology), start=1):
+        for second, case in enumerate(here, start=1):
+            change = OffOn(case.off, case.figures) if case.off else None
+            rows.append(
+                [
+                    case.date,
+                    f"test-{first}-{second}",
+                    case.description,
+                    case.name,
+                    _number(case.figures.memory_bytes, 1 / MIB) + (_bracket(change.memory, 1 / MIB) if change else ""),
+                    _number(case.figures.use, 100),
+                    _number(case.figures.samples_per_s, 1) + (_bracket(change.throughput) if change else ""),
+                    markup.spreadsheet(case.framework),
+                    case.precision,
+                ]
+            )
+    return pd.DataFrame(rows, columns=CASE_COLUMNS)
+
+
+def _number(value: float | None, scale: float) -> str:
+    """To the unit, as the study prints it; small ones with the digits that tell them apart."""
+    return "" if value is None else f"{scale * value:.0f}" if scale * value >= 20 else f"{scale * value:.3g}"
+
+
+def _bracket(change: Change, scale: float | None = None) -> str:
+    """`(-1754,↓15.5%)`, without the absolute change where there is no `scale`."""
+    if change.by is None or change.share is None:
+        return ""
+    by = "" if scale is None else f"{scale * change.by:.0f},"
+    return f"({by}{change.arrow}{100 * abs(change.share):.1f}%)"
+
+
+def cases_frame(scope: Scope) -> pd.DataFrame | None:
+    made = pairs.cases(scope.groups, scope.pairs)
+    return cells(made) if made else None
+
+
+def cases_table(scope: Scope) -> Table | None:
+    found = cases_frame(scope)
+    return None if found is None else (list(found.columns), found.to_numpy().tolist())
+
+
+PAIRS = Topic("pairs", "Off and on", frame=frame, table=table, remarks=remarks)
+CASES = Topic(
+    "cases",
+    "Cases in OneFlow's form",
+    "The same cells in the form of OneFlow's study of GPT-2: dp is data parallel, mp is one model on several devices, "
+    "bs is the batch of a replica. On a CPU, memory and use are those of processes and threads.",
+    frame=cases_frame,
+    table=cases_table,
+)
