@@ -45,7 +45,9 @@ class Rank(ABC):
         """`kind` is `cpu` or `cuda`. The libraries are imported by now; no memory limit holds yet."""
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
-        self.exchanges = world > 1 and self.options["exchange"]
+        tensor = self.options["tensor"]
+        self.replica, self.replicas = rank // tensor, world // tensor
+        self.exchanges = self.replicas > 1 and self.options["exchange"]
         self.form = workloads.form(spec["model"], of(spec["framework"]).library)
 
     def join(self) -> None:

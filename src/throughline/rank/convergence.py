@@ -26,6 +26,8 @@ def train(run: Any, order: Training) -> Trained:
     framework, heart = run.framework, run.heart
     if "convergence" not in frameworks.features(run.spec["framework"], run.spec["model"]):
         raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
+    if run.options["tensor"] > 1:
+        raise frameworks.Unsupported("a convergence check looks at whole replicas: train it without options.tensor")
     book = Book(Path(order.folder), order.identity)
     done = 0
     curve: list[dict[str, Any]] = []

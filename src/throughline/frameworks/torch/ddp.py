@@ -11,20 +11,30 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
 
 from throughline.frameworks import Unsupported
 from throughline.frameworks.torch.rank import Batch, TorchRank
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 FIRST = 3
 """Passes before the recording: libraries and compilers choose their kernels in them."""
 
 
 class TorchDDP(TorchRank):
+    averaging: dist.ProcessGroup | None = None
+    """The ranks over which gradients are averaged; None: all."""
+
     def join(self) -> None:
         if self.world > 1:
             # The address and port of rank 0 stand in MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
+        if self.options["tensor"] > 1:
+            # Consecutive ranks share a replica; those with the same place in theirs average their gradients.
+            shape, names = (self.replicas, self.options["tensor"]), ("replica", "tensor")
+            mesh = init_device_mesh(self.kind, shape, mesh_dim_names=names)
+            self.averaging, self.tensor = mesh.get_group("replica"), TensorGroup(mesh.get_group("tensor"))
 
     def device(self) -> None:
         reasons = {
@@ -41,7 +51,7 @@ class TorchDDP(TorchRank):
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
-        if self.world > 1:
+        if self.replicas > 1:
             # It broadcasts rank 0's buffers in every step: those alone that training changes.
             kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
@@ -49,6 +59,7 @@ class TorchDDP(TorchRank):
             self.parallel = torch.nn.parallel.DistributedDataParallel(
                 self.network,
                 device_ids=[self.at] if self.kind == "cuda" else None,
+                process_group=self.averaging,
                 bucket_cap_mb=self.options["bucket_mb"],
                 gradient_as_bucket_view=True,
             )
@@ -59,7 +70,7 @@ class TorchDDP(TorchRank):
         self.replayed = Replayed(self.passes, self.parameters, changing) if self.options["graph"] else None
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
-        alone = self.world > 1 and not (last and self.exchanges)
+        alone = self.replicas > 1 and not (last and self.exchanges)
         return self.parallel.no_sync() if alone else nullcontext()
 
     def barrier(self) -> None:

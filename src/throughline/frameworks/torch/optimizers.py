@@ -11,8 +11,17 @@ from torch import Tensor
 
 from throughline.frameworks import CLIP_AT
 
+Tensors = list[Tensor] | tuple[Tensor, ...]
+Norms = Callable[[Tensors, Sequence[Tensor]], Sequence[Tensor]]
+"""Tensors of the shapes of these parameters -> the norm of each; of the whole one, where ranks hold parts of it."""
 
-def build(settings: dict[str, Any], parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+
+def norms_here(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The norms where every rank holds whole parameters."""
+    return torch._foreach_norm(tensors)
+
+
+def build(settings: dict[str, Any], parameters: Sequence[Tensor], norms: Norms = norms_here) -> torch.optim.Optimizer:
     """The optimizer; weight decay is on matrices only (not on biases and norms)."""
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
@@ -20,7 +29,7 @@ def build(settings: dict[str, Any], parameters: Sequence[Tensor]) -> torch.optim
     ]
     constants = {"lr": settings["learning_rate"], "betas": tuple(settings["betas"]), "eps": settings["epsilon"]}
     if settings["name"] == "lamb":
-        return Lamb(groups, **constants)
+        return Lamb(groups, **constants, norms=norms)
     kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
     return kinds[settings["name"]](groups, fused=True, **constants)
 
@@ -37,9 +46,15 @@ class Lamb(torch.optim.Optimizer):
     found_inf: Tensor | None
 
     def __init__(
-        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        norms: Norms = norms_here,
     ) -> None:  # Horovod's DistributedOptimizer makes another one from the groups alone
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        self.norms = norms
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -88,7 +103,7 @@ class Lamb(torch.optim.Optimizer):
         if group["weight_decay"]:
             torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
 
-        sizes, lengths = torch._foreach_norm(weights), torch._foreach_norm(updates)
+        sizes, lengths = self.norms(weights, weights), self.norms(updates, weights)
         one = torch.ones((), device=weights[0].device)
         ratios = [
             torch.where((size > 0) & (length > 0), size / length, one)
@@ -98,13 +113,15 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
-def clip(kind: str, parameters: Sequence[Tensor]) -> None:
+def clip(kind: str, parameters: Sequence[Tensor], norms: Norms = norms_here) -> None:
     """Clip the gradients, in place."""
+    clipped = [p for p in parameters if p.grad is not None]
+    gradients: list[Any] = [p.grad for p in clipped]
     if kind == "value":
-        torch.nn.utils.clip_grad_value_(parameters, CLIP_AT)
+        torch.nn.utils.clip_grad_value_(clipped, CLIP_AT)
     elif kind == "global_norm":
-        torch.nn.utils.clip_grad_norm_(parameters, CLIP_AT)
+        total = torch.linalg.vector_norm(torch.stack(list(norms(gradients, clipped))))
+        torch.nn.utils.clip_grads_with_norm_(clipped, CLIP_AT, total)
     elif kind == "norm":
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        scales = [(CLIP_AT / (norm + 1e-6)).clamp(max=1.0) for norm in torch._foreach_norm(gradients)]
+        scales = [(CLIP_AT / (norm + 1e-6)).clamp(max=1.0) for norm in norms(gradients, clipped)]
         torch._foreach_mul_(gradients, scales)

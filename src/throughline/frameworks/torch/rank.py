@@ -17,7 +17,9 @@ from torch import Tensor
 
 from throughline import gpus, memory
 from throughline.frameworks import Rank, Spec, Unsupported
-from throughline.frameworks.torch.optimizers import build, clip
+from throughline.frameworks.torch.optimizers import build, clip, norms_here
+from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precisions whose matrix products and activations are of another type than the weights."""
@@ -31,6 +33,9 @@ Travelling = tuple[Batch, Any]
 
 class TorchRank(Rank):
     """The part of a rank that does not depend on how ranks talk to each other."""
+
+    tensor: TensorGroup | None = None
+    """The ranks that share this one's replica, where it is cut."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
@@ -60,16 +65,20 @@ class TorchRank(Rank):
         torch.manual_seed(self.spec["seed"])
 
     def model(self, facts: dict[str, Any]) -> None:
-        """From here on every rank draws its own dropout. A step calls `parallel`, which the frameworks may wrap."""
+        """From here on every replica draws its own dropout. A step calls `parallel`, which the frameworks may wrap."""
         self.facts = facts
-        self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
+        network = self.form.build(self.spec, facts, self.at)
+        if self.tensor:
+            self.form.split(network, self.tensor)
+        self.network = self.parallel = network.to(self.at)
         self.parameters: list[Tensor] = list(self.network.parameters())
+        self.norms = norms_of_whole(self.tensor, self.network) if self.tensor else norms_here
         buffers = self.network.named_buffers()
         self.changing = {name: one for name, one in buffers if name.rpartition(".")[2] in self.form.CHANGING}
         self.network.half_type = HALF.get(self.spec["precision"])
         if self.options["compile"]:
             self.network.compile_parts(dynamic=self.options["unpadded"])
-        torch.manual_seed(self.spec["seed"] + 1 + self.rank)
+        torch.manual_seed(self.spec["seed"] + 1 + self.replica)
 
     def data(self, arrays: dict[str, Any]) -> Travelling:
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -92,7 +101,7 @@ class TorchRank(Rank):
         return tensors
 
     def optimizer(self) -> None:
-        self.update: Any = build(self.spec["optimizer"], self.parameters)
+        self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms)
         # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
         fp16 = self.spec["precision"] == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
@@ -119,9 +128,11 @@ class TorchRank(Rank):
 
     def step(self, batches: list[Batch]) -> Tensor:
         total = (self.replayed or self.passes)(batches)
-        if self.options["clip"] != "none":
+        if self.options["clip"] != "none" or self.tensor:
             self.scaler.unscale_(self.update)
-            clip(self.options["clip"], self.parameters)
+        if self.tensor:
+            share_overflow(self.scaler, self.update, self.tensor)
+        clip(self.options["clip"], self.parameters, self.norms)
         with self.updating():
             self.scaler.step(self.update)
         self.scaler.update()

@@ -8,6 +8,9 @@ FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="torch_horovod.rank:TorchHorovod",
     starter=starters.HOROVOD,
-    features=torch.FRAMEWORK.features - {"graph"},
-    reasons={"graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call"},
+    features=torch.FRAMEWORK.features - {"graph", "tensor"},
+    reasons={
+        "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",
+        "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
+    },
 )

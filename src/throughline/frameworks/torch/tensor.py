@@ -1,0 +1,35 @@
+"""What the ranks that share a replica have to agree on after its passes: norms of whole gradients, and overflows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from throughline.frameworks.torch.optimizers import Norms, Tensors
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
+
+
+def norms_of_whole(ranks: TensorGroup, network: nn.Module) -> Norms:
+    """The squares of parts are added up over the ranks; what every rank holds whole counts once."""
+    parts = {network.get_parameter(name) for name in ranks.dimensions}
+
+    def norms(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
+        every = list(torch._foreach_norm(tensors))
+        cut = [number for number, parameter in enumerate(parameters) if parameter in parts]
+        if cut:
+            squares = torch.stack([every[number] for number in cut]).square()
+            dist.all_reduce(squares, group=ranks.group)
+            for number, norm in zip(cut, squares.sqrt().unbind(), strict=True):
+                every[number] = norm
+        return every
+
+    return norms
+
+
+def share_overflow(scaler: Any, optimizer: Any, ranks: TensorGroup) -> None:
+    """Have all ranks skip a step that one of them has to skip, after `unscale_`. Nobody looks at the device's value."""
+    if scaler.is_enabled():
+        for found in scaler._found_inf_per_device(optimizer).values():
+            dist.all_reduce(found, dist.ReduceOp.MAX, group=ranks.group)

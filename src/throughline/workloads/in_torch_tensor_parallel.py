@@ -1,0 +1,151 @@
+"""Tensor parallelism in PyTorch: what the ranks that share a replica hold and exchange, for the forms of all workloads.
+
+After Shoeybi et al. 2019 (Megatron-LM), section 3. Of two matrices in a row the first is cut by its columns and the
+second by its rows, so that each rank computes its part of the activations between them. A form lets a tensor `enter`
+such a region and `leave` it; each costs one all-reduce, in the backward or in the forward pass.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+CACHED = 2**19
+"""Scores that a core works on at a time."""
+
+
+class TensorGroup:
+    """The ranks that share a replica, in the order of their parts; `place` is this rank's."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.group, self.size, self.place = group, group.size(), group.rank()
+        self.dimensions: Mapping[str, int] = {}
+        """Names of the parameters that are cut -> along which dimension."""
+
+    def part(self, whole: Tensor, dimension: int) -> Tensor:
+        """This rank's part of a tensor that is cut along a dimension into equal parts."""
+        length = whole.shape[dimension]
+        if length % self.size:
+            raise ValueError(f"{length} does not divide by {self.size}")
+        return whole.narrow(dimension, self.place * (length // self.size), length // self.size)
+
+    def whole(self, part: Tensor, dimension: int) -> Tensor:
+        """The tensor whose parts the ranks hold. All of them have to call this."""
+        parts = [torch.empty_like(part, memory_format=torch.contiguous_format) for _ in range(self.size)]
+        dist.all_gather(parts, part.contiguous(), group=self.group)
+        return torch.cat(parts, dimension)
+
+    def cut(self, network: nn.Module, dimensions: Mapping[str, int]) -> None:
+        """Keep this rank's part of the parameters of these names, each cut along its dimension."""
+        self.dimensions = dimensions
+        with torch.no_grad():
+            for name, dimension in dimensions.items():
+                parameter = network.get_parameter(name)
+                parameter.data = self.part(parameter, dimension).clone(memory_format=torch.contiguous_format)
+
+    def enter(self, hidden: Tensor) -> Tensor:
+        """The same tensor; the backward pass adds up the gradients that the ranks' parts give it."""
+        return ENTER(hidden, self.group)
+
+    def leave(self, part: Tensor) -> Tensor:
+        """The sum of the ranks' tensors. What is not split, such as the bias of a matrix cut by its rows, is added
+        afterwards, once."""
+        return LEAVE(part, self.group)
+
+    def local(self, ids: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+        """Ids within this rank's `rows` of a table, and where they are another rank's: there they are 0."""
+        own = ids - self.place * rows
+        others = (own < 0) | (own >= rows)
+        return own.masked_fill(others, 0), others
+
+    def cross_entropy(self, scores: Tensor, labels: Tensor, kind: torch.dtype) -> Tensor:
+        """Cross entropies [N], computed in `kind`, of scores [N, this rank's columns] and labels [N] in all columns.
+
+        Two numbers a row are exchanged, and no scores.
+        """
+        return CROSS_ENTROPY(scores, *self.local(labels, scores.shape[1]), kind, self)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def apart(self, operation: Callable[..., Tensor], first: Tensor, *rest: Any) -> Tensor:
+        """operation(first, *rest) with random numbers of this rank's own.
+
+        Elsewhere the ranks of a replica draw the same ones. The seed comes from these, so that a recomputation, which
+        sets them back, draws the same here as well. It is drawn on the CPU: nobody waits for a GPU.
+        """
+        seed = int(torch.randint(2**62, (), device="cpu"))
+        on_gpu = first.device.type == "cuda"
+        generator = torch.cuda.default_generators[first.device.index] if on_gpu else torch.default_generator
+        shared = generator.get_state()
+        generator.manual_seed(seed + self.place)
+        try:
+            return operation(first, *rest)
+        finally:
+            generator.set_state(shared)
+
+
+def summed(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total
+
+
+class Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return hidden.view_as(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return summed(gradient, ctx.group), None
+
+
+class Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, group: dist.ProcessGroup) -> Tensor:
+        return summed(part, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+class CrossEntropy(torch.autograd.Function):
+    """On a CPU some rows at a time, so that they stay in its caches and no second tensor of their size is needed."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, labels: Tensor, others: Tensor, kind: torch.dtype, ranks: TensorGroup
+    ) -> Tensor:
+        sums = torch.cat([some.to(kind).logsumexp(1) for (some,) in by_rows(scores)])
+        right = scores.gather(1, labels[:, None])[:, 0].to(kind).masked_fill(others, 0)
+        every = ranks.whole(torch.stack([sums, right])[None], 0)
+        total = every[:, 0].logsumexp(0)
+        ctx.save_for_backward(scores, labels, others, total)
+        return total - every[:, 1].sum(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        """softmax - label, of this rank's columns."""
+        scores, labels, others, total = ctx.saved_tensors
+        result = torch.empty_like(scores)
+        right = others.to(total.dtype) - 1
+        for some, label, there, sums, scale, part in by_rows(scores, labels, right, total, gradient, result):
+            softmax = (some.to(total.dtype) - sums[:, None]).exp_()
+            softmax.scatter_add_(1, label[:, None], there[:, None])
+            part.copy_(softmax.mul_(scale[:, None]))
+        return result, None, None, None, None
+
+
+def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of some rows each; the first tensor is the widest."""
+    eager_on_cpu = tensors[0].device.type == "cpu" and not torch.compiler.is_compiling()
+    rows = max(1, CACHED // tensors[0].shape[1]) if eager_on_cpu else len(tensors[0])
+    return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
+
+
+ENTER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Enter.apply
+LEAVE: Callable[[Tensor, dist.ProcessGroup], Tensor] = Leave.apply
+CROSS_ENTROPY: Callable[..., Tensor] = CrossEntropy.apply
