@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from throughline import workloads
+from throughline.checks import workload_reference
 from throughline.study import config, config_reference
 from throughline.study.benchmark import Options
 from throughline.study.config import ConfigError, load
@@ -165,3 +167,10 @@ def test_presets_are_valid_and_share_no_names(preset: Path) -> None:
 def test_reference_and_schema_are_up_to_date() -> None:
     assert config_reference.REFERENCE.read_text(encoding="utf-8") == config_reference.reference()
     assert config_reference.SCHEMA.read_text(encoding="utf-8") == config_reference.schema()
+
+
+def test_the_page_of_the_workloads_is_up_to_date() -> None:
+    page = workload_reference.reference()
+    assert workload_reference.PAGE.read_text(encoding="utf-8") == page
+    for folder in workloads.FOLDERS:
+        assert f"\n## {folder}\n" in page

@@ -51,7 +51,7 @@ A benchmark's block also takes the keys of its model. A key of another model is 
 def reference() -> str:
     """The page as Markdown: a row per key."""
     page = HEADER + TABLE + "\n".join(_rows(Config, "")) + "\n" + OWN_KEYS
-    return page + "".join(_of_workload(Benchmark.of(folder)) for folder in workloads.FOLDERS)
+    return page + "".join(of_workload(Benchmark.of(folder)) for folder in workloads.FOLDERS)
 
 
 def schema() -> str:
@@ -68,7 +68,7 @@ def schema() -> str:
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
-def _of_workload(block: type[Benchmark]) -> str:
+def of_workload(block: type[Benchmark]) -> str:
     """What a workload's models take beside the keys of every block, and what they can be held against."""
     held_out = workloads.of(block.models[0]).HELD_OUT
     facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models)}."

@@ -1,0 +1,111 @@
+"""docs/workloads.md, generated from the workloads, their keys, and what a proof of equal mathematics covers.
+
+`python -m throughline.checks.workload_reference` writes it; a test fails when it is out of date.
+"""
+
+import ast
+from pathlib import Path
+
+from throughline import frameworks, workloads
+from throughline.checks import equivalence
+from throughline.files import write_text
+from throughline.report.numbers import scaled
+from throughline.study.benchmark import Benchmark
+from throughline.study.config import Config
+from throughline.study.config_reference import of_workload
+from throughline.study.runs import RunSpec, expand
+
+PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
+BY_FEATURE = {"clipping": "clip", "accumulation": "accumulate"}
+"""Features -> options, where these have other names."""
+
+HEADER = f"""# Workloads
+
+What can be trained. This page is generated from `src/throughline/workloads/`
+(`python -m throughline.checks.workload_reference`). [add-a-workload.md](add-a-workload.md) says what a new one needs,
+and [frameworks.md](frameworks.md) which framework has which feature.
+
+A run of every workload measures throughput, memory, use of the hardware and the work done
+([outputs.md](outputs.md)). Figures of its own stand below.
+
+A [proof of equal mathematics](method-training.md#the-proof-of-equal-mathematics) is made where a benchmark compares
+frameworks, and where its options change how the model lies on its ranks. {equivalence.STEPS} steps in fp32 are held
+against a reference in double precision: the relative difference of a loss is at most {equivalence.TOLERANCE:.0e}.
+{equivalence.LOWER_STEPS} steps in every other precision are held against the same framework in fp32. Optimizers:
+{", ".join(equivalence.RATE)}. Each workload names below the precisions and options that its proof has as measured.
+"""
+
+
+def reference() -> str:
+    """The page as Markdown: a section per workload."""
+    return HEADER + "".join(map(_section, workloads.FOLDERS))
+
+
+def _section(folder: str) -> str:
+    models = [model for model, own in workloads.models().items() if own == folder]
+    specs = [_default(model) for model in models]
+    workload, first = workloads.of(models[0]), specs[0]
+    values = first.model_dump(mode="json")
+    known, parameters = workload.facts(None), first.typed_parameters
+    units = [f"`{unit}/s` ({count(parameters):g} per sample by default)" for unit, count in workload.UNITS.items()]
+    data = f"`{workload.DATA}`, from `data/<name>/{workload.folder(parameters)}/`; or made-up batches"
+    declared = [f"{one.name} ({one.unit}, {one.better} is better): {one.description}" for one in workload.FIGURES]
+    facts = {
+        "throughput": ", ".join([f"`{workload.UNIT}/s`", *units]),
+        "data": f"{data} (`options.data: synthetic`)" if workload.DATA else "made-up batches alone",
+        "figures of its own": "; ".join(declared) or "none",
+        "loss": _learns(workload),
+        **{f"features in {library}": _words(own) for library, own in workload.LIBRARIES.items()},
+        **{f"proof in {library}": workload.NO_PROOF or _proven(own) for library, own in workload.LIBRARIES.items()},
+        **{name.replace("_", " "): text for name, text in workload.convention(values).items()},
+    }
+    work = [[f"`{spec.model}`", _flops(workload, spec, known)] for spec in specs]
+    return (
+        f"\n## {folder}\n\n{_docstring(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
+        + _table(["", "what"], [[name, text] for name, text in facts.items()])
+        + "\nFLOPs to train on one sample, by the conventions above and with the default keys:\n\n"
+        + _table(["model", "FLOPs per sample"], work)
+        + "".join(f"\n`in_{library}.py`: {_docstring(folder, f'in_{library}')}\n" for library in workload.LIBRARIES)
+    )
+
+
+def _default(model: str) -> RunSpec:
+    """A run of a model with the default keys."""
+    return expand(Config.model_validate({"benchmarks": {"any": {"model": model, "options": {"data": "synthetic"}}}}))[0]
+
+
+def _flops(workload: workloads.Workload, spec: RunSpec, facts: dict[str, object]) -> str:
+    each = workload.flops_per_sample(spec.model_dump(mode="json"), facts, {})
+    return each if isinstance(each, str) else scaled(each)
+
+
+def _learns(workload: workloads.Workload) -> str:
+    if workload.LEARNS_FROM is None:
+        return "losses are not judged"
+    return f"a run of {workload.LEARNS_FROM} timed steps or more on real data is invalid where its loss does not fall"
+
+
+def _words(features: frozenset[str]) -> str:
+    return ", ".join(words for key, words in frameworks.FEATURES.items() if key in features)
+
+
+def _proven(features: frozenset[str]) -> str:
+    """What a proof of this form can run with as it is measured."""
+    options = [BY_FEATURE.get(key, key) for key in frameworks.FEATURES if key in features]
+    precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
+    proven = ", ".join(f"`{name}`" for name in options if name in equivalence.AS_MEASURED)
+    return f"{', '.join(precisions)}; {proven}"
+
+
+def _docstring(folder: str, name: str) -> str:
+    """What a workload's file says of itself, which is read without its library."""
+    source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
+
+
+if __name__ == "__main__":
+    write_text(PAGE, reference())
