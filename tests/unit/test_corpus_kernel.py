@@ -17,11 +17,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_corpus_bpe import TEXT as BYTE_PAIR_TEXT
+from test_corpus_bpe import TRICKY as BYTE_PAIR_TRICKY
 from test_corpus_instances import LENGTHS, PARAMETERS
 from test_corpus_wordpiece import TRICKY
 
 from corpus_helpers import content, documents, same, tiny_vocabulary
 from throughline.corpus import kernel, packing
+from throughline.corpus.bpe import vocabulary as byte_pairs
+from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.shards import Parameters, instances, layout, lookup, pairs, promises
 from throughline.corpus.text import sentences, tokens, vocabulary
 from throughline.corpus.text.sentences import Sentences
@@ -81,6 +85,31 @@ def test_every_word_of_the_vocabulary(both: tuple[WordPiece, WordPiece], words: 
     texts += ["".join(pair) for pair in itertools.pairwise(texts)]
     for found, expected in zip(*(piece.encode(Sentences.of([texts])) for piece in both), strict=True):
         assert np.array_equal(found, expected)
+
+
+@pytest.fixture(scope="module")
+def both_encoders() -> tuple[Encoder, Encoder]:
+    """Of a small vocabulary: all bytes, and some pairs, of blanks as well."""
+    pairs = [(b" ", b"t"), (b"h", b"e"), (b" t", b"he"), (b"a", b"a"), (b"aa", b"aa"), (b"'", b"s"), (b"x", b"x")]
+    pairs += [
+        (b"\xc2", b"\xa0"),
+        (b"\xc2\xa0", b" "),
+        (b"\xe2", b"\x81"),
+        (b"\xe2\x81", b"\x9f"),
+        (b"\xe2\x81\x9f", b" "),
+    ]
+    tokens = (*(bytes([byte]) for byte in byte_pairs.CHARACTERS), *(left + right for left, right in pairs))
+    merges = tuple((byte_pairs.printed(left), byte_pairs.printed(right)) for left, right in pairs)
+    words = byte_pairs.Vocabulary(tokens, merges)
+    return Encoder(words), plainly(lambda: Encoder(words))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(BYTE_PAIR_TEXT, max_size=6))
+@example(BYTE_PAIR_TRICKY)
+def test_byte_pairs(both_encoders: tuple[Encoder, Encoder], texts: list[str]) -> None:
+    compiled, plain = ([ids.tolist() for ids in encoder.encode(texts)] for encoder in both_encoders)
+    assert compiled == plain
 
 
 def test_many_chunks_and_a_small_memory(words: Vocabulary) -> None:

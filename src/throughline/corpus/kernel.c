@@ -1,5 +1,5 @@
 /* The corpus's hot loops. Each has its equal in numpy and Python, which a test holds it to, and which works where no
-   compiler is: WordPiece.encode (wordpiece.py), split (sentences.py), pairs (pairs.py), filled (instances.py), planes
+   compiler is: Chunks.encode (chunks.py), split (sentences.py), pairs (pairs.py), filled (instances.py), planes
    (packing.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
    kernel.py builds this file and calls it. All sizes are counts of elements; nothing here reads or writes a file. */
 
@@ -34,9 +34,10 @@ static i64 heads(u64 word, i64 tosses) {
     return count;
 }
 
-/* ---- Tokens: a memory of chunks, and WordPiece for the ASCII ones that are new ---- */
+/* ---- Tokens: a memory of chunks, and WordPiece or byte pairs for the ASCII ones that are new ---- */
 
-enum { LONGEST_WORD = 100 };
+enum { CASED, LOWER_CASE, BYTE_PAIRS };               /* how text becomes ids: WordPiece, and GPT-2's */
+enum { LONGEST_WORD = 100, LONGEST_PIECE = 128 };
 
 struct slot { u32 tag, number; };                     /* an entry of an open hash table; number 0: free */
 struct chunk { i64 text, ids; i32 length, count; };   /* where its text and ids begin; count -1: not yet known */
@@ -47,7 +48,7 @@ struct tokenizer {
     struct slot *words;
     u64 words_mask;
     i64 longest;
-    i32 unknown, lower_case;
+    i32 unknown, how;
     struct slot *slots;          /* the memory of chunks */
     u64 slots_mask;
     struct chunk *chunks;
@@ -85,14 +86,13 @@ void tokenizer_free(struct tokenizer *t) {
     free(t);
 }
 
-/* The vocabulary of `size` entries, a byte apart; entry i ends at ends[i] of `entries`. `lower_case`: it knows no capital
-   letters. NULL where memory is short. */
-struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i32 unknown, i32 lower_case) {
+/* The vocabulary of `size` entries, a byte apart; entry i ends at ends[i] of `entries`. NULL where memory is short. */
+struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i32 unknown, i32 how) {
     struct tokenizer *t = calloc(1, sizeof *t);
     u64 places = 1024;
     while (places < 4 * (u64)size) places *= 2;
     if (!t) return NULL;
-    t->unknown = unknown, t->lower_case = lower_case;
+    t->unknown = unknown, t->how = how;
     t->words_mask = places - 1;
     t->slots_mask = (1 << 16) - 1;
     t->entries = malloc((size_t)ends[size - 1] + 1);
@@ -171,7 +171,7 @@ static void add_ascii(struct tokenizer *t, const u8 *text, i64 length) {
         int blank = c == '\t' || c == '\n' || c == '\r' || c == ' ';
         if ((c < ' ' && !blank) || c == 127) continue;
         if (letter) {
-            if (letters < LONGEST_WORD) word[letters] = t->lower_case && c >= 'A' && c <= 'Z' ? c + 32 : c;
+            if (letters < LONGEST_WORD) word[letters] = t->how == LOWER_CASE && c >= 'A' && c <= 'Z' ? c + 32 : c;
             letters++;
             continue;
         }
@@ -180,6 +180,86 @@ static void add_ascii(struct tokenizer *t, const u8 *text, i64 length) {
         if (!blank) add_word(t, &c, 1);
     }
     if (letters) add_word(t, word, letters);
+}
+
+/* The id of the entry whose text this is; INT32_MAX where there is none. */
+static i32 entry_of(const struct tokenizer *t, const u8 *text, i64 length) {
+    u64 hash = WORD;
+    if (length > t->longest) return INT32_MAX;
+    for (i64 i = 0; i < length; i++) hash = longer(hash, text[i]);
+    i64 id = find_word(t, hash, 0, text, length);
+    return id < 0 ? INT32_MAX : (i32)id;
+}
+
+/* Append the ids of a piece by byte pair encoding: of all neighbours, those are joined first whose joint text is the entry
+   of the lowest id, as long as there is one. 0 where the piece is too long for this (the time grows with its square). */
+static int add_piece(struct tokenizer *t, const u8 *text, i64 length) {
+    i32 whole = entry_of(t, text, length), joint[LONGEST_PIECE];    /* joint[i]: the entry of parts i and i + 1 */
+    i64 begins[LONGEST_PIECE + 1], parts = length;                  /* part i is text[begins[i]..begins[i + 1]) */
+    if (whole != INT32_MAX) {
+        t->ids[t->ids_used++] = whole;
+        return 1;
+    }
+    if (length > LONGEST_PIECE) return 0;
+    for (i64 i = 0; i <= length; i++) begins[i] = i;
+    for (i64 i = 0; i + 1 < length; i++) joint[i] = entry_of(t, text + i, 2);
+    for (;;) {
+        i64 best = 0;
+        for (i64 i = 1; i + 1 < parts; i++)
+            if (joint[i] < joint[best]) best = i;
+        if (parts < 2 || joint[best] == INT32_MAX) break;
+        parts--;
+        memmove(begins + best + 1, begins + best + 2, (size_t)(parts - best) * sizeof *begins);
+        memmove(joint + best, joint + best + 1, (size_t)(parts - best - 1) * sizeof *joint);
+        for (i64 i = best ? best - 1 : 0; i <= best && i + 1 < parts; i++)
+            joint[i] = entry_of(t, text + begins[i], begins[i + 2] - begins[i]);
+    }
+    for (i64 i = 0; i < parts; i++) t->ids[t->ids_used++] = entry_of(t, text + begins[i], begins[i + 1] - begins[i]);
+    return 1;
+}
+
+/* Bytes of the character of Unicode's white space that stands at `text`; 0 where another one does. */
+static inline i64 blank(const u8 *text, const u8 *end) {
+    if (*text < 128) return *text == ' ' || (*text >= '\t' && *text <= '\r');
+    if (*text == 0xC2) return end - text > 1 && (text[1] == 0x85 || text[1] == 0xA0) ? 2 : 0;
+    if (end - text < 3) return 0;
+    u32 c = (u32)text[0] << 16 | (u32)text[1] << 8 | text[2];
+    return c == 0xE19A80 || (c >= 0xE28080 && c <= 0xE2808A) || c == 0xE280A8 || c == 0xE280A9 || c == 0xE280AF ||
+           c == 0xE2819F || c == 0xE38080 ? 3 : 0;
+}
+
+/* Where GPT-2's pattern ends a piece that begins with a character other than a blank, or with a space before it. */
+static i64 piece_end(const u8 *text, i64 begin, i64 length) {
+    enum { LETTER = 1, DIGIT, SIGN };
+    i64 at = begin + (text[begin] == ' ');
+    if (text[begin] == '\'' && length - begin > 1) {
+        u8 next = text[begin + 1], after = length - begin > 2 ? text[begin + 2] : 0;
+        if (next == 's' || next == 't' || next == 'm' || next == 'd') return begin + 2;
+        if ((next == 'r' && after == 'e') || (next == 'v' && after == 'e') || (next == 'l' && after == 'l')) return begin + 3;
+    }
+    for (int kind = 0; at < length; at++) {
+        u8 c = text[at];
+        int its = (c | 32) >= 'a' && (c | 32) <= 'z' ? LETTER : c >= '0' && c <= '9' ? DIGIT : SIGN;
+        if (kind && its != kind) break;
+        kind = its;
+    }
+    return at;
+}
+
+/* Append the ids of a chunk of ASCII, blanks and then other characters; 0 where a piece of it is too long. Of the blanks,
+   the last is a piece of its own, or, if it is a space, belongs to what follows. */
+static int add_pieces(struct tokenizer *t, const u8 *text, i64 length) {
+    i64 at = 0;
+    while (at < length && blank(text + at, text + length)) at++;
+    if (at < length && at) at--;
+    if (at && !add_piece(t, text, at)) return 0;
+    if (at < length && text[at] != ' ' && blank(text + at, text + length)) add_piece(t, text + at++, 1);
+    while (at < length) {
+        i64 begin = at;
+        at = piece_end(text, begin, length);
+        if (!add_piece(t, text + begin, at - begin)) return 0;
+    }
+    return 1;
 }
 
 static int rehash(struct tokenizer *t) {
@@ -214,7 +294,8 @@ static i64 number_of(struct tokenizer *t, const u8 *text, i64 length) {
     i64 number = t->known++, first = t->ids_used;
     int ascii = 1;
     for (i64 i = 0; i < length; i++) ascii &= text[i] < 128;
-    if (ascii) add_ascii(t, text, length);
+    if (ascii && t->how != BYTE_PAIRS) add_ascii(t, text, length);
+    if (ascii && t->how == BYTE_PAIRS && !add_pieces(t, text, length)) ascii = 0, t->ids_used = first;
     t->chunks[number] = (struct chunk){t->text_used, first, (i32)length, ascii ? (i32)(t->ids_used - first) : -1};
     memcpy(t->text + t->text_used, text, (size_t)length);
     t->text_used += length;
@@ -223,17 +304,25 @@ static i64 number_of(struct tokenizer *t, const u8 *text, i64 length) {
     return number;
 }
 
-/* Split texts at spaces: text i is text[begins[i]..ends[i]). `numbers` gets their chunks' numbers, `after[i]` how many
-   there are up to the end of text i. Returns how many there are in all, or -1 where memory is short. */
+/* Split texts into chunks: at spaces for WordPiece, before blanks for byte pairs. Text i is text[begins[i]..ends[i]).
+   `numbers` gets their chunks' numbers, `after[i]` how many there are up to the end of text i. Returns how many there are
+   in all, or -1 where memory is short. */
 i64 tokenizer_scan(struct tokenizer *t, const u8 *text, const i64 *begins, const i64 *ends, i64 texts, i32 *numbers,
                    i64 *after) {
     i64 count = 0;
     for (i64 i = 0; i < texts; i++) {
-        for (i64 at = begins[i]; at < ends[i]; at++) {
-            i64 begin = at;
-            while (at < ends[i] && text[at] != ' ') at++;
-            if (at == begin) continue;
-            i64 number = number_of(t, text + begin, at - begin);
+        for (i64 at = begins[i]; at < ends[i];) {
+            i64 begin = at, end;
+            if (t->how == BYTE_PAIRS) {
+                for (i64 width; at < ends[i] && (width = blank(text + at, text + ends[i]));) at += width;
+                while (at < ends[i] && !blank(text + at, text + ends[i])) at++;
+                end = at;
+            } else {
+                while (at < ends[i] && text[at] != ' ') at++;
+                end = at++;
+                if (end == begin) continue;
+            }
+            i64 number = number_of(t, text + begin, end - begin);
             if (number < 0) return -1;
             numbers[count++] = (i32)number;
         }

@@ -24,8 +24,8 @@ class Sentences:
 
     @classmethod
     def of(cls, articles: Sequence[Sequence[str]]) -> Sentences:
-        """Articles whose sentences are known."""
-        encoded = [sentence.encode() for sentence in chain.from_iterable(articles)]
+        """Articles whose sentences are known; lone surrogates are left out."""
+        encoded = [sentence.encode("utf-8", "ignore") for sentence in chain.from_iterable(articles)]
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         counts = np.array([len(sentences) for sentences in articles], dtype=np.int64)
         return cls(np.frombuffer(b"".join(encoded), np.uint8), ends[:-1].copy(), ends[1:].copy(), counts)

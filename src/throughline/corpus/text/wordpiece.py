@@ -1,27 +1,22 @@
-"""BERT's tokenization (basic tokenizer, then WordPiece) that tokenizes each distinct piece of text once.
+"""BERT's tokenization (basic tokenizer, then WordPiece), with a memory of chunks.
 
-BERT's tokenization never looks across a space, so a memory of space-separated chunks answers for nearly all text. New
-chunks of ASCII are tokenized by kernel.c; the others, and without a compiler all, by the `tokenizers` package in one
-batch. (Split at U+0020 alone: some other blanks BERT drops, and joins what stands around them.) Text is never read as
-a special token: `[SEP]` in an article becomes `[`, `sep`, `]`.
+BERT's tokenization never looks across a space, so text is split there. (At U+0020 alone: some other blanks BERT drops,
+and joins what stands around them.) Text is never read as a special token: `[SEP]` in an article becomes `[`, `sep`,
+`]`.
 """
 
-import ctypes
-import functools
-import os
-from array import array
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus import kernel
+from throughline.corpus.text.chunks import REMEMBERED_BYTES, Chunks, Tokenization
 from throughline.corpus.text.sentences import Sentences
 from throughline.corpus.text.vocabulary import Vocabulary
 
-REMEMBERED_BYTES = 256 << 20
-"""Memory for chunks and their ids. When it is full they are forgotten, which costs time and changes nothing else."""
-_BYTES_OF_A_CHUNK = 250  # in Python's dictionary
+_CASED, _LOWER_CASE = 0, 1
 
 
 class WordPiece:
@@ -33,76 +28,21 @@ class WordPiece:
     def __init__(
         self, vocabulary: Vocabulary, *, lower_case: bool = True, remember_bytes: int = REMEMBERED_BYTES
     ) -> None:
-        compiled, how = kernel.load(), (vocabulary, lower_case)
-        self._memory = _Dictionary(*how) if compiled is None else _Compiled(*how, compiled)
-        self._remember_bytes = remember_bytes
+        how = Tokenization(
+            number=_LOWER_CASE if lower_case else _CASED,
+            entries=[entry.encode() for entry in vocabulary.entries],
+            unknown=vocabulary.unk,
+            split=lambda text: text.split(" "),
+            tokenizer=lambda: _tokenizer(vocabulary, lower_case),
+        )
+        self._chunks = Chunks(how, remember_bytes)
 
     def encode(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Token ids of all sentences in one array i4[T], and the number of tokens of each, i8[sentences]."""
-        if self._memory.bytes() > self._remember_bytes:
-            self._memory.forget()
-        return self._memory.encode(sentences)
-
-
-class _Compiled:
-    """kernel.c's memory of chunks."""
-
-    def __init__(self, vocabulary: Vocabulary, lower_case: bool, compiled: Any) -> None:
-        self._compiled, self._vocabulary, self._lower_case = compiled, vocabulary, lower_case
-        self._state: int | None = None
-        self.forget()
-
-    def __del__(self) -> None:
-        self._compiled.tokenizer_free(self._state)
-
-    @functools.cached_property
-    def _others(self) -> Any:
-        return _tokenizer(self._vocabulary, self._lower_case)
-
-    def forget(self) -> None:
-        self._compiled.tokenizer_free(self._state)
-        lines = "\n".join([*self._vocabulary.entries, ""]).encode()
-        ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
-        state = self._compiled.tokenizer_new(lines, ends, len(ends), self._vocabulary.unk, self._lower_case)
-        self._state, self._taught = _allocated(state), 0
-
-    def bytes(self) -> int:
-        return int(self._compiled.tokenizer_bytes(self._state))
-
-    def encode(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        compiled, count = self._compiled, len(sentences.begins)
-        most = int((sentences.ends - sentences.begins + 1).sum())  # chunks; touched as far as they are used
-        numbers, after, lengths = np.empty(most, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
-        spans = sentences.text, sentences.begins, sentences.ends
-        chunks = compiled.tokenizer_scan(self._state, *spans, count, numbers, after)
-        _allocated(chunks >= 0)
-        self._learn()
-        ids = np.empty(compiled.tokenizer_lengths(self._state, numbers, after, count, lengths), np.int32)
-        compiled.tokenizer_ids(self._state, numbers, chunks, ids)
-        return ids, lengths
-
-    def _learn(self) -> None:
-        """Tell the kernel the ids of the new chunks that are not ASCII."""
-        text, length = ctypes.c_void_p(), ctypes.c_int64()
-        place, chunks = (ctypes.byref(text), ctypes.byref(length)), {}
-        while (number := self._compiled.tokenizer_unknown(self._state, self._taught, *place)) >= 0:
-            chunks[number] = ctypes.string_at(text.value or 0, length.value).decode()
-            self._taught = number + 1
-        if chunks:
-            encodings = self._others.encode_batch_fast([*chunks.values()], add_special_tokens=False)
-            for number, encoding in zip(chunks, encodings, strict=True):
-                ids = np.array(encoding.ids, np.int32)
-                _allocated(self._compiled.tokenizer_teach(self._state, number, ids, len(ids)))
-
-
-def _allocated(state: Any) -> Any:
-    if not state:
-        raise MemoryError("no memory for the tokenizer")
-    return state
+        return self._chunks.encode(sentences)
 
 
 def _tokenizer(vocabulary: Vocabulary, lower_case: bool) -> Any:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one core per job; Snakemake deals out the cores
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     entries = {entry: i for i, entry in enumerate(vocabulary.entries)}
@@ -110,42 +50,3 @@ def _tokenizer(vocabulary: Vocabulary, lower_case: bool) -> Any:
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)  # and with it, accents stay or go
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
-
-
-class _Dictionary:
-    """The same in Python."""
-
-    def __init__(self, vocabulary: Vocabulary, lower_case: bool) -> None:
-        self._tokenizer = _tokenizer(vocabulary, lower_case)
-        self.forget()
-
-    def forget(self) -> None:
-        self._known: dict[str, int] = {}  # chunk -> its number
-        self._lengths, self._starts = array("q"), array("q")  # of each chunk's tokens, and where they begin in the pool
-        self._pool = array("i")
-
-    def bytes(self) -> int:
-        return len(self._known) * _BYTES_OF_A_CHUNK
-
-    def encode(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        text, spans = sentences.text.tobytes(), zip(sentences.begins.tolist(), sentences.ends.tolist(), strict=True)
-        chunks: list[str] = []
-        ends = np.zeros(len(sentences.begins) + 1, dtype=np.int64)
-        for i, (begin, end) in enumerate(spans):
-            chunks.extend(text[begin:end].decode().split(" "))
-            ends[i + 1] = len(chunks)
-        self._learn(chunks)
-        numbers = np.fromiter(map(self._known.__getitem__, chunks), dtype=np.int64, count=len(chunks))
-        lengths = np.frombuffer(self._lengths, np.int64)[numbers]
-        after = np.concatenate([[0], np.cumsum(lengths)])
-        shift = np.repeat(np.frombuffer(self._starts, np.int64)[numbers] - after[:-1], lengths)
-        return np.frombuffer(self._pool, np.int32)[shift + np.arange(after[-1])], np.diff(after[ends])
-
-    def _learn(self, chunks: list[str]) -> None:
-        new = [chunk for chunk in dict.fromkeys(chunks) if chunk not in self._known]
-        for chunk, encoding in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
-            ids = encoding.ids
-            self._known[chunk] = len(self._known)
-            self._starts.append(len(self._pool))
-            self._lengths.append(len(ids))
-            self._pool.extend(ids)

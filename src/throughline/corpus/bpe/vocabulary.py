@@ -1,0 +1,128 @@
+"""GPT-2's published vocabulary: encoder.json (each token's id) and vocab.bpe (the merges, in their order).
+
+Both are rebuilt from the table in the installed blingfire, and their SHA-256 proves that they are the published files.
+The files write each byte of a token as a printable character (`CHARACTERS`): a blank is `Ġ`, a line break `Ċ`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from throughline import files
+from throughline.files import UserError
+
+SIZE = 50_257
+END_OF_TEXT = 50_256
+"""The id of `<|endoftext|>`. It stands between documents; text that reads so never becomes it."""
+FILES = {
+    "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+}
+SHA256 = FILES["encoder.json"]
+_PRINTED_AS_THEY_ARE = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTED_AS_THEY_ARE]
+CHARACTERS = {byte: chr(byte) for byte in _PRINTED_AS_THEY_ARE} | {byte: chr(256 + i) for i, byte in enumerate(_OTHERS)}
+_BYTES = {character: byte for byte, character in CHARACTERS.items()}
+_HEADER = "#version: 0.2"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens by id, as bytes, and the merges by their rank, as printed in vocab.bpe; without `<|endoftext|>`."""
+
+    tokens: tuple[bytes, ...]
+    merges: tuple[tuple[str, str], ...]
+
+    def printed(self) -> dict[str, int]:
+        """Each token as encoder.json prints it, and its id."""
+        return {printed(token): i for i, token in enumerate(self.tokens)}
+
+
+def read(folder: Path) -> Vocabulary:
+    """The vocabulary in the two files of a folder; UserError where they are not the published ones."""
+    encoder, merges = (_checked(folder / name, sha256) for name, sha256 in FILES.items())
+    tokens = tuple(bytes(map(_BYTES.__getitem__, token)) for token in [*json.loads(encoder)][:END_OF_TEXT])
+    pairs = (line.split(" ") for line in merges.decode().splitlines()[1:])
+    return Vocabulary(tokens, tuple((left, right) for left, right in pairs))
+
+
+def _checked(path: Path, sha256: str) -> bytes:
+    again = f"make it again: {files.snakemake('--force', str(path))}"
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"the vocabulary {path} does not exist", next_step=again) from None
+    if (digest := hashlib.sha256(content).hexdigest()) != sha256:
+        why = f"its sha256 is {digest}, the published file has {sha256}"
+        raise UserError(f"{path} is not GPT-2's published vocabulary", why=why, next_step=again)
+    return content
+
+
+def build(folder: Path) -> None:
+    """Write encoder.json and vocab.bpe into `folder`; UserError where they would not be the published files."""
+    tokens = _from_blingfire()
+    encoder = {printed(token): i for i, token in enumerate(tokens)} | {"<|endoftext|>": END_OF_TEXT}
+    texts = {"encoder.json": _proven("encoder.json", json.dumps(encoder))}
+    merges = (f"{printed(left)} {printed(right)}" for left, right in _merges(tokens))
+    texts["vocab.bpe"] = _proven("vocab.bpe", "\n".join([_HEADER, *merges, ""]))
+    for name, text in texts.items():
+        files.write_text(folder / name, text)
+
+
+def _proven(name: str, text: str) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if digest != FILES[name]:
+        raise _other_blingfire(f"the sha256 of {name} is {digest}, the published file has {FILES[name]}")
+    return text
+
+
+def _other_blingfire(why: str) -> UserError:
+    return UserError(
+        "GPT-2's vocabulary could not be rebuilt",
+        why=f"{why}; the installed blingfire carries another table than the pinned version",
+        next_step="install the blingfire pinned in envs/main.txt",
+    )
+
+
+def printed(token: bytes) -> str:
+    """A token as the files print it."""
+    return "".join(map(CHARACTERS.__getitem__, token))
+
+
+def _from_blingfire() -> list[bytes]:
+    """All tokens but `<|endoftext|>`, by id. The table gives the byte 0, which it cannot hold, as a blank."""
+    import blingfire
+
+    table = (Path(blingfire.__file__).parent / "gpt2.i2w").read_bytes()
+    begin = 96  # where the number of tokens stands, then where each token begins, then the tokens
+    try:
+        (count,) = struct.unpack_from("<i", table, begin)
+        begins = struct.unpack_from(f"<{SIZE + 1}i", table, begin + 4)
+    except struct.error as error:
+        raise _other_blingfire(f"its gpt2.i2w is too short ({error})") from None
+    if count != SIZE:
+        raise _other_blingfire(f"its gpt2.i2w has {count} tokens instead of {SIZE}")
+    text = table[begin + 4 + 4 * len(begins) :]
+    tokens = [text[first:last] for first, last in itertools.pairwise(begins)][:END_OF_TEXT]
+    tokens[_OTHERS.index(0) + len(_PRINTED_AS_THEY_ARE)] = b"\0"
+    return tokens
+
+
+def _merges(tokens: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """The two parts that each token beyond the single bytes is merged from."""
+    ids = {token: i for i, token in enumerate(tokens)}
+    found = []
+    for token in tokens[256:]:
+        parts = [bytes([byte]) for byte in token]
+        while len(parts) > 2:  # as encoding does: of all neighbours, those first whose token has the lowest id
+            joined = [ids.get(left + right, SIZE) for left, right in itertools.pairwise(parts)]
+            at = joined.index(min(joined))
+            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        found.append((parts[0], parts[-1]))
+    return found
