@@ -213,10 +213,10 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
 
 def test_compiled_whole_the_loss_and_gradients_are_the_same() -> None:
     """Each part is one graph, made once for all layers."""
-    from torch._dynamo.testing import CompileCounterWithBackend
+    from torch._dynamo.testing import CompileCounter
 
     torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
+    counter = CompileCounter()
     found = []
     for compiled in (False, True):
         model = network()
