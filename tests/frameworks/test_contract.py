@@ -143,6 +143,12 @@ def test_what_a_framework_cannot_do_is_a_result_with_its_reason(lab: Lab, framew
     assert record.reason is not None and ("bf16" in record.reason or "fp32" in record.reason)
 
 
+def test_a_model_without_a_form_in_a_library_is_a_result_with_its_reason(lab: Lab) -> None:
+    record = lab.run("mxnet-horovod", model="gpt2-tiny", options={"data": "synthetic"})
+    assert (record.status, record.samples_per_s) == ("unsupported", None)
+    assert "GluonNLP" in str(record.reason) and "has no GPT-2" in str(record.reason)
+
+
 def test_binding_to_the_numa_node_of_a_gpu_needs_one(lab: Lab) -> None:
     record = lab.run("fake", binding="numa")
     assert (record.status, record.spec.binding) == ("unsupported", "numa")

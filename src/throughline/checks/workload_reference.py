@@ -56,6 +56,7 @@ def _section(folder: str) -> str:
         "figures of its own": "; ".join(declared) or "none",
         "loss": _learns(workload),
         **{f"features in {library}": _words(own) for library, own in workload.LIBRARIES.items()},
+        **{f"not in {library}": why for library, why in workload.NO_FORM.items()},
         **{f"proof in {library}": workload.NO_PROOF or _proven(own) for library, own in workload.LIBRARIES.items()},
         **{name.replace("_", " "): text for name, text in workload.convention(values).items()},
     }

@@ -239,7 +239,8 @@ def refuse(spec: Spec) -> None:
     model, framework = spec["model"], of(spec["framework"])
     offered = workloads.of(model).LIBRARIES.get(framework.library)
     if offered is None:
-        raise Unsupported(f"{model} has no form in {framework.library}, which {spec['framework']} trains with")
+        why = workloads.of(model).NO_FORM.get(framework.library, f"{spec['framework']} trains with {framework.library}")
+        raise Unsupported(f"{model} has no form in {framework.library}: {why}")
     lacks = workloads.form(model, framework.library).LACKS
     for feature in needs(spec):
         if feature not in offered:

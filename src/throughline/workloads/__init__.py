@@ -82,6 +82,8 @@ class Workload(Protocol):
     """The section of config.yaml with its data, and the room whose `reading` reads them; None: batches are made up."""
     LIBRARIES: Mapping[str, frozenset[str]]
     """Library -> the features (`frameworks.FEATURES`) that its form there has."""
+    NO_FORM: Mapping[str, str]
+    """Library -> why it has no form there, where somebody has looked for one."""
     SETTINGS: tuple[str, ...]
     """What `settings` of every form states as built, beside those of the framework (`frameworks.SETTINGS`)."""
     LEARNS_FROM: int | None

@@ -18,6 +18,7 @@ UNITS = {"pixels": lambda parameters: float(parameters.image**2)}
 FIGURES = (Figure("latency", "ms", "less", "one forward pass without gradients, by the images in it"),)
 DATA = None
 LIBRARIES = {"torch": frozenset({"devices", "nodes", "accumulation", "clipping"})}
+NO_FORM: dict[str, str] = {}
 SETTINGS = ("hidden",)
 LEARNS_FROM = None
 NO_PROOF = None

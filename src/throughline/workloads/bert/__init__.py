@@ -47,6 +47,7 @@ NO_PROOF: str | None = None
 SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
 LIBRARIES = {"torch": _BOTH | {"bf16", "compile", "graph", "checkpointing", "unpadded"}, "mxnet": _BOTH}
+NO_FORM: dict[str, str] = {}
 
 
 @dataclass(frozen=True)

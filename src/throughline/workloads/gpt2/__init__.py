@@ -49,6 +49,10 @@ LIBRARIES = {
         "convergence",
     }),
 }  # fmt: skip
+NO_FORM = {
+    "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the example "
+    "scripts of its repository, for generating text and not for training"
+}
 
 
 @dataclass(frozen=True)
