@@ -135,6 +135,11 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def natural(path: Path) -> list[tuple[str, int]]:
+    """A key to sort by that puts `_2` before `_10`."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", str(path))]
+
+
 def now() -> str:
     """The time of day as every file states it: `2026-11-20T12:00:00Z`. Durations come from the monotonic clock."""
     from datetime import UTC, datetime

@@ -1,0 +1,196 @@
+"""Token files that other programs wrote, opened where they lie.
+
+| written by | file | before the tokens | a token |
+|---|---|---|---|
+| nanoGPT | `train.bin`, `val.bin` | nothing | u2 |
+| llm.c | `*.bin` | 256 i4: 20240520, the version 1, the number of tokens | u2 |
+| Megatron-LM | `*.bin`, with an `.idx` beside it | nothing | u2 or i4, as the `.idx` says |
+
+All numbers are little-endian. An `.idx` is `MMIDIDX`, two zero bytes, u8 the version 1, u1 the code of the tokens'
+type, u8 the number S of sequences, u8 the number D of document bounds; then i4[S] the tokens of each sequence, i8[S]
+the byte at which each begins, i8[D] the bounds of documents, counted in sequences.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughline import files
+from throughline.files import UserError
+
+NANOGPT, LLM_C, MEGATRON = "nanogpt", "llm.c", "megatron"
+_SPLITS = {"train": "training", "val": "test", "test": "test"}
+_WORDS = re.compile(r"(?<![a-z])(train|val|test)")
+
+_LLM_C_HEADER = struct.Struct("<256i")
+_LLM_C = (20240520, 1)  # magic and version of GPT-2's tokens
+_LLM_C_OTHERS = {20240801: "its tokens are Llama 3's", 20240522: "it holds the questions of an evaluation"}
+
+_MEGATRON_HEADER = struct.Struct("<9sQBQQ")
+_MEGATRON_MAGIC = b"MMIDIDX\0\0"
+_MEGATRON_TYPES = {8: "<u2", 4: "<i4"}
+_MEGATRON_OTHERS = {1: "u1", 2: "i1", 3: "i2", 5: "i8", 6: "f8", 7: "f4"}
+_MEGATRON_NAMES = ("_document", "_sentence")  # how its tool ends the names of what it makes
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    path: Path
+    format: str
+    split: str  # training or test
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """An open file: `tokens` [T] is mapped, and begins at byte `offset` of the file."""
+
+    format: str
+    tokens: NDArray[Any]
+    offset: int
+    documents: NDArray[np.int64] | None = None  # [D+1]: where each document begins, and T; only Megatron-LM says so
+
+
+def find(folder: str | Path) -> list[TokenFile]:
+    """The token files in a folder and below it; UserError where there is none, or one is damaged or without a split.
+
+    Everything is checked but the tokens themselves: whoever reads them all has to see whether they are in the
+    vocabulary.
+    """
+    found = [
+        Path(parent) / name
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if name.endswith((".bin", ".idx")) and not name.startswith(".")
+    ]
+    for path in found:
+        if path.suffix == ".idx" and path.with_suffix(".bin") not in found:
+            raise _damaged(path, "the tokens that it describes are not beside it", f"bring {path.stem}.bin")
+    paths = sorted((path for path in found if path.suffix == ".bin"), key=files.natural)
+    if not paths:
+        raise UserError(
+            f"the folder {folder} holds no token files" if Path(folder).is_dir() else f"there is no folder {folder}",
+            why="a token file of nanoGPT, llm.c or Megatron-LM is named *.bin, in this folder or below it",
+            next_step="correct corpus.dump.shards in config.yaml",
+        )
+    return [TokenFile(path, open_tokens(path).format, split_of(path)) for path in paths]
+
+
+def split_of(path: Path) -> str:
+    """training or test, by a word in the file's name."""
+    words = {*_WORDS.findall(path.stem.lower())}
+    if len(words) != 1:
+        raise UserError(
+            f"the name of the token file {path} says {' and '.join(sorted(words)) or 'no split'}",
+            why="one word in a file's name says what it is for: train, or val or test",
+            next_step="rename the file (with its .idx, where it has one), or link to it under another name",
+        )
+    return _SPLITS[words.pop()]
+
+
+def open_tokens(path: Path) -> Tokens:
+    """Map a token file of any of the formats; a link's format and index are those of the file behind it."""
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(_LLM_C_HEADER.size)
+    except FileNotFoundError:
+        raise _damaged(path, "it does not exist, or is a link to nothing") from None
+    if index := _index_of(path):
+        return _megatron(path, index)
+    if _is_llm_c(start):
+        return _llm_c(path, start)
+    if _lost_its_index(path, start):
+        remedy = f"bring {path.stem}.idx"
+        raise _damaged(path, "it looks like Megatron-LM's, and its .idx is not beside it", remedy)
+    return Tokens(NANOGPT, _mapped(path, "<u2"), 0)
+
+
+def _index_of(path: Path) -> Path | None:
+    """The .idx beside a file, or beside the file that a link leads to."""
+    while not (index := path.with_suffix(".idx")).exists():
+        if not path.is_symlink():
+            return None
+        path = path.parent / os.readlink(path)
+    return index
+
+
+def _is_llm_c(start: bytes) -> bool:
+    """By the magic number, or by an otherwise empty header: raw tokens do not begin with 504 times the token 0."""
+    magic = int.from_bytes(start[:4], "little")
+    return magic in (_LLM_C[0], *_LLM_C_OTHERS) or (len(start) == _LLM_C_HEADER.size and not any(start[16:]))
+
+
+def _llm_c(path: Path, start: bytes) -> Tokens:
+    if len(start) < _LLM_C_HEADER.size:
+        raise _damaged(path, f"llm.c's header has {_LLM_C_HEADER.size} bytes, and this file only {len(start)}")
+    magic, version, count, *_ = _LLM_C_HEADER.unpack(start)
+    if (magic, version) != _LLM_C:
+        why = _LLM_C_OTHERS.get(magic, f"it has the magic number {magic} and the version {version}")
+        raise _damaged(path, f"{why}; llm.c's files of GPT-2's tokens have {_LLM_C[0]} and {_LLM_C[1]}")
+    tokens = _mapped(path, "<u2", len(start))
+    if len(tokens) != count:
+        raise _damaged(path, f"its header says {count} tokens, and it holds {len(tokens)}")
+    return Tokens(LLM_C, tokens, len(start))
+
+
+def _lost_its_index(path: Path, start: bytes) -> bool:
+    """By its name, by its neighbours, or because every second u2 is 0: that is what small i4 are."""
+    named = Path(os.path.realpath(path))
+    high = np.frombuffer(start[: len(start) // 4 * 4], "<u2")[1::2]
+    return named.stem.endswith(_MEGATRON_NAMES) or any(named.parent.glob("*.idx")) or (len(high) > 7 and not high.any())
+
+
+def _megatron(path: Path, index: Path) -> Tokens:
+    content = index.read_bytes()
+    if content[:9] != _MEGATRON_MAGIC:
+        raise _damaged(index, f"it begins with {content[:9]!r} instead of {_MEGATRON_MAGIC!r}")
+    if len(content) < _MEGATRON_HEADER.size:
+        raise _damaged(index, f"its header has {_MEGATRON_HEADER.size} bytes, and this file only {len(content)}")
+    _, version, code, sequences, bounds = _MEGATRON_HEADER.unpack_from(content)
+    if version != 1:
+        raise _damaged(index, f"it has the version {version}, and 1 is known")
+    if code not in _MEGATRON_TYPES:
+        known = " or ".join(f"{number} ({kind[1:]})" for number, kind in _MEGATRON_TYPES.items())
+        raise _damaged(index, f"its tokens have the type {code} ({_MEGATRON_OTHERS.get(code, 'unknown')}), not {known}")
+    size = _MEGATRON_HEADER.size + 12 * sequences + 8 * bounds
+    if len(content) != size:
+        listed = f"{sequences} sequences and {bounds} bounds of documents"
+        raise _damaged(index, f"{listed} take {size} bytes, and it has {len(content)}")
+    lengths = np.frombuffer(content, "<i4", sequences, _MEGATRON_HEADER.size)
+    begins = np.frombuffer(content, "<i8", sequences, _MEGATRON_HEADER.size + 4 * sequences)
+    documents = np.frombuffer(content, "<i8", bounds, _MEGATRON_HEADER.size + 12 * sequences)
+    tokens = _mapped(path, _MEGATRON_TYPES[code])
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    for fine, why in (
+        ((lengths >= 0).all(), "a sequence has a negative length"),
+        (np.array_equal(begins, offsets[:-1] * tokens.itemsize), "its sequences do not follow each other"),
+        (offsets[-1] == len(tokens), f"its sequences have {offsets[-1]} tokens, and {path.name} has {len(tokens)}"),
+        (
+            bounds and documents[0] == 0 and documents[-1] == sequences and (np.diff(documents) >= 0).all(),
+            "its documents do not begin with the first sequence, end with the last, and ascend",
+        ),
+    ):
+        if not fine:
+            raise _damaged(index, why)
+    return Tokens(MEGATRON, tokens, 0, offsets[documents])
+
+
+def _mapped(path: Path, kind: str, offset: int = 0) -> NDArray[Any]:
+    size, width = path.stat().st_size - offset, np.dtype(kind).itemsize
+    if size <= 0:
+        raise _damaged(path, "it holds no tokens")
+    if size % width:
+        raise _damaged(path, f"it has {size} bytes of tokens, and each takes {width}")
+    return np.memmap(path, kind, "r", offset)
+
+
+def _damaged(path: Path, why: str, remedy: str = "bring it again from where it was made") -> UserError:
+    remedy = f"{remedy}, or remove the file from the folder"
+    return UserError(f"{path} is no token file that can be read", why=why, next_step=remedy)
