@@ -165,6 +165,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     assert 'id="benchmark-split-pairs"' in text and 'id="benchmark-plain-pairs"' not in text
     assert "-1,050, ↓11.1 %" in text and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
     assert "DeepSpeed&#39;s stage 1 about 12" in text
+    assert "W/ sharding: optimizer</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
     assert " splits " not in text.partition('id="benchmark-wide-pairs"')[2].partition("</section>")[0]
 
 

@@ -212,6 +212,8 @@ def switches(summary: Summary) -> str:
         "W/O padding": options.unpadded,
         f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
         "W/O exchange of gradients": not options.exchange,
+        f"W/ sharding: {options.sharding}": options.sharding != "none",
+        f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ {options.data} data": options.data != "real",
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])

@@ -28,6 +28,7 @@ from throughline.report.analysis.summary import summarize
 from throughline.report.numbers import percent, reading
 from throughline.report.render import head, markup, surroundings
 from throughline.report.render.plots import PAGE, inline
+from throughline.report.render.tables import batch_heading
 from throughline.report.render.topics import TOPICS, checks
 from throughline.report.topics import Drawing, Scope, Topic
 
@@ -121,7 +122,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, switches)
+    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, switches, batch_heading)
     environment.filters |= {one.__name__: one for one in filters}
     return environment.get_template("report.html.j2").render(
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
