@@ -12,7 +12,7 @@ from throughline import sources
 
 SOURCES = sources.ROOT
 ORDER = [
-    {"files", "statistics", "gpus", "processes", "sources", "recipes", "memory", "messages", "topology"},
+    {"files", "statistics", "gpus", "processes", "sources", "recipes", "memory", "messages", "temporary", "topology"},
     {"workloads"},
     {"study"},
     {"records", "corpus"},

@@ -9,14 +9,13 @@ precision (reference.py), and those of every other precision that is measured ag
 import json
 import math
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from throughline import records, workloads
+from throughline import records, temporary, workloads
 from throughline.checks import apart
 from throughline.files import UserError
 from throughline.launch import launch
@@ -155,8 +154,8 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
     first = settings(specs[0])
     read = str(first.workload.DATA), first.typed_parameters, first.seed
     data = Manifest(manifest, *read) if manifest else None
-    with tempfile.TemporaryDirectory(prefix="throughline-") as work:
-        runs = _Runs(data, pythons, folder, Path(work, "weights.npz"))
+    with temporary.folder() as work:
+        runs = _Runs(data, pythons, folder, work / "weights.npz")
         for spec in specs:
             runs.compare(settings(spec))
     clipped = sum(trained.clipped_steps for trained in runs.expected.values())

@@ -17,13 +17,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from throughline import files, frameworks, messages, processes
+from throughline import files, frameworks, messages, processes, temporary
 from throughline.frameworks.starters import WORKER, Starter
 from throughline.launch import launchers
 from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Reserved, Stacks, Standing, Start
@@ -47,7 +46,8 @@ class Agent:
         os.environ.update(self.order.variables)
         if self.order.reach == "simulated" and self.order.kind == "cuda":
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.order, node))
-        self.folder = Path(tempfile.mkdtemp(prefix="throughline-", dir=None if self.order.shared else self.work))
+        self.held = contextlib.ExitStack()
+        self.folder = self.held.enter_context(temporary.folder(None if self.order.shared else self.work))
         self.ranks = self.order.ranks_of(node)
         self.watched = selectors.DefaultSelector()
         self.partial: dict[int, bytes] = {}
@@ -104,7 +104,7 @@ class Agent:
         return int(self.failed)
 
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.held.close()
         if self.cut_off and not self.order.shared:  # the launcher may be gone: its folder is nobody's
             shutil.rmtree(self.work, ignore_errors=True)
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records, workloads
+from throughline import files, records, temporary, workloads
 from throughline.files import UserError, now
 from throughline.launch import launchers, lock, outcome
 from throughline.launch.job import WHERE, Job, Log, Site, host_names, last_doubts, survey
@@ -167,13 +167,16 @@ def _order(job: Job, where: Site) -> Order:
 @contextlib.contextmanager
 def _work_folder(job: Job, shared: bool) -> Iterator[Path]:
     """Where the ranks find their order and leave their reports: beside the record where several machines take part."""
+    if not shared:
+        with temporary.folder() as folder:
+            yield folder
+        return
     start = f".{job.record.stem}.work."
-    if shared:
-        for left_over in job.record.parent.glob(f"{start}*"):  # of a run that was killed
-            shutil.rmtree(left_over, ignore_errors=True)
-    place = (start, job.record.parent.resolve()) if shared else ("throughline-", None)
-    with tempfile.TemporaryDirectory(prefix=place[0], dir=place[1], ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    for left_over in job.record.parent.glob(f"{start}*"):  # of a run that was killed
+        shutil.rmtree(left_over, ignore_errors=True)
+    place = job.record.parent.resolve()
+    with tempfile.TemporaryDirectory(prefix=start, dir=place, ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def _checked_data(job: Job) -> Manifest | None:

@@ -1,0 +1,285 @@
+"""A soak: a workflow of an hour on a real Slurm cluster, whose nodes go down and whose controller is killed.
+
+    sudo slurm/try/start.sh /tmp/cluster
+    sudo python benchmarks/soak.py /tmp/cluster --minutes 60         (--minutes 3 to try it)
+    sudo slurm/try/stop.sh /tmp/cluster
+
+Data, runs of one and two nodes, a convergence check, medians. Every few minutes a node that is at work loses its power
+(everything on it is killed) or is set DOWN (`scontrol`), and comes back. Twice the controller, the snakemake process, is
+killed (SIGKILL). It is started again as a person would: once the jobs of before are over, after `--unlock`, with the same
+command. As long as there is time, the workflow asks for more repeats. At the end nothing may be lost: `faults` says what
+would be. Prints JSON; exit status 1 where there is a fault. It tests survival, and measures no speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from throughline import files, frameworks, records  # noqa: E402
+from throughline.study import runs  # noqa: E402
+from throughline.study.config import load  # noqa: E402
+
+CONFIGURATION = """
+corpus: {{name: little, parts: 4, shards: {{training: 4, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
+runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, at_most_s: 6}}}}
+benchmarks:
+  soak: {{model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {{fp32: [4]}}}}
+  long:
+    {{model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {{fp32: [4]}}, repeats: 1,
+     convergence: {{steps: {steps}, evaluate_every: 500, samples: 8}}}}
+"""
+FINISHED = ("results/**/run*.json", "results/**/*.telemetry.csv", "results/**/curve.json", "data/**/*.hdf5")
+"""What is never made again once it is there."""
+AWAY_S = 20.0
+"""How long a node is down."""
+DOWN_WORDS = ("power", "scontrol")
+
+
+class Cluster:
+    """The cluster that slurm/try/start.sh has made in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        network = dict(line.split("=") for line in (folder / "network").read_text().split())
+        self.tag, self.nodes = network["tag"], int(network["nodes"])
+        self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
+
+    def ask(self, *command: str) -> str:
+        variables = os.environ | self.variables
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.strip()
+
+    def busy(self) -> list[str]:
+        """The nodes that have a job, those of jobs on several nodes first."""
+        listed = self.ask("squeue", "--noheader", "--states", "RUNNING", "--format", "%D %N").splitlines()
+        nodes = [line.split()[1] for line in sorted(listed, reverse=True)]
+        return [name for one in nodes for name in self.ask("scontrol", "show", "hostnames", one).split()]
+
+    def jobs(self) -> list[str]:
+        return self.ask("squeue", "--noheader", "--format", "%A").split()
+
+    def processes(self, number: int) -> list[int]:
+        found = subprocess.run(["ip", "netns", "pids", f"{self.tag}-{number}"], capture_output=True, text=True)
+        return [int(pid) for pid in found.stdout.split()]
+
+    def take_down(self, name: str, how: str) -> None:
+        if how == "scontrol":
+            self.ask("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=soak")
+            return
+        for pid in self.processes(int(name.removeprefix("try"))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def bring_back(self, name: str, how: str) -> None:
+        if how == "scontrol":
+            with contextlib.suppress(subprocess.CalledProcessError):  # it is back already
+                self.ask("scontrol", "update", f"NodeName={name}", "State=RESUME")
+            return
+        subprocess.run([ROOT / "slurm/try/node.sh", self.folder, name.removeprefix("try")], check=True)
+
+
+class Soak:
+    def __init__(self, cluster: Cluster, minutes: float, jobs: int, lost_nodes: int, repeats: int) -> None:
+        self.cluster, self.minutes, self.jobs, self.more = cluster, minutes, jobs, repeats
+        self.path = cluster.folder / "soak" / "project"
+        self.temporary = cluster.folder / "soak" / "tmp"
+        self.temporary.mkdir(parents=True)
+        self.variables = os.environ | cluster.variables | {
+            "TMPDIR": str(self.temporary), "THROUGHLINE_LOCKS": str(cluster.folder / "soak" / "locks"),
+        }  # fmt: skip
+        subprocess.run(["git", "clone", "--quiet", ROOT, self.path], check=True)
+        self.start = time.monotonic()
+        whole = minutes * 60
+        self.node_times = [whole * (number + 1) / (lost_nodes + 1) for number in range(lost_nodes)]
+        self.kill_times = [whole / 3, whole * 2 / 3]
+        self.away: tuple[str, str, float] | None = None
+        self.seen: dict[Path, tuple[int, int]] = {}
+        self.twice: set[str] = set()
+        self.submitted: Counter[str] = Counter()
+        self.lost: list[str] = []
+        self.killed = self.calls = 0
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+    def say(self, text: str) -> None:
+        print(f"{self.elapsed():7.0f} s  {text}", file=sys.stderr, flush=True)
+
+    def run(self) -> dict[str, Any]:
+        repeats = self.more
+        while True:
+            steps = int(self.minutes * 500)
+            (self.path / "soak.yaml").write_text(CONFIGURATION.format(repeats=repeats, steps=steps))
+            self.complete(repeats)
+            if self.elapsed() > self.minutes * 60:
+                break
+            repeats += self.more
+        self.come_back(wait=True)
+        found = faults(self.path)
+        found += [f"made twice: {name}" for name in sorted(self.twice)]
+        found += [f"left in the temporary folder: {one.name}" for one in self.temporary.glob("throughline*")]
+        found += [f"left running: process {one}" for one in self.left_running()]
+        if "Nothing to be done" not in self.call("--dry-run")[1]:
+            found.append("one more call would make something again")
+        made = [name for name in self.submitted if name.startswith("rule_run_")]
+        again = sum(self.submitted[name] - 1 for name in self.submitted)
+        return {
+            "minutes": round(self.elapsed() / 60, 1), "runs": len(made), "jobs": sum(self.submitted.values()),
+            "nodes_lost": dict(Counter(self.lost)), "controllers_killed": self.killed, "calls": self.calls,
+            "made_again": again, "faults": found,
+        }  # fmt: skip
+
+    def complete(self, repeats: int) -> None:
+        """The same command until everything is there."""
+        self.say(f"{repeats} repeats")
+        failures = 0
+        while True:
+            status, output = self.call()
+            if status == 0:
+                return
+            lost_before = len(self.lost)
+            if status == -signal.SIGKILL:
+                while self.cluster.jobs():  # what the killed one had submitted ends by itself
+                    self.events(None)
+                    time.sleep(1)
+                self.call("--unlock")
+                continue
+            failures = failures + 1 if len(self.lost) == lost_before else 0
+            self.say("not everything could be made: " + "; ".join(re.findall(r"failed: \S+", output)))
+            if failures > 20:
+                sys.exit(f"it makes no headway:\n{output}")
+
+    def call(self, *arguments: str) -> tuple[int, str]:
+        """Snakemake to its end, or until it is killed; its exit status and output."""
+        command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm"]
+        command += ["--jobs", str(self.jobs), "--slurm-init-seconds-before-status-checks", "6", "--configfile"]
+        command += ["soak.yaml", *arguments]
+        log = self.path.parent / "snakemake.log"
+        with log.open("a+") as stream:
+            stream.seek(0, os.SEEK_END)
+            begin = stream.tell()
+            process = subprocess.Popen(
+                command, cwd=self.path, env=self.variables, stdout=stream, stderr=stream, process_group=0
+            )
+            while process.poll() is None:
+                if not arguments:
+                    self.events(process)
+                self.watch()
+                time.sleep(1)
+            self.watch()
+            stream.seek(begin)
+            output = stream.read()
+        self.calls += not arguments
+        for name in re.findall(r"slurm_logs/(\S+)/\d+\.log", "\n".join(set(output.splitlines()))):
+            self.submitted[name] += 1
+        return process.returncode, output
+
+    def events(self, controller: subprocess.Popen[bytes] | None) -> None:
+        """What is due: a node comes back, one goes down, the controller is killed. All of it while jobs run."""
+        self.come_back()
+        if self.node_times and self.elapsed() > self.node_times[0] and not self.away and (busy := self.cluster.busy()):
+            self.node_times.pop(0)
+            how = DOWN_WORDS[len(self.lost) % 2]
+            name = busy[len(self.lost) // 2 % 2 % len(busy)]  # the first node of a run, or its second
+            self.say(f"{name} goes down ({how})")
+            self.cluster.take_down(name, how)
+            self.lost.append(how)
+            self.away = name, how, time.monotonic()
+        elif self.kill_times and controller and self.elapsed() > self.kill_times[0] and self.cluster.busy():
+            self.kill_times.pop(0)
+            self.say("the controller is killed")
+            os.killpg(controller.pid, signal.SIGKILL)
+            controller.wait()
+            self.killed += 1
+
+    def come_back(self, wait: bool = False) -> None:
+        if self.away and (wait or time.monotonic() - self.away[2] > AWAY_S):
+            self.cluster.bring_back(*self.away[:2])
+            self.away = None
+
+    def watch(self) -> None:
+        """Note what is finished, and what of it has been replaced since."""
+        for path in (path for pattern in FINISHED for path in self.path.glob(pattern)):
+            with contextlib.suppress(FileNotFoundError):
+                if path.name.startswith("."):
+                    continue
+                found = path.stat()
+                now = found.st_ino, found.st_size
+                if self.seen.setdefault(path, now) != now:
+                    self.twice.add(str(path.relative_to(self.path)))
+
+    def left_running(self) -> Iterator[str]:
+        """The processes that belong to this soak, by their working folder, beside the nodes' own daemons."""
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if Path(os.readlink(entry / "cwd")).is_relative_to(self.path):
+                    yield (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def faults(project: Path) -> list[str]:
+    """What is wrong with a finished workflow's files: lost, partial, invalid, or a median that does not follow."""
+    config = load([project / "soak.yaml"], frameworks=frameworks.NAMES)
+    found, speeds = [], dict[tuple[str, str, str], list[float]]()
+    for spec in runs.expand(config):
+        try:
+            record = records.read_run(project / spec.record)
+            if record.status != "ok" or record.samples_per_s is None:
+                found.append(f"{spec.record}: {record.status}, {record.reason}")
+            else:
+                speeds.setdefault((spec.summary, spec.framework, spec.topology), []).append(record.samples_per_s)
+            lines = (project / spec.record).with_suffix(".telemetry.csv").read_text().splitlines()
+            if len({line.count(",") for line in lines if not line.startswith("#")}) != 1:
+                found.append(f"{spec.record}: telemetry is not whole")
+        except (files.UserError, OSError) as error:
+            found.append(f"lost: {error}")
+    for (summary, framework, topology), values in speeds.items():
+        try:
+            cell = records.read_summary(project / summary).frameworks[framework][topology]
+            if cell.median_speed != statistics.median(values) or cell.n_ok != len(values):
+                found.append(f"{summary}: the median of {framework} {topology} is not that of its records")
+        except (files.UserError, KeyError) as error:
+            found.append(f"lost: {error}")
+    for path in (project / "results").glob("*/convergence_*/curve.json"):
+        records.read_curve(path)
+    for manifest in (project / "data").glob("*/seq*/manifest.json"):
+        for shard in files.read_json(manifest)["shards"]:
+            if files.sha256(manifest.parent / shard["file"]) != shard["sha256"]:
+                found.append(f"{manifest.parent.name}/{shard['file']} is not what the manifest says")
+    for folder in ("data", "results"):
+        for path in (project / folder).rglob("*"):
+            if path.name.startswith(".") or (path.is_file() and path.stat().st_size == 0):
+                found.append(f"left over: {path.relative_to(project)}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cluster", type=Path, help="the folder that start.sh was given")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=2, help="that many at a time in Slurm's queue")
+    parser.add_argument("--lost-nodes", type=int, help="how many times a node goes down; otherwise every five minutes")
+    parser.add_argument("--repeats", type=int, default=4, help="how many repeats the workflow asks for at a time")
+    given = parser.parse_args()
+    lost = given.lost_nodes if given.lost_nodes is not None else max(2, int(given.minutes / 5))
+    result = Soak(Cluster(given.cluster.resolve()), given.minutes, given.jobs, lost, given.repeats).run()
+    print(json.dumps(result, indent=1))
+    return int(bool(result["faults"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What an agent that was killed leaves in the temporary folder: the next one removes it, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import training_fixtures
+from process_helpers import alive
+from throughline import processes, temporary
+from throughline.launch.supervision import Agents
+from throughline.processes import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def agents(folder: Path, rank: str) -> Agents:
+    """An agent that has its folder where the system says, and whose rank is the shell script `rank`."""
+    folder.mkdir()
+    python = folder / "python"
+    agent = f'exec {shlex.quote(sys.executable)} "$@"'
+    python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
+    python.chmod(0o755)
+    variables = {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": os.environ["TMPDIR"]}
+    order = training_fixtures.order(
+        "1n1g", "simulated", python=str(python), telemetry=None, variables=variables, shared=True
+    )
+    return Agents(order, folder, lambda line: None, ())
+
+
+def test_what_a_killed_agent_left_goes_with_the_next_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+
+    def folders() -> set[Path]:
+        return {path for path in place.glob(f"{temporary.PREFIX}*") if path.is_dir() and not path.is_symlink()}
+
+    speaks = 'touch "$THROUGHLINE_NODE/began"; exec sleep 600'
+    live = agents(tmp_path / "live", speaks)
+    killed = agents(tmp_path / "killed", speaks)
+    try:
+        assert wait_until(lambda: len([*place.glob("*/began")]) == 2, 60)
+        started = {pid: processes.command_line(pid) for pid in processes.descendants(os.getpid())}
+        (agent,) = (pid for pid, words in started.items() if os.fsencode(tmp_path / "killed" / "job.json") in words)
+        everything = [agent, *processes.descendants(agent)]
+        os.kill(agent, signal.SIGKILL)
+        assert wait_until(lambda: not any(map(alive, everything)), 20)
+        assert len(folders()) == 2, "nobody is there to remove it"
+
+        elsewhere, stranger = tmp_path / "elsewhere", place / f"{temporary.PREFIX}stranger"
+        for folder in (elsewhere, stranger, place / "throughline-somebody"):
+            folder.mkdir()
+            (folder / "file").touch()
+        (place / f"{temporary.PREFIX}link").symlink_to(elsewhere)
+        (place / f"{temporary.PREFIX}file").touch()
+        if os.geteuid() == 0:
+            os.chown(stranger, 12345, 12345)
+        following = agents(tmp_path / "following", "exit 0")
+        try:
+            assert wait_until(following.are_over, 60)
+        finally:
+            following.end()
+        (left,) = folders() - {stranger}
+        assert (left / "began").exists() and live.seen()[2] == []
+        assert (stranger / "file").exists() == (os.geteuid() == 0)
+        assert (elsewhere / "file").exists() and (place / "throughline-somebody" / "file").exists()
+        assert (place / f"{temporary.PREFIX}link").is_symlink() and (place / f"{temporary.PREFIX}file").exists()
+    finally:
+        killed.end()
+        live.end()
+    assert folders() <= {stranger}
