@@ -5,10 +5,10 @@
     sudo slurm/try/stop.sh /tmp/cluster
 
 Data, runs of one and two nodes, a convergence check, medians. Every few minutes a node that is at work loses its power
-(everything on it is killed) or is set DOWN (`scontrol`), and comes back. Twice the controller, the snakemake process, is
-killed (SIGKILL). It is started again as a person would: once the jobs of before are over, after `--unlock`, with the same
-command. As long as there is time, the workflow asks for more repeats. At the end nothing may be lost: `faults` says what
-would be. Prints JSON; exit status 1 where there is a fault. It tests survival, and measures no speed.
+(everything on it is killed) or is set DOWN (`scontrol`), and comes back. Twice the controller, the snakemake process,
+is killed (SIGKILL). It is started again as a person would: once the jobs of before are over, after `--unlock`, with the
+same command. As long as there is time, the workflow asks for more repeats. At the end nothing may be lost: `faults`
+says what would be. Prints JSON; exit status 1 where there is a fault. It tests survival, and measures no speed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from throughline.study import runs  # noqa: E402
 from throughline.study.config import load  # noqa: E402
 
 CONFIGURATION = """
-corpus: {{name: little, parts: 4, shards: {{training: 4, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
+corpus: {{name: little, parts: 2, shards: {{training: 2, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
 runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, at_most_s: 6}}}}
 benchmarks:
   soak: {{model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {{fp32: [4]}}}}
   long:
     {{model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {{fp32: [4]}}, repeats: 1,
-     convergence: {{steps: {steps}, evaluate_every: 500, samples: 8}}}}
+     convergence: {{steps: {steps}, evaluate_every: 100, samples: 8}}}}
 """
-FINISHED = ("results/**/run*.json", "results/**/*.telemetry.csv", "results/**/curve.json", "data/**/*.hdf5")
+FINISHED = ("results/**/run*.json", "results/**/[!.]*.telemetry.csv", "results/**/curve.json", "data/**/[!.]*.hdf5")
 """What is never made again once it is there."""
 AWAY_S = 20.0
 """How long a node is down."""
@@ -101,6 +101,7 @@ class Soak:
         self.temporary.mkdir(parents=True)
         self.variables = os.environ | cluster.variables | {
             "TMPDIR": str(self.temporary), "THROUGHLINE_LOCKS": str(cluster.folder / "soak" / "locks"),
+            "THROUGHLINE_CONSOLE": "snakemake",
         }  # fmt: skip
         subprocess.run(["git", "clone", "--quiet", ROOT, self.path], check=True)
         self.start = time.monotonic()
@@ -108,9 +109,8 @@ class Soak:
         self.node_times = [whole * (number + 1) / (lost_nodes + 1) for number in range(lost_nodes)]
         self.kill_times = [whole / 3, whole * 2 / 3]
         self.away: tuple[str, str, float] | None = None
-        self.seen: dict[Path, tuple[int, int]] = {}
+        self.seen: dict[Path, str] = {}
         self.twice: set[str] = set()
-        self.submitted: Counter[str] = Counter()
         self.lost: list[str] = []
         self.killed = self.calls = 0
 
@@ -123,7 +123,7 @@ class Soak:
     def run(self) -> dict[str, Any]:
         repeats = self.more
         while True:
-            steps = int(self.minutes * 500)
+            steps = int(self.minutes * 40)
             (self.path / "soak.yaml").write_text(CONFIGURATION.format(repeats=repeats, steps=steps))
             self.complete(repeats)
             if self.elapsed() > self.minutes * 60:
@@ -132,16 +132,16 @@ class Soak:
         self.come_back(wait=True)
         found = faults(self.path)
         found += [f"made twice: {name}" for name in sorted(self.twice)]
+        self.begin_on_every_node()
         found += [f"left in the temporary folder: {one.name}" for one in self.temporary.glob("throughline*")]
         found += [f"left running: process {one}" for one in self.left_running()]
         if "Nothing to be done" not in self.call("--dry-run")[1]:
             found.append("one more call would make something again")
-        made = [name for name in self.submitted if name.startswith("rule_run_")]
-        again = sum(self.submitted[name] - 1 for name in self.submitted)
+        ledger = (self.cluster.folder / "log" / "completed.txt").read_text()
         return {
-            "minutes": round(self.elapsed() / 60, 1), "runs": len(made), "jobs": sum(self.submitted.values()),
-            "nodes_lost": dict(Counter(self.lost)), "controllers_killed": self.killed, "calls": self.calls,
-            "made_again": again, "faults": found,
+            "minutes": round(self.elapsed() / 60, 1), "runs": len(list(self.path.glob("results/**/run*.json"))),
+            "nodes_lost": Counter(self.lost), "controllers_killed": self.killed, "calls_of_snakemake": self.calls,
+            "jobs": Counter(re.findall(r"JobState=(\w+)", ledger)), "faults": found,
         }  # fmt: skip
 
     def complete(self, repeats: int) -> None:
@@ -180,13 +180,11 @@ class Soak:
                 if not arguments:
                     self.events(process)
                 self.watch()
-                time.sleep(1)
+                time.sleep(2)
             self.watch()
             stream.seek(begin)
             output = stream.read()
         self.calls += not arguments
-        for name in re.findall(r"slurm_logs/(\S+)/\d+\.log", "\n".join(set(output.splitlines()))):
-            self.submitted[name] += 1
         return process.returncode, output
 
     def events(self, controller: subprocess.Popen[bytes] | None) -> None:
@@ -213,15 +211,25 @@ class Soak:
             self.away = None
 
     def watch(self) -> None:
-        """Note what is finished, and what of it has been replaced since."""
-        for path in (path for pattern in FINISHED for path in self.path.glob(pattern)):
-            with contextlib.suppress(FileNotFoundError):
-                if path.name.startswith("."):
-                    continue
-                found = path.stat()
-                now = found.st_ino, found.st_size
-                if self.seen.setdefault(path, now) != now:
-                    self.twice.add(str(path.relative_to(self.path)))
+        """Note what is finished, and what of it has been replaced or removed since."""
+        there: set[Path] = {
+            path for pattern in FINISHED for path in self.path.glob(pattern) if not path.name.startswith(".")
+        }
+        for path in there | set(self.seen):
+            try:
+                now = files.sha256(path)
+            except FileNotFoundError:
+                now = "removed"
+            if self.seen.setdefault(path, now) != now:
+                self.twice.add(str(path.relative_to(self.path)))
+
+    def begin_on_every_node(self) -> None:
+        """As every run does: its agent removes what a node that went down has left."""
+        begin = "from throughline import temporary\nwith temporary.folder(): pass"
+        variables = self.variables | {"PYTHONPATH": str(self.path / "src")}
+        for number in range(1, self.cluster.nodes + 1):
+            command = ["srun", "--nodelist", f"try{number}", "--quiet", sys.executable, "-c", begin]
+            subprocess.run(command, env=variables, check=True)
 
     def left_running(self) -> Iterator[str]:
         """The processes that belong to this soak, by their working folder, beside the nodes' own daemons."""
@@ -254,14 +262,17 @@ def faults(project: Path) -> list[str]:
                 found.append(f"{summary}: the median of {framework} {topology} is not that of its records")
         except (files.UserError, KeyError) as error:
             found.append(f"lost: {error}")
-    for path in (project / "results").glob("*/convergence_*/curve.json"):
-        records.read_curve(path)
+    curves = [records.read_curve(path) for path in (project / "results").glob("*/convergence_*/curve.json")]
+    if [len(curve.loss) == curve.spec.steps.timed for curve in curves] != [True]:
+        found.append("lost: the curve of the convergence check")
     for manifest in (project / "data").glob("*/seq*/manifest.json"):
         for shard in files.read_json(manifest)["shards"]:
             if files.sha256(manifest.parent / shard["file"]) != shard["sha256"]:
                 found.append(f"{manifest.parent.name}/{shard['file']} is not what the manifest says")
     for folder in ("data", "results"):
         for path in (project / folder).rglob("*"):
+            if path.name == ".snakemake_timestamp":  # Snakemake's own, in every folder that is an output
+                continue
             if path.name.startswith(".") or (path.is_file() and path.stat().st_size == 0):
                 found.append(f"left over: {path.relative_to(project)}")
     return found

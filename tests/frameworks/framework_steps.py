@@ -71,10 +71,12 @@ def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpo
     one, middle = built(framework, spec, weights), STEPS // 2
     before = looked(one, spec)
     losses = steps(one, spec, range(middle))
-    one.save(checkpoint)
+    with checkpoint.open("wb") as stream:
+        one.save(stream)
     losses += steps(one, spec, range(middle, STEPS))
     other = built(framework, spec, weights)
-    other.restore(checkpoint)
+    with checkpoint.open("rb") as stream:
+        other.restore(stream)
     resumed = steps(other, spec, range(middle, STEPS))
     found = {"losses": losses, "resumed": resumed, "before": before, "after": looked(one, spec)}
     return {**found, "after_resuming": looked(other, spec), "settings": one.settings()}

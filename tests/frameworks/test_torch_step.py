@@ -313,10 +313,12 @@ def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(
 
     whole = recorded()
     segment(whole, 0)
-    whole.save(tmp_path / "checkpoint")
+    with (tmp_path / "checkpoint").open("wb") as stream:
+        whole.save(stream)
     expected = segment(whole, 1)
     other = recorded()
-    other.restore(tmp_path / "checkpoint")
+    with (tmp_path / "checkpoint").open("rb") as stream:
+        other.restore(stream)
     assert segment(other, 1) == pytest.approx(expected, rel=0 if kind == "cpu" else 1e-6)
     if kind == "cpu":
         assert other.network.running_mean == whole.network.running_mean == 4

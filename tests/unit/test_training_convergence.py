@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,8 +46,10 @@ def curve(**changes: Any) -> records.Curve:
     return records.Curve.model_validate(value | changes)
 
 
-def test_looking_at_held_out_data_is_a_sign_of_life(tmp_path: Path) -> None:
-    """A batch takes 200 s, and the watchdog's limit is 300."""
+def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch and a piece of a checkpoint take 200 s each, and the watchdog's limit is 300."""
     heart, dog, clock = Heart(tmp_path / "rank_0.beat"), Watchdog(300.0, 0.0), [0.0]
     phases = []
 
@@ -67,8 +70,10 @@ def test_looking_at_held_out_data_is_a_sign_of_life(tmp_path: Path) -> None:
     framework = SimpleNamespace(
         network=None, form=SimpleNamespace(sums=sums), data=lambda arrays: arrays, deliver=lambda batch: batch,
         seed=lambda value: None, sync=lambda: None, barrier=lambda: None, losses=list, broadcast=lambda value: value,
-        step=step, save=lambda path: path.write_bytes(b"weights"),
+        step=step, save=lambda stream: stream.write(bytes(3 * convergence.PIECE)),
     )  # fmt: skip
+    monkeypatch.setattr(convergence, "PIECE", 1000)
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: lives(200.0))
     rows = {name: np.zeros((12, 4), kind) for name, kind in bert.FORM.values()}
     reader = SimpleNamespace(rows=lambda shard: 12, read=lambda shard, epoch: rows)
     run = SimpleNamespace(
@@ -78,7 +83,8 @@ def test_looking_at_held_out_data_is_a_sign_of_life(tmp_path: Path) -> None:
     )  # fmt: skip
     trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None))
     assert [look["step"] for look in trained.curve] == [0, 2, 4] and len(trained.losses) == 4
-    assert phases == [*["evaluation"] * 3, *["training"] * 2] * 2 + ["evaluation"] * 3
+    look, learn, write = ["evaluation"] * 3, ["training"] * 2, ["checkpoint"] * 3
+    assert phases == look + (learn + look + write) * 2
 
 
 def judged(folder: Path, text: str, tolerance: float = 0.05, **changes: Any) -> records.ConvergenceVerdict:
@@ -140,7 +146,7 @@ def test_what_is_no_stated_curve(tmp_path: Path, text: str) -> None:
 def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
     book = Book(tmp_path / "book", "one")
     for step in (10, 20, 30):
-        book.add(step, lambda path, step=step: path.write_text(f"state {step}"), [{"step": step}], [0.5] * step)
+        book.add(step, lambda stream, step=step: stream.write(b"state %d" % step), [{"step": step}], [0.5] * step)
     assert sorted(path.name for path in book.folder.glob("*.checkpoint")) == [
         "step_000000020.checkpoint", "step_000000030.checkpoint",
     ]  # fmt: skip

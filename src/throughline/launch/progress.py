@@ -13,8 +13,11 @@ HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0
 """A compiler may work that long on the first step."""
 
-PHASES = ("start", "join", "device", "model", "data", "optimizer", "warm-up", "evaluation", "training", "end")
-"""In a run's order: who waits for another rank may be phases ahead of it, as all do while rank 0 evaluates."""
+PHASES = (
+    *("start", "join", "device", "model", "data", "optimizer", "warm-up"),
+    *("evaluation", "checkpoint", "training", "end"),
+)
+"""In a run's order: who waits for another rank may be phases ahead of it, as all do while rank 0 evaluates or writes."""
 
 
 class Progress:

@@ -5,20 +5,27 @@ segments of `evaluate_every` steps. Each begins by seeding the dropout from the 
 at a border between two segments does exactly what an uninterrupted one does. Standard library and numpy only.
 """
 
+import hashlib
+import io
 import json
 import math
+import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from throughline import files, frameworks, messages
 from throughline.messages import Checkpoint, Trained, Training
 from throughline.rank.data import Manifest
+from throughline.rank.heartbeat import Heart
 
 STATE = "state.json"
 KEPT = 2
 """Checkpoints that are kept: one may be damaged."""
+PIECE = 1 << 25
+"""Bytes that are written and synced at a time."""
 
 
 def train(run: Any, order: Training) -> Trained:
@@ -28,14 +35,15 @@ def train(run: Any, order: Training) -> Trained:
         raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
     if run.options["tensor"] > 1:
         raise frameworks.Unsupported("a convergence check looks at whole replicas: train it without options.tensor")
-    book = Book(Path(order.folder), order.identity)
+    book = Book(Path(order.folder), order.identity, heart)
     done = 0
     curve: list[dict[str, Any]] = []
     losses: list[float | None] = []
     held_out = list(_held_out(run, order.samples)) if run.rank == 0 else []
     if order.resume:
         done = order.resume.step
-        framework.restore(book.verified(order.resume))
+        with book.verified(order.resume) as stream:
+            framework.restore(stream)
         curve, losses = book.until(done)
     elif run.rank == 0:
         curve.append({"step": 0, **_looked(run, held_out)})
@@ -95,6 +103,33 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+class Watched(io.FileIO):
+    """A file whose every piece is a sign of life: a large checkpoint on a slow disk is no hang.
+
+    What is written is synced piece by piece: one sync at the end would be silent for as long as all of it takes.
+    """
+
+    def __init__(self, path: Path, mode: str, heart: Heart | None) -> None:
+        super().__init__(path, mode)
+        self._heart, self._moved = heart, 0
+        if heart:
+            heart.phase("checkpoint")
+
+    def write(self, data: Any) -> int:
+        written = super().write(memoryview(data)[:PIECE])
+        os.fdatasync(self.fileno())
+        return self._lives(written)
+
+    def readinto(self, buffer: Any) -> int:
+        return self._lives(super().readinto(memoryview(buffer)[:PIECE]))
+
+    def _lives(self, count: int) -> int:
+        self._moved += count
+        if self._heart:
+            self._heart.step(self._moved)
+        return count
+
+
 class Book:
     """The checkpoints of one check in a folder: state.json names those that are complete, with their digests.
 
@@ -102,8 +137,8 @@ class Book:
     recorded up to its newest checkpoint. One of another check (`identity`) is not looked at.
     """
 
-    def __init__(self, folder: Path, identity: str) -> None:
-        self.folder, self.identity = folder, identity
+    def __init__(self, folder: Path, identity: str, heart: Heart | None = None) -> None:
+        self.folder, self.identity, self.heart = folder, identity, heart
 
     def read(self) -> dict[str, Any]:
         """What state.json holds; nothing where there is none of this check, or none that can be read."""
@@ -121,18 +156,20 @@ class Book:
         for entry in reversed(self.read()["checkpoints"]):
             try:
                 checkpoint = messages.parsed(Checkpoint, entry)
-                self.verified(checkpoint)
-                return checkpoint, faults
+                with self.verified(checkpoint):
+                    return checkpoint, faults
             except (OSError, ValueError) as error:
                 faults.append(f"checkpoint of step {entry['step']} is not used: {error}")
         return None, faults
 
-    def verified(self, checkpoint: Checkpoint) -> Path:
-        """The file of a checkpoint; ValueError where its content is another than was written."""
+    @contextmanager
+    def verified(self, checkpoint: Checkpoint) -> Iterator[io.BufferedReader]:
+        """The content of a checkpoint; ValueError where it is another than was written."""
         path = self.folder / checkpoint.file
-        if files.sha256(path) != checkpoint.sha256:
+        if self._sha256(path) != checkpoint.sha256:
             raise ValueError(f"the sha256 of {path.name} differs")
-        return path
+        with io.BufferedReader(Watched(path, "r", self.heart)) as stream:
+            yield stream
 
     def until(self, step: int) -> tuple[list[dict[str, Any]], list[float | None]]:
         """Curve and losses up to `step`."""
@@ -140,16 +177,23 @@ class Book:
         return [point for point in state["curve"] if point["step"] <= step], state["losses"][:step]
 
     def add(self, step: int, save: Any, curve: list[dict[str, Any]], losses: list[float | None]) -> None:
-        """Write a checkpoint through `save(path)`, then that it is there; older ones go."""
+        """Write a checkpoint through `save(stream)`, then that it is there; older ones go."""
         path = self.folder / f"step_{step:09d}.checkpoint"
-        with files.atomic(path) as partial:
-            save(partial)
+        with (
+            files.atomic(path) as partial,
+            io.BufferedWriter(Watched(partial, "w", self.heart), PIECE) as stream,
+        ):
+            save(stream)
         older = [entry for entry in self.read()["checkpoints"] if entry["step"] < step]
-        kept = [*older, {"step": step, "file": path.name, "sha256": files.sha256(path)}][-KEPT:]
+        kept = [*older, {"step": step, "file": path.name, "sha256": self._sha256(path)}][-KEPT:]
         state = {"identity": self.identity, "checkpoints": kept, "curve": curve, "losses": losses}
         files.write_json(self.folder / STATE, state)
         for other in set(self.folder.glob("*.checkpoint")) - {self.folder / entry["file"] for entry in kept}:
             other.unlink(missing_ok=True)
+
+    def _sha256(self, path: Path) -> str:
+        with Watched(path, "r", self.heart) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def clear(self) -> None:
         """Remove the folder and all checkpoints in it."""

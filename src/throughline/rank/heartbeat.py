@@ -19,7 +19,7 @@ STEP = struct.Struct("<q")
 
 class Heart:
     """One rank's writer. Phases: start, join, device, model, data, optimizer, warm-up, training, end; a convergence
-    check goes back and forth between evaluation and training."""
+    check goes back and forth between evaluation, training and checkpoint."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(LAYOUT.size))

@@ -4,11 +4,11 @@ single rank runs without it."""
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import horovod.mxnet as hvd
 import mxnet as mx
+import numpy as np
 from mxnet.contrib import amp
 
 from throughline import gpus, memory
@@ -167,7 +167,7 @@ class MXNetHorovod(Rank):
         """Seed what dropout draws from."""
         mx.random.seed(value & 2**31 - 1)
 
-    def save(self, path: Path) -> None:
+    def save(self, stream: IO[bytes]) -> None:
         """Write weights, the optimizer's states and number of updates, and the loss scaler's state: arrays by name,
         where Trainer.save_states would pickle."""
         arrays = {f"weight {name}": parameter.data() for name, parameter in self.network.named_parameters()}
@@ -177,18 +177,18 @@ class MXNetHorovod(Rank):
         if self.half:
             scaler = self.trainer._amp_loss_scaler
             arrays["scaler"] = mx.nd.array([getattr(scaler, name) for name in SCALER], dtype="float64")
-        mx.nd.save(str(path), arrays)
+        np.savez(stream, **{name: array.asnumpy() for name, array in arrays.items()})
 
-    def restore(self, path: Path) -> None:
+    def restore(self, stream: IO[bytes]) -> None:
         """Take them over from a file, before the first step."""
-        arrays = mx.nd.load(str(path))
+        arrays = {name: mx.nd.array(array, self.at, array.dtype) for name, array in np.load(stream).items()}
         for name, parameter in self.network.named_parameters():
             parameter.set_data(arrays[f"weight {name}"])
         states: dict[int, tuple[Any, ...]] = {}
         for name in sorted(arrays):  # the parts of a weight's state stand in their order
             if name.startswith("state "):
                 index = int(name.split()[1])
-                states[index] = (*states.get(index, ()), arrays[name].as_in_context(self.at))
+                states[index] = (*states.get(index, ()), arrays[name])
         updater, optimizer = self.trainer._updaters[0], self.trainer._optimizer
         updater.states, updater.states_synced = states, dict.fromkeys(states, True)
         optimizer.num_update = optimizer.begin_num_update = int(arrays["updates"].asscalar())

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -207,13 +206,13 @@ class TorchRank(Rank):
         """Seed what dropout draws from."""
         torch.manual_seed(value)
 
-    def save(self, path: Path) -> None:
+    def save(self, stream: IO[bytes]) -> None:
         """Write weights, the optimizer's and the loss scaler's states."""
-        torch.save({part: getattr(self, name).state_dict() for part, name in CHECKPOINTED.items()}, path)
+        torch.save({part: getattr(self, name).state_dict() for part, name in CHECKPOINTED.items()}, stream)
 
-    def restore(self, path: Path) -> None:
+    def restore(self, stream: IO[bytes]) -> None:
         """Take them over from a file. Only tensors and plain values are read from it: nothing in it can run."""
-        states = torch.load(path, map_location=self.at, weights_only=True)
+        states = torch.load(stream, map_location=self.at, weights_only=True)
         for part, name in CHECKPOINTED.items():
             getattr(self, name).load_state_dict(states[part])
 
