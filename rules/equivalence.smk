@@ -18,8 +18,7 @@ rule equivalence:
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: shape_of_spec(compared_of(wildcards)[-1]).devices
-        * compared_of(wildcards)[-1].threads,
+        cpus_per_task=lambda wildcards: cores_of_spec(compared_of(wildcards)[-1]),
         mem_mb=8000,
         runtime=60,
         slurm_partition=lambda wildcards: partition_of_spec(compared_of(wildcards)[-1]),

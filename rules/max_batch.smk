@@ -17,8 +17,7 @@ rule max_batch:
     threads: workflow.cores
     resources:
         bench_slot=1,
-        cpus_per_task=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
-        * largest_of(wildcards)[0].threads,
+        cpus_per_task=lambda wildcards: cores_of_spec(largest_of(wildcards)[0]),
         mem_mb=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
         * MEMORY_MB[device_of_spec(largest_of(wildcards)[0])],
         runtime=240,

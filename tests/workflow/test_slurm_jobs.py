@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from throughline import recipes
 from throughline.study import config, runs
 from workflow.conftest import Clone, job_counts
 
@@ -64,6 +65,22 @@ def test_auto_reserves_what_the_nodes_have(
     assert f"--ntasks-per-node=1 {options} " in job and f"--cpus-per-task={cores} " in job
     assert f"runs reserve {'GPUs' if '--gpus' in options else 'no GPUs'}" in done.stdout
     assert f"--mem {8 * (16000 if '--gpus' in options else 1500)} " in job
+
+
+def test_checks_on_gpus_get_all_cores_as_runs_do(
+    clone: Callable[[str], Clone], asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(asked.parent))
+    ready = Path(recipes.ready("mxnet-horovod") or "")
+    ready.parent.mkdir(parents=True)
+    ready.touch()
+    checked = LARGE.replace("64n8g, 125n8g", "1n4g").replace("batch: {", "frameworks: [torch, mxnet-horovod], batch: {")
+    big = clone(checked.replace("options:", "extras: [max_batch], options:"))
+    big.snakemake("results/big/equivalence.json", "results/big/max_batch_fp32.json", *SLURM)
+    jobs = asked.read_text().splitlines()
+    for rule in ("equivalence", "max_batch"):
+        (job,) = [line for line in jobs if f"rule_{rule}_" in line]
+        assert "--cpus-per-task=64" in job and "--gpus-per-node=" in job
 
 
 def test_a_topology_gets_nodes_of_its_own(clone: Callable[[str], Clone], asked: Path) -> None:
