@@ -84,14 +84,16 @@ def test_checks_on_gpus_get_all_cores_as_runs_do(
 
 
 def test_a_topology_gets_nodes_of_its_own(clone: Callable[[str], Clone], asked: Path) -> None:
-    """And settling where makes nothing again: it is no parameter of a run."""
+    """As many cores as are asked for, and settling where makes nothing again: it is no parameter of a run."""
     where = "slurm: {64n8g: {partition: fast, constraint: a100&ib}, 1n8g: {constraint: ib}}, threads"
     placed = clone(LARGE.replace("threads", where))
-    placed.snakemake("results/big/bz4_fp32.json", *SLURM, "--default-resources", "slurm_partition=slow")
+    said = ("--default-resources", "slurm_partition=slow", "--set-resources", "run:cpus_per_task=12")
+    placed.snakemake("results/big/bz4_fp32.json", *SLURM, *said)
     options = {line.split("--nodes=")[1].split()[0]: line for line in asked.read_text().splitlines()}
     assert " -p fast " in options["64"] and " -C a100&ib" in options["64"]
     assert " -p slow " in options["1"] and " -C ib" in options["1"]
     assert " -p slow " in options["125"] and " -C " not in options["125"]
+    assert all("--cpus-per-task=12" in line for line in options.values())
     assert all(
         "slurm" not in spec.canonical
         for spec in runs.expand(config.load([placed.path / "small.yaml"], frameworks=["torch"]))

@@ -17,7 +17,7 @@ PHASES = (
     *("start", "join", "device", "model", "data", "optimizer", "warm-up"),
     *("evaluation", "checkpoint", "training", "end"),
 )
-"""In a run's order: who waits for another rank may be phases ahead of it, as all do while rank 0 evaluates or writes."""
+"""In a run's order: who waits for another rank may be phases ahead of it, as while rank 0 evaluates or writes."""
 
 
 class Progress:

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from throughline import files, frameworks, messages
 from throughline.messages import Checkpoint, Trained, Training
@@ -163,7 +163,7 @@ class Book:
         return None, faults
 
     @contextmanager
-    def verified(self, checkpoint: Checkpoint) -> Iterator[io.BufferedReader]:
+    def verified(self, checkpoint: Checkpoint) -> Iterator[IO[bytes]]:
         """The content of a checkpoint; ValueError where it is another than was written."""
         path = self.folder / checkpoint.file
         if self._sha256(path) != checkpoint.sha256:
