@@ -86,9 +86,11 @@ def test_off_and_on_of_the_published_figures() -> None:
         for _, topology, _, off, on in ONEFLOW
     ]
     assert pairs.changes(both[1]) == [
-        "11,301", "9,547", "-1,754, ↓15.5 %", "95.00", "88.00", "-7.000, ↓7.4 %", "239.0", "235.0", "-4.000, ↓1.7 %",
+        "11301 → 9547 (-1754, ↓15.5 %)", "95 → 88 (-7, ↓7.4 %)", "239 → 235 (-4, ↓1.7 %)",
     ]  # fmt: skip
-    assert pairs.changes(both[3])[-1] == "+25.00, ↑3.5 %"
+    assert pairs.changes(both[3])[-1] == "717 → 742 (+25, ↑3.5 %)"
+    same, unknown = Figures(None, 0.5, 10.04), Figures(3 * MIB, 0.5, 10.04)
+    assert pairs.changes(OffOn(same, unknown)) == ["n/a → 3", "50 → 50", "10 → 10"]
     assert [one.saved_bytes_per_parameter for one in both[1:]] == pytest.approx([16.9, 17.3, 17.5], abs=0.05)
 
 
@@ -137,7 +139,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     assert (first["without"], first["topology"], first["switched_on"]) == (
         "plain",
         "1n2g",
-        "sharding optimizer over none",
+        "sharding optimizer",
     )
     change = float(first["memory_bytes_change"])
     assert (
@@ -160,10 +162,18 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     (wide,) = read(tmp_path / "wide/cases.csv")
     assert (wide["date"], wide["case"], wide["gpu_mem(MiB)"]) == ("20261120", "2n_2g_2dp_2mp_32bs", "5000")
 
+    baseline = (
+        "torch: the baseline of its speedups is 1n2g, the smallest topology that the model's layout is possible on"
+    )
+    assert baseline in (tmp_path / "split/throughput.md").read_text()
+
     results = Results({tmp_path / one.benchmark / "bz32_fp32.json": one for one in measured})
     text = page.render(results, [], None, tmp_path / "report.html")
     assert 'id="benchmark-split-pairs"' in text and 'id="benchmark-plain-pairs"' not in text
-    assert "-1,050, ↓11.1 %" in text and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
+    assert (
+        "9450 → 8400 (-1050, ↓11.1 %)" in text
+        and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
+    )
     assert "DeepSpeed&#39;s stage 1 about 12" in text
     assert "W/ sharding: optimizer</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
     assert " splits " not in text.partition('id="benchmark-wide-pairs"')[2].partition("</section>")[0]

@@ -6,13 +6,13 @@ from itertools import groupby
 import pandas as pd
 
 from throughline.report.analysis import pairs
+from throughline.report.analysis.comparisons import Pair
 from throughline.report.analysis.pairs import Case, Change, OffOn
-from throughline.report.numbers import MIB, percent, reading
+from throughline.report.numbers import MIB, percent
 from throughline.report.render import markup
 from throughline.report.render.tables import Chip, Table
 from throughline.report.topics import Scope, Topic
 
-UNKNOWN = "n/a"
 CASE_COLUMNS = ["date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
                 "framework", "precision"]  # fmt: skip
 ELSEWHERE = (
@@ -32,7 +32,7 @@ def frame(scope: Scope) -> pd.DataFrame | None:
             {
                 "benchmark": markup.spreadsheet(group.benchmark),
                 "without": markup.spreadsheet(base.benchmark),
-                "switched_on": markup.spreadsheet(pair.what),
+                "switched_on": markup.spreadsheet(_switched_on(pair)),
                 "precision": group.precision,
                 "batch": group.batch,
                 "framework": markup.spreadsheet(row.framework),
@@ -60,28 +60,40 @@ def _columns(name: str, change: Change) -> dict[str, float | None]:
 def table(scope: Scope) -> Table | None:
     """The same pairs as the page shows them."""
     unit = scope.groups[0].unit if scope.groups else ""
-    figures = ("memory, MiB", "use, %", unit)
-    header = ["switched on", "where", *(text for name in figures for text in (f"{name}: off", "on", "change"))]
+    header = ["switched on", "where", "memory, MiB", "use, %", unit, "bytes saved", "throughput is"]
     rows = [
-        [pair.what, pair.where, *changes(both), _saved(both), (pair.verdict.replace(" ", "-"), pair.verdict)]
+        [
+            *(_switched_on(pair), _where(pair), *changes(both), _saved(both)),
+            (pair.verdict.replace(" ", "-"), pair.verdict),
+        ]
         for pair, both in pairs.switched(scope.pairs)
     ]
-    return [*header, "saved, bytes per parameter", "throughput is"], rows
+    return header, rows
+
+
+def _switched_on(pair: Pair) -> str:
+    """`sharding optimizer`, `compile`."""
+    return pair.what.partition(" over ")[0]
+
+
+def _where(pair: Pair) -> str:
+    assert pair.sides
+    group, row = pair.sides[1].group, pair.sides[1].row
+    return f"{row.shown} {row.topology}, {group.precision}, batch {group.batch}"
 
 
 def changes(both: OffOn) -> list[str | Chip]:
     """Memory in MiB, use in per cent and throughput: off, on, and the change."""
-    return [*_texts(both.memory, 1 / MIB), *_texts(both.use, 100), *_texts(both.throughput, 1)]
+    return [_text(both.memory, 1 / MIB), _text(both.use, 100), _text(both.throughput, 1)]
 
 
-def _texts(change: Change, scale: float) -> list[str]:
-    """Off, on, and the change in absolute terms, with its arrow and in per cent: `-1,754, ↓15.5 %`."""
-    if change.by is None:
-        return [UNKNOWN if value is None else reading(scale * value) for value in (change.off, change.on)] + [UNKNOWN]
-    assert change.off is not None and change.on is not None
-    share = f", {change.arrow}{percent(abs(change.share), 1)}" if change.share is not None else ""
-    by = f"{'+' if change.by > 0 else '-' if change.by < 0 else ''}{reading(abs(scale * change.by))}"
-    return [reading(scale * change.off), reading(scale * change.on), by + share]
+def _text(change: Change, scale: float) -> str:
+    """Off, on, and the change in absolute terms, with its arrow and in per cent: `95 → 88 (-7, ↓7.4 %)`."""
+    off, on = (_number(value, scale) or "n/a" for value in (change.off, change.on))
+    if not change.by or change.share is None:
+        return f"{off} → {on}"
+    by = f"{'+' if change.by > 0 else '-'}{_number(abs(change.by), scale)}"
+    return f"{off} → {on} ({by}, {change.arrow}{percent(abs(change.share), 1)})"
 
 
 def _saved(both: OffOn) -> str:
@@ -94,16 +106,22 @@ def remarks(scope: Scope) -> Iterator[str]:
         "Memory is the most that a device held, as its driver counts it; where no driver does, and on a CPU, what the "
         "largest rank held. Use is the share of the window in which GPUs, on a CPU the workers' threads, were busy."
     )
+    against = dict.fromkeys(
+        f"{_switched_on(pair)}: off is {pair.sides[0].group.benchmark}, on is {pair.sides[1].group.benchmark}."
+        for pair, _ in pairs.switched(scope.pairs)
+        if pair.sides
+    )
+    yield from against
     split = dict.fromkeys(
-        f"{pair.what.partition(' over ')[0]} splits {pairs.settings(pair.sides[1]).get('sharding', 'n/a')}."
+        f"{_switched_on(pair)} splits {pairs.settings(pair.sides[1]).get('sharding', 'n/a')}."
         for pair, _ in pairs.switched(scope.pairs)
         if pair.sides and pairs.option(pair) == "sharding"
     )
     yield from split
     if split:
         yield (
-            "Saved bytes per parameter are the memory's change over the parameters that other replicas hold for this "
-            f"rank: parameters × (1 - 1 / replicas). {ELSEWHERE}"
+            "Bytes saved are per parameter: the memory's change over the parameters that other replicas hold for this "
+            f"rank, parameters × (1 - 1 / replicas). {ELSEWHERE}"
         )
 
 
