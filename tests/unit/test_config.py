@@ -68,6 +68,15 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("benchmarks: {b: {batch: {fp32: [8, 8]}}}", "a batch size is listed twice"),
         ("benchmarks: {b: null}", "benchmarks.b = null: a map of keys is needed"),
         ("benchmarks: {b: {options: {tensor: 2}}}", "benchmarks.b.batch.fp32: the 1 devices of 1n1g do not divide"),
+        (
+            "benchmarks: {b: {model: gpt2-small, topologies: [1n8g], options: {tensor: 8}}}",
+            "benchmarks.b.options.tensor = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which divide by "
+            "1, 2, 3, 4, 6, 12",
+        ),
+        (
+            "benchmarks: {b: {model: gpt2-xl, topologies: [1n5g], options: {tensor: 5}}}",
+            "gpt2-xl has 25 heads and 50,304 vocabulary rows, which divide by 1",
+        ),
         ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
         ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
         ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),

@@ -4,6 +4,7 @@ The sections' models are the one source of defaults. docs/configuration.md and r
 generated from them by `python -m throughline.study.config_reference`.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,7 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
         yield "convergence: it trains on real data and exchanges gradients, and options say otherwise"
     if block.convergence and not workload.HELD_OUT:
         yield f"convergence: {block.model} has no figures of held-out data"
+    yield from _of_tensor(block.model, block.options.tensor)
     for position, framework in enumerate(block.frameworks):
         if frameworks and framework not in frameworks:
             yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"
@@ -162,6 +164,19 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
                     StepSize.of(topology, block.options.layout, batch, block.scaling)
                 except UserError as error:
                     yield f"batch.{precision}: {error.what}; {error.next_step}"
+
+
+def _of_tensor(model: str, tensor: int) -> Iterable[str]:
+    """The mistake of a replica that cannot be divided among `tensor` devices. Without the feature a run says why."""
+    workload = workloads.of(model)
+    if tensor == 1 or not any("tensor" in features for features in workload.LIBRARIES.values()):
+        return
+    parts = workload.splits(model)
+    if any(count % tensor for count in parts.values()):
+        most = math.gcd(*parts.values())
+        has = " and ".join(f"{count:,} {name}" for name, count in parts.items())
+        possible = ", ".join(str(number) for number in range(1, most + 1) if most % number == 0)
+        yield f"options.tensor = {tensor}: {model} has {has}, which divide by {possible}"
 
 
 def _error(mistakes: Sequence[str]) -> ConfigError:

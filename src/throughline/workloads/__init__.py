@@ -96,6 +96,10 @@ class Workload(Protocol):
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         """The parameters that follow from a block's own (`values`) and the data's section."""
 
+    def splits(self, model: str) -> Mapping[str, int]:
+        """What the ranks that share a replica (`options.tensor`) divide among themselves -> how many a model has of it.
+        Asked where a form has the feature `tensor`."""
+
     def folder(self, parameters: Any) -> str:
         """Where under data/<name>/ the manifest lies that these parameters read."""
 

@@ -1,16 +1,21 @@
 """Tensor parallelism in PyTorch: what the ranks that share a replica hold and exchange, for the forms of all workloads.
 
 After Shoeybi et al. 2019 (Megatron-LM), section 3. Of two matrices in a row the first is cut by its columns and the
-second by its rows, so that each rank computes its part of the activations between them. A form lets a tensor `enter`
-such a region and `leave` it; each costs one all-reduce, in the backward or in the forward pass.
+second by its rows, so that each rank computes its part of the activations between them. A tensor is `entered` into such
+a region, and comes out of it through `linear_by_rows`; each costs one all-reduce, in the backward or in the forward
+pass. Where `ranks` is None, one rank holds everything.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from throughline.workloads import Arrays
 
 CACHED = 2**19
 """Scores that a core works on at a time."""
@@ -45,14 +50,16 @@ class TensorGroup:
                 parameter = network.get_parameter(name)
                 parameter.data = self.part(parameter, dimension).clone(memory_format=torch.contiguous_format)
 
-    def enter(self, hidden: Tensor) -> Tensor:
-        """The same tensor; the backward pass adds up the gradients that the ranks' parts give it."""
-        return ENTER(hidden, self.group)
+    def own_arrays(self, weights: Arrays) -> Arrays:
+        """This rank's parts of whole weights, and those that are not cut."""
+        cut = {name: np.split(weights[name], self.size, axis)[self.place] for name, axis in self.dimensions.items()}
+        return {**weights, **cut}
 
-    def leave(self, part: Tensor) -> Tensor:
-        """The sum of the ranks' tensors. What is not split, such as the bias of a matrix cut by its rows, is added
-        afterwards, once."""
-        return LEAVE(part, self.group)
+    def whole_arrays(self, network: nn.Module) -> Arrays:
+        """The whole weights of a network. All ranks have to call this."""
+        own = {name: parameter.detach() for name, parameter in network.named_parameters()}
+        cut = {name: self.whole(own[name], dimension) for name, dimension in self.dimensions.items()}
+        return {name: one.cpu().numpy() for name, one in {**own, **cut}.items()}
 
     def local(self, ids: Tensor, rows: int) -> tuple[Tensor, Tensor]:
         """Ids within this rank's `rows` of a table, and where they are another rank's: there they are 0."""
@@ -83,6 +90,21 @@ class TensorGroup:
             return operation(first, *rest)
         finally:
             generator.set_state(shared)
+
+
+def entered(hidden: Tensor, ranks: TensorGroup | None) -> Tensor:
+    """The same tensor; the backward pass adds up the gradients that the ranks' parts give it."""
+    return ENTER(hidden, ranks.group) if ranks else hidden
+
+
+def left(part: Tensor, ranks: TensorGroup | None) -> Tensor:
+    """The sum of the ranks' tensors."""
+    return LEAVE(part, ranks.group) if ranks else part
+
+
+def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
+    """A linear layer of a matrix that is cut by its rows; the bias, which is whole, is added once."""
+    return left(linear(part, weight), ranks) + bias if ranks else linear(part, weight, bias)
 
 
 def summed(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:

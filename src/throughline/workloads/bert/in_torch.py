@@ -32,7 +32,7 @@ from throughline.workloads.in_torch_operations import (
 
 __all__ = ["CHANGING", "LACKS", "build", "load", "settings", "sums", "versions", "weights"]
 
-LACKS: dict[str, str] = {}
+LACKS = {"tensor": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
 CHANGING: frozenset[str] = frozenset()
 
 

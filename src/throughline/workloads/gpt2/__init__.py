@@ -46,7 +46,7 @@ SETTINGS = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "atten
 LIBRARIES = {
     "torch": frozenset({
         "devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping", "checkpointing", "sharding",
-        "convergence",
+        "tensor", "convergence",
     }),
 }  # fmt: skip
 NO_FORM = {
@@ -88,6 +88,10 @@ def folder(parameters: Parameters) -> str:
 def padded(vocabulary: int) -> int:
     """The vocabulary padded to a multiple of 128, which matrix units like."""
     return -(-vocabulary // 128) * 128
+
+
+def splits(model: str) -> dict[str, int]:
+    return {"heads": SHAPES[model].heads, "vocabulary rows": padded(VOCABULARY)}
 
 
 def facts(manifest: Values | None) -> dict[str, Any]:

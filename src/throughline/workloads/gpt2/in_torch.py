@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy, gelu, linear
 from torch.utils.checkpoint import checkpoint
 
 from throughline import workloads
+from throughline.workloads import Arrays, in_torch_operations
 from throughline.workloads.gpt2 import SHAPES, Parameters, Shape, padded
 from throughline.workloads.gpt2.in_torch_parameters import EPSILON, parts, states
 from throughline.workloads.in_torch_operations import (
@@ -23,17 +24,18 @@ from throughline.workloads.in_torch_operations import (
     SHARED,
     attended,
     dropped,
-    load,
     normed,
     pin_attention,
     versions,
-    weights,
 )
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
 
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
+__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "split", "sums", "versions", "weights"]
 
 LACKS = {"unpadded": "GPT-2's samples have no padding that could be left out"}
 CHANGING: frozenset[str] = frozenset()
+CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down": 1}
+"""What ranks that share a replica hold parts of: by vocabulary rows, by heads and columns (0), or by rows (1)."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Gpt2:
@@ -50,10 +52,37 @@ def blocks(network: Gpt2) -> list[nn.Module]:
     return list(network.layers.children())
 
 
+def split(network: Gpt2, ranks: TensorGroup) -> None:
+    """Keep this rank's part of a network that every rank of its replica has built."""
+    cut = {}
+    for name, parameter in network.named_parameters():
+        dimension = CUT.get(name.split(".")[-2])
+        if dimension is not None and dimension < parameter.ndim:
+            cut[name] = dimension
+    ranks.cut(network, cut)
+    network.ranks = ranks
+    layers: Any = network.layers
+    for block in layers:
+        block.heads //= ranks.size
+
+
+def weights(network: Gpt2) -> Arrays:
+    """The whole weights; where ranks share a replica, all of them have to ask."""
+    return network.ranks.whole_arrays(network) if network.ranks else in_torch_operations.weights(network)
+
+
+def load(network: Gpt2, weights: Arrays) -> None:
+    """Set the weights from whole ones."""
+    in_torch_operations.load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
+
+
 def settings(network: Gpt2) -> dict[str, Any]:
     """What the network is, as built, in the words of `SETTINGS`."""
+    parameters = sum(one.numel() for one in network.parameters())
+    if ranks := network.ranks:  # they hold one replica's together
+        parameters += (ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
     return {
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "parameters": parameters,
         "vocabulary_rows": network.tokens.num_embeddings,
         "vocabulary_head": "all positions, sharing the token embeddings",
         "gelu": network.gelu,
@@ -87,6 +116,8 @@ class Gpt2(nn.Module):
     """
 
     half_type: torch.dtype | None = None
+    ranks: TensorGroup | None = None
+    """Those that share this replica, where each holds a part of it."""
     attention: str | None = None
     """The kernel that this process is pinned to; None where it is left to PyTorch."""
     tokens: nn.Embedding
@@ -108,15 +139,24 @@ class Gpt2(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens [B, S + 1]: the last is a label alone."""
         ids, p = tokens.long(), self.dropout if self.training else 0.0
-        table: Tensor = self.tokens.weight
-        rows, table = SHARED(table, ids[:, :-1], self.half_type or table.dtype)
-        one_layer = self.parts[1]
+        rows, table = self.embed(ids[:, :-1])
+        one_layer: Callable[..., Tensor] = partial(self.parts[1], ranks=self.ranks)
         if self.checkpointing:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         hidden = self.parts[0](rows, self.positions.weight, p, table.dtype)
         for block in self.layers:
             hidden = block(hidden, one_layer, p)
-        return self.parts[2](hidden, ids[:, 1:], table, *self.norm.parameters())
+        return self.parts[2](hidden, ids[:, 1:], table, *self.norm.parameters(), self.ranks)
+
+    def embed(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Token embeddings [B, S, H], and the table, or this rank's part of it, for the head that shares it."""
+        table: Tensor = self.tokens.weight
+        kind = self.half_type or table.dtype
+        if self.ranks is None:
+            return SHARED(table, ids, kind)
+        ids, others = self.ranks.local(ids, len(table))
+        rows, table = SHARED(table, ids, kind)
+        return left(rows.masked_fill(others[..., None], 0), self.ranks), table
 
 
 def embedded(rows: Tensor, positions: Tensor, p: float, half: torch.dtype) -> Tensor:
@@ -124,33 +164,41 @@ def embedded(rows: Tensor, positions: Tensor, p: float, half: torch.dtype) -> Te
     return dropped((rows + positions[: rows.shape[1]]).to(half), p)
 
 
-def layer(hidden: Tensor, own: list[Tensor], heads: int, gelu: str, p: float) -> Tensor:
+def layer(
+    hidden: Tensor, own: list[Tensor], heads: int, gelu: str, p: float, ranks: TensorGroup | None = None
+) -> Tensor:
     """One layer over hidden [B, S, H], with a block's parameters in their order: attention, then feed-forward."""
-    return feed_forward(attention(hidden, own[:10], heads, p), own[10:], gelu, p)
+    return feed_forward(attention(hidden, own[:10], heads, p, ranks), own[10:], gelu, p, ranks)
 
 
-def attention(hidden: Tensor, own: list[Tensor], heads: int, p: float) -> Tensor:
+def attention(hidden: Tensor, own: list[Tensor], heads: int, p: float, ranks: TensorGroup | None) -> Tensor:
     """Every position mixes in what it sees, itself and those before it."""
     norm, norm_bias, query, query_bias, key, key_bias, value, value_bias, mix, mix_bias = own
     kind = hidden.dtype
     packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
     packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
-    three = linear(normed(hidden, norm, norm_bias, EPSILON), packed, packed_bias)
+    three = linear(entered(normed(hidden, norm, norm_bias, EPSILON), ranks), packed, packed_bias)
     queries, keys, values = torch.unbind(three.view(*hidden.shape[:-1], 3, heads, -1).permute(2, 0, 3, 1, 4))
-    mixed = attended(queries, keys, values, None, p, causal=True).transpose(1, 2).flatten(-2)
-    return hidden + dropped(linear(mixed, mix.to(kind), mix_bias.to(kind)), p)
+    attend = partial(ranks.apart, attended) if ranks and p else attended
+    mixed = attend(queries, keys, values, None, p, True).transpose(1, 2).flatten(-2)
+    return hidden + dropped(linear_by_rows(mixed, mix.to(kind), mix_bias.to(kind), ranks), p)
 
 
-def feed_forward(hidden: Tensor, own: list[Tensor], approximate: str, p: float) -> Tensor:
+def feed_forward(hidden: Tensor, own: list[Tensor], approximate: str, p: float, ranks: TensorGroup | None) -> Tensor:
     norm, norm_bias, up, up_bias, down, down_bias = own
     kind = hidden.dtype
-    wide = linear(normed(hidden, norm, norm_bias, EPSILON), up.to(kind), up_bias.to(kind))
-    return hidden + dropped(linear(gelu(wide, approximate=approximate), down.to(kind), down_bias.to(kind)), p)
+    wide = linear(entered(normed(hidden, norm, norm_bias, EPSILON), ranks), up.to(kind), up_bias.to(kind))
+    wide = gelu(wide, approximate=approximate)
+    return hidden + dropped(linear_by_rows(wide, down.to(kind), down_bias.to(kind), ranks), p)
 
 
-def loss(hidden: Tensor, labels: Tensor, table: Tensor, norm: Tensor, norm_bias: Tensor) -> Tensor:
+def loss(
+    hidden: Tensor, labels: Tensor, table: Tensor, norm: Tensor, norm_bias: Tensor, ranks: TensorGroup | None = None
+) -> Tensor:
     """The mean cross entropy of the next tokens, labels [B, S], in the weights' own type."""
-    scores = linear(normed(hidden, norm, norm_bias, EPSILON).flatten(0, 1), table)
+    scores = linear(entered(normed(hidden, norm, norm_bias, EPSILON), ranks).flatten(0, 1), table)
+    if ranks:
+        return ranks.cross_entropy(scores, labels.flatten(), norm.dtype).mean()
     if hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return MEAN(scores, labels.flatten(), norm.new_ones(len(scores)))
     return cross_entropy(scores.to(norm.dtype), labels.flatten())

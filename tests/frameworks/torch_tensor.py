@@ -1,0 +1,180 @@
+"""Helper process: steps of GPT-2 whose replicas are shared by several ranks. Argument: a folder for the
+results, with the weights.npz to start from.
+
+Forks four ranks for each layout: PyTorch is imported once for all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed.device_mesh
+import torch.nn.parallel
+from torch import Tensor
+from torch_reading import Reading
+
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.launch import launchers
+from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.workloads import gpt2
+from throughline.workloads.gpt2 import in_torch
+from throughline.workloads.in_torch_operations import dropped
+
+WORLD, STEPS, BATCH = 4, 3, 2
+VOCABULARY = 1000
+EXACT: dict[str, dict[str, Any]] = {
+    "adamw": {"options": {"clip": "global_norm", "accumulate": 2}},
+    "lamb": {"optimizer": {"name": "lamb", "learning_rate": 1e-2}, "options": {"clip": "norm"}},
+    "adam": {"optimizer": {"name": "adam"}, "options": {"checkpointing": True}},
+}
+"""In double precision, held against one process with the whole model."""
+OTHERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "compiled": {"options": {"compile": True}},
+    "dropout": {"options": {"dropout": 0.25}},
+    "recomputed": {"options": {"dropout": 0.25, "checkpointing": True}},
+    "dropout compiled": {"options": {"dropout": 0.25, "compile": True}},
+    "bf16": {"precision": "bf16"},
+    "fp16": {"precision": "fp16", "options": {"clip": "global_norm"}},
+    "overflow": {"precision": "fp16"},
+    "overflow lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}},
+    "no exchange": {"options": {"exchange": False}},
+}
+DRAWN = 4096
+"""Numbers of a mask that is drawn where attention draws its own."""
+
+
+def spec(name: str, tensor: int) -> RunSpec:
+    case = {**EXACT, **OTHERS}[name]
+    optimizer = {"learning_rate": 1e-3, "weight_decay": 0.1, **case.get("optimizer", {})}
+    options = {"data": "synthetic", "dropout": 0.0, "tensor": tensor, **case.get("options", {})}
+    plain = {
+        "benchmark": "gpt2", "framework": "torch", "model": "gpt2-tiny", "sequence": 16, "batch_per_device": BATCH,
+        "precision": "fp32", "topology": f"1n{WORLD}g", "repeat": 1, "device": "cpu", "protocol": PROTOCOL,
+        "steps": {"warmup": 0, "timed": STEPS},
+    }  # fmt: skip
+    return RunSpec.model_validate_json(json.dumps({**plain, **case, "optimizer": optimizer, "options": options}))
+
+
+def micro_batches(asked: RunSpec, step: int, replica: int) -> list[dict[str, Any]]:
+    """What a replica trains on in a step."""
+    count, values = asked.options.accumulate, asked.model_dump()
+    seeds = (1000 * replica + step * count + turn for turn in range(count))
+    return [gpt2.synthetic(BATCH, values, seed) for seed in seeds]
+
+
+def digest(*tensors: Tensor) -> str:
+    return hashlib.sha256(b"".join(tensor.detach().float().numpy().tobytes() for tensor in tensors)).hexdigest()
+
+
+def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -> dict[str, Any]:
+    """What a rank can tell of a training."""
+    asked = spec(name, tensor)
+    values = json.loads(asked.model_dump_json())
+    torch.set_default_dtype(torch.float64 if name in EXACT else torch.float32)
+    one = TorchDDP(values, joined.rank, joined.rank, WORLD, "cpu")
+    one.averaging, one.tensor = joined.averaging, type(joined.tensor)(joined.tensor.group)
+    one.device()
+    one.model(gpt2.facts(None))
+    one.load(weights)
+    one.optimizer()
+    ranks, told = one.tensor, {}
+    if name in EXACT:
+        told["loaded"] = {key: array.copy() for key, array in one.form.weights(one.network).items()}
+
+    masks: list[np.ndarray] = []
+    hidden: list[str] = []
+    in_torch.attended = functools.partial(masked, masks, one.options["dropout"])
+    for block in one.form.blocks(one.network):
+        block.register_forward_hook(lambda _, given, result: hidden.append(digest(result)))
+    losses, read = [], []
+    for step in range(STEPS):
+        batches = [one.deliver(one.data(arrays)) for arrays in micro_batches(asked, step, one.replica)]
+        if step == 0 and name in EXACT:
+            one.passes(batches)
+            gradients = {key: parameter.grad for key, parameter in one.network.named_parameters()}
+            cut = {key: ranks.whole(gradients[key], axis) for key, axis in ranks.dimensions.items()}
+            told["gradients"] = {key: gradient.numpy().copy() for key, gradient in {**gradients, **cut}.items()}
+            one.update.zero_grad()
+        overflowing = name.startswith("overflow") and step == 1
+        last = one.network.get_parameter("layers.0.up.weight")
+        hook = last.register_hook(infinite) if overflowing and one.rank == WORLD - 1 else None
+        before = digest(*one.parameters)
+        with Reading() as reading:
+            losses.append(one.step(batches))
+        read += reading.found
+        if overflowing:
+            told["kept"] = digest(*one.parameters) == before
+        if hook:
+            hook.remove()
+    whole = [p for key, p in one.network.named_parameters() if key not in ranks.dimensions]
+    return {
+        **told,
+        "replica": one.replica,
+        "losses": one.losses(losses),
+        "weights": digest(*map(torch.from_numpy, one.form.weights(one.network).values())),
+        "held": sum(parameter.numel() for parameter in one.parameters),
+        "settings": one.settings(),
+        "skipped": one.skipped(),
+        "read": read,
+        "hidden": hidden,
+        "masks": masks,
+        "random": digest(torch.get_rng_state()),
+        "alike": digest(*whole),
+    }
+
+
+def masked(masks: list[np.ndarray], p: float, *given: Any) -> Tensor:
+    """Attention, and before it a mask of the numbers that it would draw."""
+    if p:
+        masks.append(dropped(torch.ones(DRAWN), p).numpy() > 0)
+    return ATTENDED(*given)
+
+
+ATTENDED = in_torch.attended
+
+
+def infinite(gradient: Tensor) -> Tensor:
+    """One number of a rank's part of a gradient is infinite, before any exchange."""
+    return gradient.index_fill(0, torch.tensor(0), float("inf"))
+
+
+def rank(number: int, tensor: int, port: int, folder: Path) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces all, and takes no minute for code
+    names = [*EXACT, *OTHERS] if tensor < WORLD else list(EXACT)
+    joined = TorchDDP(json.loads(spec("plain", tensor).model_dump_json()), number, number, WORLD, "cpu")
+    joined.join()
+    weights = dict(np.load(folder / "weights.npz"))
+    results = {name: trained(name, tensor, joined, weights) for name in names}
+    (folder / f"{tensor}_{number}.pickle").write_bytes(pickle.dumps(results))
+    joined.close()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    gpt2.VOCABULARY = VOCABULARY
+    for tensor in (2, WORLD):
+        with launchers.reserved_port() as reserved:
+            port, children = reserved.getsockname()[1], []
+            for number in range(WORLD):
+                child = os.fork()
+                if child == 0:
+                    rank(number, tensor, port, folder)
+                    os._exit(0)
+                children.append(child)
+            if any(os.waitpid(child, 0)[1] for child in children):
+                sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
