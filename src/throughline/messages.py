@@ -148,7 +148,7 @@ class Memory(Message):
 
 class Measured(Message):
     """What a rank measured. facts and counted: what the workload knows of its data, and counted of the window's;
-    figures: what it measured beside throughput ({name, unit, better, at, value})."""
+    figures: what it measured beside throughput ({name, unit, better, at, value}); loss: None where nothing trains."""
 
     cpu_seconds: float
     loader_stall_s: float | None
@@ -156,8 +156,8 @@ class Measured(Message):
     counted: dict[str, float]
     figures: list[dict[str, Any]]
     step_seconds: list[float]
-    loss: list[float]
-    warmup_loss: list[float]
+    loss: list[float] | None
+    warmup_loss: list[float] | None
     warmup_steps: int
     steps_timed: int
     scaler_skipped_steps: int

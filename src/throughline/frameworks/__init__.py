@@ -22,13 +22,10 @@ from throughline import memory, workloads
 from throughline.files import UserError
 from throughline.frameworks import starters
 from throughline.topology import Topology
+from throughline.workloads import Unsupported as Unsupported
 
 Spec = dict[str, Any]
 """The run specification, as parsed JSON."""
-
-
-class Unsupported(Exception):
-    """What this framework cannot do on this device: the run's record says so."""
 
 
 class Rank(ABC):
@@ -47,7 +44,8 @@ class Rank(ABC):
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
         tensor = self.options["tensor"]
         self.replica, self.replicas = rank // tensor, world // tensor
-        self.exchanges = self.replicas > 1 and self.options["exchange"]
+        self.trains = workloads.trains(spec["model"])
+        self.exchanges = self.replicas > 1 and self.options["exchange"] and self.trains
         self.form = workloads.form(spec["model"], of(spec["framework"]).library)
 
     def join(self) -> None:
@@ -76,6 +74,10 @@ class Rank(ABC):
 
     def step(self, batches: list[Any]) -> Any:
         """One optimizer step over delivered micro-batches; the mean loss as the device holds it."""
+
+    def call(self) -> None:
+        """One call of a workload that trains nothing, in place of a step."""
+        self.network()
 
     def sync(self) -> None:
         """Wait until the device is idle."""
@@ -136,7 +138,9 @@ class Rank(ABC):
 
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
-        clip = self.options["clip"]
+        clip, threads = self.options["clip"], self.threads() if self.kind == "cpu" else None
+        if not self.trains:
+            return {**self.form.settings(self.network), "threads": threads}
         return {
             **self.form.settings(self.network),
             "optimizer": self.spec["optimizer"]["name"],
@@ -144,7 +148,7 @@ class Rank(ABC):
             "clip": clip,
             "clip_at": None if clip == "none" else CLIP_AT,
             "graph": self.options["graph"],
-            "threads": self.threads() if self.kind == "cpu" else None,
+            "threads": threads,
         }
 
     def update_settings(self) -> dict[str, Any]:
@@ -197,7 +201,8 @@ class Framework:
     `rank`: module and class of a rank's side, below this room. `library`: which form of a workload it trains
     (`workloads.form`). `gpus`: a line of Python for its environment that prints {count, name, fp16} of the GPUs it
     sees. `reasons`: why a feature is not there, where more is to be said than that. `starter`: a launcher of its own
-    that starts the ranks; without one every node's agent starts them.
+    that starts the ranks; without one every node's agent starts them. `calls`: whether it makes the calls of a workload
+    that trains nothing.
     """
 
     rank: str
@@ -206,6 +211,7 @@ class Framework:
     features: frozenset[str]
     reasons: Mapping[str, str] = field(default_factory=dict)
     starter: starters.Starter | None = None
+    calls: bool = False
 
 
 SETTINGS = (
@@ -231,7 +237,10 @@ def of(name: str) -> Framework:
 
 def features(name: str, model: str) -> frozenset[str]:
     """What a framework can do with a model: what both its mechanics and the workload's form in its library have."""
-    return of(name).features & workloads.of(model).LIBRARIES.get(of(name).library, frozenset())
+    framework = of(name)
+    if not (framework.calls or workloads.trains(model)):
+        return frozenset()
+    return framework.features & workloads.of(model).LIBRARIES.get(framework.library, frozenset())
 
 
 def refuse(spec: Spec) -> None:
@@ -241,6 +250,8 @@ def refuse(spec: Spec) -> None:
     if offered is None:
         why = workloads.of(model).NO_FORM.get(framework.library, f"{spec['framework']} trains with {framework.library}")
         raise Unsupported(f"{model} has no form in {framework.library}: {why}")
+    if not (framework.calls or workloads.trains(model)):
+        raise Unsupported(f"{spec['framework']} only trains, and {model} trains nothing: torch measures it")
     lacks = workloads.form(model, framework.library).LACKS
     for feature in needs(spec):
         if feature not in offered:

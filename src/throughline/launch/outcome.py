@@ -72,7 +72,7 @@ class Outcome:
     steps_timed: int = 0
     warmup_steps: int = 0
     step_seconds: list[float] = field(default_factory=list)
-    loss: list[float | None] = field(default_factory=list)
+    loss: list[float | None] | None = field(default_factory=list)
     scaler_skipped_steps: int = 0
     ranks: list[records.Rank] = field(default_factory=list)
     peak_memory_bytes: int | None = None
@@ -122,7 +122,7 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
             peak_memory_bytes=one.memory.reserved_bytes,
             cpu_seconds=one.cpu_seconds,
             loader_stall_s=one.loader_stall_s,
-            loss=_finite(one.loss) if every_loss else None,
+            loss=_finite(one.loss) if every_loss and one.loss is not None else None,
         )
         for number, one in enumerate(ranks)
     ]
@@ -138,7 +138,7 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
         figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures],
-        loss=_finite(first.loss),
+        loss=_finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
         peak_memory_bytes=max(peaks, default=None),
@@ -156,21 +156,22 @@ def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
     first, requested = ranks[0], spec["steps"]["timed"]
     timed = first.steps_timed
     for number, rank in enumerate(ranks):
-        losses = rank.warmup_loss + rank.loss
+        done = len(rank.step_seconds if rank.loss is None else rank.loss)
+        losses = (rank.warmup_loss or []) + (rank.loss or [])
         bad = next((step for step, loss in enumerate(losses, 1) if not math.isfinite(loss)), None)
         if bad is not None:
             return f"the loss is not finite from step {bad} on (rank {number})"
-        if rank.steps_timed != timed or len(rank.loss) != timed:
-            return f"rank {number} timed {len(rank.loss)} steps, rank 0 {timed}"
+        if rank.steps_timed != timed or done != timed:
+            return f"rank {number} timed {done} steps, rank 0 {timed}"
         skipped = rank.scaler_skipped_steps
         if skipped > SKIPPED_AT_MOST * timed:
             return f"the loss scaler skipped {skipped} of {timed} timed steps: no update, no exchange to measure"
     if timed < requested and spec["steps"]["at_most_s"] is None:
         return f"{timed} steps timed of {requested} asked"
     learns_from = workloads.of(spec["model"]).LEARNS_FROM
-    learns = learns_from is None or timed < learns_from or falls(first.warmup_loss + first.loss)
+    learns = learns_from is None or timed < learns_from or falls((first.warmup_loss or []) + (first.loss or []))
     if spec["options"]["data"] == "real" and not learns:
-        return f"the loss does not fall over {len(first.loss)} timed steps on real data: nothing is learned"
+        return f"the loss does not fall over {timed} timed steps on real data: nothing is learned"
     return None
 
 

@@ -61,7 +61,7 @@ class Run:
         self.steps, self.options = self.spec["steps"], self.spec["options"]
         self.size = StepSize.of_spec(self.spec)
         self.replica = rank // (self.world // self.size.replicas)
-        self.workload = workloads.of(self.spec["model"])
+        self.workload, self.trains = workloads.of(self.spec["model"]), workloads.trains(self.spec["model"])
         read = str(self.workload.DATA), workloads.parameters(self.spec), self.spec["seed"]
         self.manifest = Manifest(Path(order.manifest), *read) if order.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
@@ -80,6 +80,8 @@ class Run:
             "data": self._open,
             "optimizer": self.framework.optimizer,
         }
+        if not self.trains:
+            del stages["data"], stages["optimizer"]
         for name, stage in stages.items():
             self.heart.phase(name)
             stage()
@@ -126,6 +128,10 @@ class Run:
             return [next(self.resident) for _ in range(count)]
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
 
+    def step(self) -> Any:
+        """One optimizer step, and its loss as the device holds it; or one call of what trains nothing: None."""
+        return self.framework.step(self.micro_batches()) if self.trains else self.framework.call()
+
     def measure(self) -> Measured:
         """Warm up, time the window, and read everything afterwards."""
         framework, heart = self.framework, self.heart
@@ -135,7 +141,7 @@ class Run:
         gc.collect()
         gc.freeze()
         gc.disable()
-        skipped = framework.skipped()
+        skipped = framework.skipped() if self.trains else 0
         stalled = self.loader.stall_s if self.loader else 0.0
         framework.barrier()
         framework.sync()
@@ -143,7 +149,7 @@ class Run:
         start = time.monotonic()
         marks = [framework.mark()]
         for done in range(1, timed + 1):
-            losses.append(framework.step(self.micro_batches()))
+            losses.append(self.step())
             marks.append(framework.mark())
             heart.step(done)
         framework.sync()
@@ -152,7 +158,7 @@ class Run:
         gc.enable()
 
         heart.phase("end")
-        every, step_seconds = framework.losses(losses), framework.seconds(marks)
+        every, step_seconds = framework.losses(losses) if self.trains else None, framework.seconds(marks)
         flops_per_s, why = self._matmul(end - start)
         return Measured(
             window=Window(start, end),
@@ -162,11 +168,11 @@ class Run:
             counted=self._counted(warmup, timed),
             figures=self._figures(),
             step_seconds=step_seconds,
-            loss=every[warmup:],
-            warmup_loss=every[:warmup],
+            loss=every[warmup:] if every is not None else None,
+            warmup_loss=every[:warmup] if every is not None else None,
             warmup_steps=warmup,
             steps_timed=timed,
-            scaler_skipped_steps=framework.skipped() - skipped,
+            scaler_skipped_steps=framework.skipped() - skipped if self.trains else 0,
             memory=Memory(**framework.memory()),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": why} if why else {},
@@ -203,7 +209,7 @@ class Run:
             framework.sync()
             start = time.monotonic()
             while len(losses) < until:
-                losses.append(framework.step(self.micro_batches()))
+                losses.append(self.step())
                 self.heart.step(len(losses))
             framework.sync()
             return time.monotonic() - start
@@ -221,6 +227,8 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """What the framework states of itself, and what this loop does the same for all."""
+        if not self.trains:
+            return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
         read = f", {f'{how}, ' if how else ''}prepared {AHEAD} batches ahead" if self.loader else ""
         return {

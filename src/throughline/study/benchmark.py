@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, create_model, field_v
 
 from throughline import workloads
 from throughline.study.config_errors import allowed
-from throughline.study.section import TOPOLOGY, PositiveInt, Precision, Section, Share, Text, Value
+from throughline.study.section import TOPOLOGY, PositiveInt, Precision, Section, Share, Sizes, Text, Value
 from throughline.topology import Layout
 
 FrameworkName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -21,6 +21,8 @@ HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.:&|*()\[\]-]*$")]
 Scaling = Literal["weak", "strong"]
+KINDS: dict[Any, Any] = {tuple[int, ...]: Sizes}
+"""Types of a workload's parameters -> what a configuration may write, where that is something else."""
 
 
 class Steps(Section):
@@ -200,7 +202,11 @@ class Benchmark(Runs):
             if facts["asked"]:
                 default = ... if field.default is dataclasses.MISSING else field.default
                 limits = {"description": facts["description"], "ge": facts["least"], "le": facts["most"]}
-                kind = Literal[tuple(facts["choices"])] if facts["choices"] else types[field.name]
+                kind = (
+                    Literal[tuple(facts["choices"])]
+                    if facts["choices"]
+                    else KINDS.get(types[field.name], types[field.name])
+                )
                 own[field.name] = kind, Field(default, **limits)
         if twice := sorted(own.keys() & RESERVED):
             raise TypeError(f"workloads/{folder}: Parameters has fields with names of core keys: {', '.join(twice)}")

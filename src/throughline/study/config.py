@@ -154,6 +154,9 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
     if block.convergence and not workload.HELD_OUT:
         yield f"convergence: {block.model} has no figures of held-out data"
     yield from _of_tensor(block.model, block.options.tensor)
+    if not workloads.has_batch(block.model) and any(batches != [1] for batches in block.batch.values()):
+        precisions = ", ".join(f"{precision}: [1]" for precision in block.batch)
+        yield f"batch: a call of {block.model} has no batch; write batch: {{{precisions}}}"
     for position, framework in enumerate(block.frameworks):
         if frameworks and framework not in frameworks:
             yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"

@@ -69,7 +69,8 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
             field = place.model.model_fields.get(str(part))
             place.annotation = field.annotation if field else None
         else:
-            place.annotation = typing.get_args(options[0])[-1]
+            of = typing.get_args(options[0])
+            place.annotation = of[0] if of[-1] is Ellipsis else of[-1]
         place.keys.append(part)
         try:
             place.value = place.value[part]
@@ -96,7 +97,7 @@ _MESSAGES = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number is needed"),
     "float_type": "a number is needed",
     "string_type": "a text is needed",
-    "list_type": "a list is needed, such as [a, b]",
+    **dict.fromkeys(("list_type", "tuple_type"), "a list is needed, such as [a, b]"),
     "dict_type": "a map is needed, such as {key: value}",
     "model_type": "a map of keys is needed, such as {key: value}",
     "finite_number": "a finite number is needed",
@@ -130,7 +131,7 @@ def kind(annotation: Any) -> str:
         return " or ".join(map(kind, typing.get_args(plain)))
     if typing.get_origin(plain) is Literal:
         return " or ".join(map(str, typing.get_args(plain)))
-    if typing.get_origin(plain) is list:
+    if typing.get_origin(plain) in (list, tuple):
         return "a list"
     if is_model(plain):
         return "{" + ", ".join(plain.model_fields) + "}"

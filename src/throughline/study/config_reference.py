@@ -96,7 +96,7 @@ def _allowed(plain: Any) -> str:
     if typing.get_origin(plain) is dict:
         key, value = (kind(part) for part in typing.get_args(plain))
         return f"map of {key}: {value}"
-    if typing.get_origin(plain) is list:
+    if typing.get_origin(plain) in (list, tuple):
         return f"list of {kind(typing.get_args(plain)[0])}"
     if is_model(plain):
         return "map"
@@ -109,7 +109,9 @@ def _default(field: FieldInfo, section: Any) -> str:
     value = field.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         return ""
-    text = "null" if value is None else json.dumps(value) if isinstance(value, (bool, list, dict)) else str(value)
+    text = (
+        "null" if value is None else json.dumps(value) if isinstance(value, (bool, list, tuple, dict)) else str(value)
+    )
     return "" if section is not None and value == {} else f"`{text}`"
 
 

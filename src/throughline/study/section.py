@@ -16,8 +16,10 @@ TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 Name = Annotated[str, Field(pattern=rf"^{NAME}$")]
 Text = Annotated[str, Field(min_length=1)]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Value = int | float | str | bool
 PositiveInt = Annotated[int, Field(ge=1)]
+Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
+"""A list of whole numbers; what is read of it cannot be changed."""
+Value = int | float | str | bool | Sizes
 Share = Annotated[float, Field(ge=0, le=1)]
 HttpAddress = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
 Contact = Annotated[str, Field(pattern=r"^[!-~]+(@|://)[!-~]+$")]

@@ -1,9 +1,12 @@
-"""Workloads: what is trained. This page says what a workload offers; each is a folder beside it.
+"""Workloads: what is trained, or timed alone. This page says what a workload offers; each is a folder beside it.
 
 A workload's neutral file, its `__init__.py`, holds everything that is not of a framework. It imports the standard
 library alone at its top (numpy inside functions): the configuration and old environments load it too.
 `in_<library>.py` beside it is its form in a library (torch, mxnet). A form in PyTorch names in CHANGING which buffers
 training changes: ranks exchange these, and no other.
+
+A workload may train nothing (`untrained.py`): then a step is one call of what its form builds, without data, loss,
+optimizer and exchange of gradients.
 
 Adding a folder is enough: whoever needs a workload asks `of` and `form`. Files in here know the ground, and a form
 knows its library; none knows a framework, a run or a report. docs/add-a-workload.md goes through all of it.
@@ -50,6 +53,10 @@ def key(
     limits = {"least": least, "most": most, "choices": choices}
     metadata = {"description": description, **limits, "asked": asked, "stated": stated, "whole": whole, "unit": unit}
     return field(default=default, metadata=metadata)
+
+
+class Unsupported(Exception):
+    """What a form or a framework cannot do on this device: the run's record says so."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,16 @@ def of(model: str) -> Workload:
     if model not in models():
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
     return _neutral(models()[model])
+
+
+def trains(model: str) -> bool:
+    """Whether a step trains the model; a workload whose step is one call of a test says TRAINS = False."""
+    return getattr(of(model), "TRAINS", True)
+
+
+def has_batch(model: str) -> bool:
+    """Whether a step takes samples side by side; a workload whose calls have no batch says HAS_BATCH = False."""
+    return getattr(of(model), "HAS_BATCH", True)
 
 
 def parameters(spec: Values) -> Any:

@@ -51,7 +51,7 @@ class TorchDDP(TorchRank):
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
-        if self.replicas > 1:
+        if self.replicas > 1 and self.trains:
             # It broadcasts rank 0's buffers in every step: those alone that training changes.
             kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel

@@ -8,6 +8,7 @@ FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="torch_horovod.rank:TorchHorovod",
     starter=starters.HOROVOD,
+    calls=False,
     features=torch.FRAMEWORK.features - {"graph", "tensor"},
     reasons={
         "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",

@@ -1,0 +1,55 @@
+"""One layer of a Transformer alone, framework-neutral: BERT-large, GPT-2 medium, encoder and decoder of T5-large.
+
+The layers are Hugging Face's, with random weights, at the shapes of Mu Li's transformers-benchmarks (2022), so that
+their table can stand beside ours. A step is one forward and backward pass of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Figure, key
+from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+
+MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
+HIDDEN, HEADS, INNER = 1024, 16, 4096
+"""Width, attention heads, and width of the feed-forward part: the same in all four."""
+UNIT = "samples"
+UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
+FIGURES = (
+    Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode"),
+    Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer"),
+)
+SETTINGS = ("attention", "operands", "caches", "timer")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    sequence: int = key("tokens of a sample", default=512, least=1, most=65_536, stated=True, unit="tokens")
+    attention: str = key(
+        "how the layer computes attention, in transformers' words: `sdpa` is PyTorch's fused one, `eager` one "
+        "operation after the other",
+        default="sdpa",
+        choices=("sdpa", "eager"),
+    )
+    at_least_s: float = key("seconds that each figure is measured for, at least", default=3.0, least=0.01)
+
+
+def forward_flops(model: str, sequence: int) -> int:
+    """FLOPs of a layer's forward pass for one sample; a multiply-add is 2, attention is counted in full."""
+    attention = 4 * sequence**2 * HIDDEN + 8 * sequence * HIDDEN**2
+    return 4 * sequence * HIDDEN * INNER + attention * (2 if model == "t5-decoder-layer" else 1)
+
+
+def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
+    """FLOPs of a forward and backward pass."""
+    return 3 * forward_flops(spec["model"], spec["sequence"])
+
+
+def convention(spec: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "flops": "3 x forward, a multiply-add is 2; matrix products only, causal attention in full; "
+        "a decoder's attention to its encoder as a second one of the same length"
+    }

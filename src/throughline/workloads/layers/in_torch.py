@@ -1,0 +1,104 @@
+"""Layers of Transformers in PyTorch: those of Hugging Face's transformers, whose configurations are built by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from throughline.topology import StepSize
+from throughline.workloads import Unsupported, in_torch_timed
+from throughline.workloads.layers import HEADS, HIDDEN, INNER, forward_flops
+
+LACKS: dict[str, str] = {}
+CHANGING: frozenset[str] = frozenset()
+
+
+class Layer(nn.Module):
+    """Calling it is one forward and backward pass of a batch. Every call drops the gradients of the one before."""
+
+    def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
+        super().__init__()
+        dtype = in_torch_timed.dtype(spec)
+        self.at_least_s = float(spec["at_least_s"])
+        self.attention, self.dropout = spec["attention"], spec["options"]["dropout"]
+        self.layer = hugging_face(spec["model"], self.attention, self.dropout).to(at, dtype).train()
+        batch, sequence = StepSize.of_spec(spec).batch_per_replica, spec["sequence"]
+        # As within a model: the layer's input needs a gradient as well.
+        self.hidden = torch.randn(batch, sequence, HIDDEN, device=at).to(dtype).requires_grad_()
+        self.flops = batch * forward_flops(spec["model"], sequence)
+        self.arguments = {"encoder_hidden_states": self.hidden} if spec["model"] == "t5-decoder-layer" else {}
+
+    def output(self) -> Tensor:
+        """The forward pass. T5's layers return a tuple, the others a tensor."""
+        result = self.layer(self.hidden, **self.arguments)
+        output: Tensor = result if isinstance(result, Tensor) else result[0]
+        return output
+
+    def forward(self) -> None:
+        self.layer.zero_grad()
+        self.hidden.grad = None
+        self.output().sum().backward()  # type: ignore[no-untyped-call]
+
+
+def hugging_face(model: str, attention: str, dropout: float) -> Any:
+    """A layer with random weights; Unsupported where transformers is not installed."""
+    try:
+        import transformers
+    except ImportError:
+        why = f"{model} is a layer of transformers, which is not installed: install envs/benchmarks.txt"
+        raise Unsupported(why) from None
+
+    if model == "bert-layer":
+        from transformers.models.bert.modeling_bert import BertLayer
+
+        dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        sizes = {"hidden_size": HIDDEN, "num_attention_heads": HEADS, "intermediate_size": INNER}
+        return BertLayer(transformers.BertConfig(**sizes, **dropouts, attn_implementation=attention))
+    if model == "gpt2-layer":
+        from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+        dropouts = {"resid_pdrop": dropout, "attn_pdrop": dropout}
+        sizes = {"n_embd": HIDDEN, "n_head": HEADS, "n_inner": INNER}
+        return GPT2Block(transformers.GPT2Config(**sizes, **dropouts, attn_implementation=attention), layer_idx=0)
+    from transformers.models.t5.modeling_t5 import T5Block
+
+    config = transformers.T5Config(
+        d_model=HIDDEN,
+        d_ff=INNER,
+        d_kv=HIDDEN // HEADS,
+        num_heads=HEADS,
+        dropout_rate=dropout,
+        is_decoder=model == "t5-decoder-layer",
+        attn_implementation=attention,
+    )
+    return T5Block(config, layer_idx=0)
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Layer:
+    return Layer(spec, at)
+
+
+def settings(network: Layer) -> dict[str, Any]:
+    return {
+        "parameters": sum(parameter.numel() for parameter in network.layer.parameters()),
+        "dropout": network.dropout,
+        "attention": network.attention,
+        **in_torch_timed.SETTINGS,
+    }
+
+
+def versions() -> dict[str, str | None]:
+    import transformers
+
+    return {"transformers": transformers.__version__}
+
+
+def figures(network: Layer) -> list[tuple[str, Any, float | None]]:
+    """A figure's name, no size beside the batch, and its value."""
+    forward = network.flops / 1e12
+    return [
+        ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s)),
+        ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.at_least_s)),
+    ]

@@ -1,0 +1,65 @@
+"""Micro-benchmarks of a device, framework-neutral: matrix product, product of a vector and a number, copies.
+
+A call has no batch. The step of a run is one call at the largest size; every size is a figure. The sizes of `matmul`
+and `vector` are those of Mu Li's transformers-benchmarks (2022), so that their table can stand beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Figure, key
+from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+
+SIZES = {
+    "matmul": (128, 512, 2048, 8192),
+    "vector": (65_536, 262_144, 1_048_576, 4_194_304),
+    "copies": (65_536, 1_048_576, 16_777_216, 268_435_456),
+}
+"""Model -> the sizes of a block that lists none: rows of a matrix, elements of a vector, bytes of a copy."""
+MODELS = tuple(SIZES)
+HAS_BATCH = False
+UNIT = "calls"
+UNITS: dict[str, Callable[[Any], float]] = {}
+FIGURES = (
+    Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n"),
+    Figure("vector", "TFLOPS", "more", "product of n elements and a number, by n"),
+    Figure("vector_memory", "GB/s", "more", "what that product reads and writes, by n"),
+    Figure("host_to_device", "GB/s", "more", "copy from the host's pinned memory to the GPU's, by bytes"),
+    Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
+    Figure("within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes"),
+)
+"""A model measures those that its name begins, and `copies` the last three."""
+SETTINGS = ("sizes", "operands", "caches", "timer")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    sizes: tuple[int, ...] = key(
+        "sizes to measure: rows of the matrices, elements of the vector, or bytes of a copy; an empty list takes the "
+        "usual ones of the model",
+        default=(),
+    )
+    at_least_s: float = key("seconds that each size is measured for, at least", default=3.0, least=0.01)
+
+
+def sizes(spec: Mapping[str, Any]) -> list[int]:
+    """The sizes of a run, the largest last."""
+    return sorted(spec["sizes"] or SIZES[spec["model"]])
+
+
+def flops(model: str, size: int) -> int:
+    """FLOPs of a call; a multiply-add is 2."""
+    return {"matmul": 2 * size**3, "vector": size, "copies": 0}[model]
+
+
+def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
+    """FLOPs of the call that a step is."""
+    return flops(spec["model"], sizes(spec)[-1]) or "a copy computes nothing"
+
+
+def convention(spec: Mapping[str, Any]) -> dict[str, str]:
+    each = {"matmul": "2 n^3", "vector": "n", "copies": "none"}[spec["model"]]
+    return {"flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size"}

@@ -1,0 +1,92 @@
+"""Micro-benchmarks in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from throughline.workloads import Unsupported, in_torch_timed
+from throughline.workloads.micro import flops, sizes
+
+Call = Callable[[], Any]
+Made = dict[str, tuple[Call, float]]
+"""Figure -> a call, and the TFLOP or GB of one. Two figures may be of the same call."""
+
+LACKS: dict[str, str] = {}
+CHANGING: frozenset[str] = frozenset()
+FACTOR = 1.2
+"""What a vector is multiplied by."""
+
+
+class Test(nn.Module):
+    """`tests` makes the calls of a size. Calling the network does what a step does: all of them at the largest size."""
+
+    def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
+        super().__init__()
+        self.sizes, self.at_least_s = sizes(spec), float(spec["at_least_s"])
+        make = {"matmul": matmul, "vector": vector, "copies": copies}[spec["model"]]
+        self.tests: Callable[[int], Made] = partial(make, at=at, dtype=in_torch_timed.dtype(spec))
+        self.largest = dict.fromkeys(call for call, _ in self.tests(self.sizes[-1]).values())
+
+    def forward(self) -> None:
+        for call in self.largest:
+            call()
+
+
+def matmul(size: int, at: torch.device, dtype: torch.dtype) -> Made:
+    left, right, product = (random(size, size, at=at, dtype=dtype) for _ in range(3))
+    return {"matmul": (partial(torch.mm, left, right, out=product), flops("matmul", size) / 1e12)}
+
+
+def vector(size: int, at: torch.device, dtype: torch.dtype) -> Made:
+    factors, products = (random(size, at=at, dtype=dtype) for _ in range(2))
+    call = partial(torch.mul, factors, FACTOR, out=products)
+    moved = factors.nbytes + products.nbytes
+    return {"vector": (call, flops("vector", size) / 1e12), "vector_memory": (call, moved / 1e9)}
+
+
+def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
+    """Of `size` bytes, whatever the precision. A CPU copies within its memory alone."""
+    here, there = (random(-(-size // 4), at=at, dtype=torch.float32) for _ in range(2))
+    made: Made = {"within_device": (partial(there.copy_, here), 2 * here.nbytes / 1e9)}
+    if at.type == "cpu":
+        return made
+    host = here.cpu().pin_memory()
+    return {
+        "host_to_device": (partial(here.copy_, host, non_blocking=True), host.nbytes / 1e9),
+        "device_to_host": (partial(host.copy_, there, non_blocking=True), host.nbytes / 1e9),
+        **made,
+    }
+
+
+def random(*shape: int, at: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.randn(*shape, device=at).to(dtype)
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Test:
+    if spec["precision"] == "tf32" and spec["model"] != "matmul":
+        raise Unsupported(f"{spec['model']} has no matrix product, which tf32 is for")
+    return Test(spec, at)
+
+
+def settings(network: Test) -> dict[str, Any]:
+    return {"sizes": network.sizes, **in_torch_timed.SETTINGS}
+
+
+def versions() -> dict[str, str | None]:
+    return {}
+
+
+def figures(network: Test) -> list[tuple[str, Any, float | None]]:
+    """A figure's name, at which size, and its value."""
+    found: list[tuple[str, Any, float | None]] = []
+    for size in network.sizes:
+        seconds: dict[Call, float] = {}
+        for name, (call, amount) in network.tests(size).items():
+            seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.at_least_s)
+            found.append((name, size, amount / seconds[call]))
+    return found

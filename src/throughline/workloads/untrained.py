@@ -1,0 +1,51 @@
+"""What all workloads have in common that train nothing: their neutral files take these names over.
+
+A step is one call of the network that the form builds. There are no data, no losses, no optimizer and no exchange of
+gradients; several ranks make their calls at the same time. What is measured size by size are figures.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+TRAINS = False
+DATA = None
+LIBRARIES = {"torch": frozenset({"devices", "nodes", "amp", "bf16"})}
+LEARNS_FROM = None
+HELD_OUT: dict[str, bool] = {}
+NO_PROOF = "it trains nothing, so there are no losses to compare"
+
+
+def complete(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
+    return {}
+
+
+def folder(parameters: Any) -> str:
+    raise ValueError("it reads no data")
+
+
+def fits(parameters: Any, manifest: Mapping[str, Any]) -> str | None:
+    return None
+
+
+def facts(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {}
+
+
+def batch(rows: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return rows
+
+
+def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    return {}
+
+
+def counts(rows: dict[str, Any]) -> tuple[int, ...]:
+    return ()
+
+
+def counted(sums: tuple[int, ...], samples: int, spec: Mapping[str, Any]) -> dict[str, float]:
+    return {}
+
+
+def look(sums: Mapping[str, float]) -> dict[str, float]:
+    return {}
