@@ -83,7 +83,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"imag": 64}, "did you mean image?"),
         (
             {"sequence": 32},
-            "benchmarks.b.sequence: a key of bert and gpt2 models; patches models take: image, crop, pool",
+            "benchmarks.b.sequence: a key of bert, gpt2 and layers models; patches models take: image, crop, pool",
         ),
         (
             {"model": "bert-tiny", "image": 64},

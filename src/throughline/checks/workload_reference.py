@@ -5,6 +5,7 @@
 
 import ast
 from pathlib import Path
+from typing import Any
 
 from throughline import frameworks, workloads
 from throughline.checks import equivalence
@@ -48,13 +49,12 @@ def _section(folder: str) -> str:
     values = first.model_dump(mode="json")
     known, parameters = workload.facts(None), first.typed_parameters
     units = [f"`{unit}/s` ({count(parameters):g} per sample by default)" for unit, count in workload.UNITS.items()]
-    data = f"`{workload.DATA}`, from `data/<name>/{workload.folder(parameters)}/`; or made-up batches"
     declared = [f"{one.name} ({one.unit}, {one.better} is better): {one.description}" for one in workload.FIGURES]
     facts = {
         "throughput": ", ".join([f"`{workload.UNIT}/s`", *units]),
-        "data": f"{data} (`options.data: synthetic`)" if workload.DATA else "made-up batches alone",
+        "data": _data(workload, parameters),
         "figures of its own": "; ".join(declared) or "none",
-        "loss": _learns(workload),
+        "loss": _learns(workload) if workloads.trains(models[0]) else "none: it trains nothing",
         **{f"features in {library}": _words(own) for library, own in workload.LIBRARIES.items()},
         **{f"not in {library}": why for library, why in workload.NO_FORM.items()},
         **{f"proof in {library}": workload.NO_PROOF or _proven(own) for library, own in workload.LIBRARIES.items()},
@@ -64,7 +64,7 @@ def _section(folder: str) -> str:
     return (
         f"\n## {folder}\n\n{_docstring(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
         + _table(["", "what"], [[name, text] for name, text in facts.items()])
-        + "\nFLOPs to train on one sample, by the conventions above and with the default keys:\n\n"
+        + "\nFLOPs of one sample, by the conventions above and with the default keys:\n\n"
         + _table(["model", "FLOPs per sample"], work)
         + "".join(f"\n`in_{library}.py`: {_docstring(folder, f'in_{library}')}\n" for library in workload.LIBRARIES)
     )
@@ -78,6 +78,13 @@ def _default(model: str) -> RunSpec:
 def _flops(workload: workloads.Workload, spec: RunSpec, facts: dict[str, object]) -> str:
     each = workload.flops_per_sample(spec.model_dump(mode="json"), facts, {})
     return each if isinstance(each, str) else scaled(each)
+
+
+def _data(workload: workloads.Workload, parameters: Any) -> str:
+    if workload.DATA is None:
+        return "made-up batches alone"
+    place = f"data/<name>/{workload.folder(parameters)}/"
+    return f"`{workload.DATA}`, from `{place}`; or made-up batches (`options.data: synthetic`)"
 
 
 def _learns(workload: workloads.Workload) -> str:

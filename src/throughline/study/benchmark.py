@@ -219,7 +219,8 @@ class Benchmark(Runs):
         others = [folder for folder in workloads.FOLDERS if key in cls.of(folder).own_keys]
         if not others:
             return None
-        return f"a key of {' and '.join(others)} models; {cls.folder} models take: {', '.join(cls.own_keys) or 'none'}"
+        these = " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
+        return f"a key of {these} models; {cls.folder} models take: {', '.join(cls.own_keys) or 'none'}"
 
     @property
     def own(self) -> dict[str, Value]:

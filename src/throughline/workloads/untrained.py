@@ -10,7 +10,10 @@ from typing import Any
 TRAINS = False
 DATA = None
 LIBRARIES = {"torch": frozenset({"devices", "nodes", "amp", "bf16"})}
+NO_FORM = {"mxnet": "what a device reaches is measured with PyTorch alone"}
 LEARNS_FROM = None
+PRECISION = {"precision": "operands and weights are kept in the run's precision, without autocast"}
+"""For `convention`."""
 HELD_OUT: dict[str, bool] = {}
 NO_PROOF = "it trains nothing, so there are no losses to compare"
 

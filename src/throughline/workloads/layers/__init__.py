@@ -12,6 +12,7 @@ from typing import Any
 
 from throughline.workloads import Figure, key
 from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+from throughline.workloads.untrained import PRECISION
 
 MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
 HIDDEN, HEADS, INNER = 1024, 16, 4096
@@ -51,5 +52,6 @@ def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted:
 def convention(spec: Mapping[str, Any]) -> dict[str, str]:
     return {
         "flops": "3 x forward, a multiply-add is 2; matrix products only, causal attention in full; "
-        "a decoder's attention to its encoder as a second one of the same length"
+        "a decoder's attention to its encoder as a second one of the same length",
+        **PRECISION,
     }

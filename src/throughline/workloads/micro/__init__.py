@@ -12,6 +12,7 @@ from typing import Any
 
 from throughline.workloads import Figure, key
 from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+from throughline.workloads.untrained import PRECISION
 
 SIZES = {
     "matmul": (128, 512, 2048, 8192),
@@ -62,4 +63,4 @@ def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted:
 
 def convention(spec: Mapping[str, Any]) -> dict[str, str]:
     each = {"matmul": "2 n^3", "vector": "n", "copies": "none"}[spec["model"]]
-    return {"flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size"}
+    return {"flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size", **PRECISION}

@@ -1,0 +1,158 @@
+"""Workloads that train nothing: their keys, their work against a count of the real operations, and whole runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import frameworks, records, workloads
+from throughline.launch import launch
+from throughline.launch.job import Job
+from throughline.report.analysis import summary
+from throughline.study import runs
+from throughline.study.config import ConfigError, load
+from throughline.study.runs import RunSpec
+from throughline.workloads import layers, micro
+
+
+def specs(**block: Any) -> list[RunSpec]:
+    block = {"batch": {"fp32": [1]}, "device": "cpu", "repeats": 1, "at_least_s": 0.01, **block}
+    return runs.expand(load([], {"benchmarks": {"b": block}}))
+
+
+def plain(**block: Any) -> dict[str, Any]:
+    """A specification as a rank has it."""
+    value: dict[str, Any] = json.loads(specs(**block)[0].model_dump_json())
+    return value
+
+
+def test_a_list_of_sizes_is_a_key() -> None:
+    (spec,) = specs(model="matmul", sizes=[64, 32])
+    assert json.loads(spec.canonical)["sizes"] == [64, 32]
+    assert RunSpec.model_validate_json(spec.canonical) == spec == RunSpec.model_validate(json.loads(spec.canonical))
+    assert micro.sizes(json.loads(spec.model_dump_json())) == [32, 64]
+    (usual,) = specs(model="matmul")
+    assert "sizes" not in json.loads(usual.canonical)
+    assert micro.sizes(json.loads(usual.model_dump_json())) == [128, 512, 2048, 8192]
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"sizes": 5}, "benchmarks.b.sizes = 5: a list is needed, such as [a, b]"),
+        ({"sizes": [64, "x"]}, "benchmarks.b.sizes.1 = 'x': a whole number is needed"),
+        ({"sizes": [0]}, "benchmarks.b.sizes.0 = 0: it has to be greater than or equal to 1"),
+        ({"batch": {"fp32": [32]}}, "benchmarks.b.batch: a call of matmul has no batch; write batch: {fp32: [1]}"),
+        ({"convergence": {}}, "benchmarks.b.convergence: matmul has no figures of held-out data"),
+    ],
+)
+def test_a_mistake_is_named(block: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        specs(model="matmul", **block)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("framework", "why"), [("mxnet-horovod", "no form in mxnet"), ("torch-horovod", "only trains")]
+)
+def test_other_frameworks_cannot(framework: str, why: str) -> None:
+    with pytest.raises(workloads.Unsupported, match=why):
+        frameworks.refuse(plain(model="matmul", frameworks=[framework]))
+    assert not frameworks.features(framework, "matmul")
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "parameters"),
+    [
+        ("bert-layer", "eager", 12_596_224),
+        ("gpt2-layer", "sdpa", 12_596_224),
+        ("t5-encoder-layer", "sdpa", 12_584_960),
+        ("t5-decoder-layer", "eager", 16_780_288),
+    ],
+)
+def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, parameters: int) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    spec = plain(model=model, sequence=16, attention=attention, batch={"fp32": [2]})
+    form = workloads.form(model, "torch")
+    network = form.build(spec, {}, torch.device("cpu"))
+    counted = []
+    for work in (network.output, network):
+        with FlopCounterMode(display=False) as counter:
+            work()
+        counted.append(counter.get_total_flops())
+    assert counted == [2 * layers.forward_flops(model, 16), 2 * layers.flops_per_sample(spec, {}, {})]
+    gradients = [parameter.grad.clone() for parameter in network.layer.parameters()]
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)
+    stated = form.settings(network)
+    assert (stated["parameters"], stated["dropout"], stated["attention"]) == (parameters, 0.1, attention)
+    assert set(layers.SETTINGS) <= stated.keys()
+
+
+def test_gradients_do_not_add_up() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    spec = plain(model="bert-layer", sequence=8, options={"dropout": 0.0})
+    network = workloads.form("bert-layer", "torch").build(spec, {}, torch.device("cpu"))
+    network()
+    first = network.hidden.grad.clone()
+    network()
+    assert torch.equal(network.hidden.grad, first)
+
+
+def test_what_a_call_computes_and_moves() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    form, at = workloads.form("matmul", "torch"), torch.device("cpu")
+    spec = plain(model="matmul", sizes=[16, 48])
+    network = form.build(spec, {}, at)
+    with FlopCounterMode(display=False) as counter:
+        network()
+    assert counter.get_total_flops() == micro.flops_per_sample(spec, {}, {}) == 2 * 48**3
+    made = form.vector(1000, at, torch.bfloat16)
+    assert [amount for _, amount in made.values()] == [1000 / 1e12, 2 * 2 * 1000 / 1e9]
+    assert len({call for call, _ in made.values()}) == 1
+    (moved,) = form.copies(4096, at, torch.float32).values()
+    assert moved[1] == 2 * 4096 / 1e9
+    with pytest.raises(workloads.Unsupported, match="no matrix product"):
+        form.build(plain(model="vector") | {"precision": "tf32"}, {}, at)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> records.RunRecord:
+    """The record of a whole run of two ranks at once."""
+    pytest.importorskip("torch")
+    (spec,) = specs(model="matmul", sizes=[32, 64], topologies=["1n2g"], steps={"warmup": 2, "timed": 5})
+    place = tmp_path_factory.mktemp("run") / spec.record.removeprefix("results/")
+    place.parent.mkdir(parents=True)
+    launch.run(Job(spec, place, place.with_suffix(".log")))
+    return records.read_run(place)
+
+
+def test_a_run_counts_calls_and_has_no_loss(made: records.RunRecord) -> None:
+    assert (made.status, made.unit, made.data, made.loss) == ("ok", "calls/s", None, None)
+    assert made.steps_timed == 5 and made.samples_per_s == pytest.approx(2 * 5 / made.window_s)  # type: ignore[operator]
+    assert [(one.name, one.at, one.unit) for one in made.figures] == [
+        ("matmul", 32, "TFLOPS"), ("matmul", 64, "TFLOPS")
+    ]  # fmt: skip
+    assert all(one.value and one.value > 0 for one in made.figures)
+    assert made.settings is not None and made.settings.keys() == {*micro.SETTINGS, "threads"}
+    assert made.work is not None and made.work.flops_per_sample == 2 * 64**3
+    assert made.work.matmul_flops_per_s
+
+
+def test_a_summary_of_it(made: records.RunRecord, tmp_path: Path) -> None:
+    place = tmp_path / made.spec.record.removeprefix("results/")
+    place.parent.mkdir(parents=True)
+    place.write_text(made.model_dump_json(by_alias=True))
+    whole = summary.summarize([place], repeats=1)
+    written = json.loads(json.dumps(whole.model_dump(by_alias=True)))
+    assert written["sizes"] == [32, 64] and records.Summary.model_validate(written) == whole
+    assert whole.unit == "calls/s" and not re.search("learning_rate", json.dumps(written["settings"]))
