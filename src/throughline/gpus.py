@@ -15,10 +15,12 @@ FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One row: FLOP/s by precision (None where the device has no such units), the price of an hour, and sources."""
+    """One row: FLOP/s by precision (None where the device has no such units), the rate of its memory, the price of an
+    hour, and sources."""
 
     name: str
     peak_flops_per_s: dict[str, float | None]
+    memory_bytes_per_s: float | None
     price_per_hour: float | None
     currency: str | None
     price_source: str | None
@@ -56,6 +58,7 @@ def _all() -> dict[str, Gpu]:
                     precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
                     for precision in ("fp32", "tf32", "bf16", "fp16")
                 },
+                memory_bytes_per_s=float(row["bandwidth_gb_s"]) * 1e9 if row["bandwidth_gb_s"] else None,
                 price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,
                 currency=row["currency"] or None,
                 price_source=row["price_source"] or None,

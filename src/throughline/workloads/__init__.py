@@ -61,12 +61,16 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure beside throughput that every run of a workload measures."""
+    """A figure beside throughput that every run of a workload measures.
+
+    `peak`: the peak of the datasheet that a rate can be held against, in TFLOPS or GB/s.
+    """
 
     name: str
     unit: str
     better: Literal["more", "less"]
     description: str
+    peak: Literal["flops", "memory"] | None = None
 
 
 class Workload(Protocol):

@@ -2,6 +2,9 @@
 
 A step is one call of the network that the form builds. There are no data, no losses, no optimizer and no exchange of
 gradients; several ranks make their calls at the same time. What is measured size by size are figures.
+
+Such a workload also has `intensity(spec, figure, at)`: the FLOPs for each byte of a figure's call, for the roofline;
+None where there are none. `spec` holds model, precision, batch and the workload's parameters.
 """
 
 from collections.abc import Mapping
@@ -14,6 +17,8 @@ NO_FORM = {"mxnet": "what a device reaches is measured with PyTorch alone"}
 LEARNS_FROM = None
 PRECISION = {"precision": "operands and weights are kept in the run's precision, without autocast"}
 """For `convention`."""
+WIDTH = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+"""Bytes of a number in memory."""
 HELD_OUT: dict[str, bool] = {}
 NO_PROOF = "it trains nothing, so there are no losses to compare"
 

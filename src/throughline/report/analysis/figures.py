@@ -36,10 +36,17 @@ def parameters(summary: Summary) -> dict[str, Any]:
     """A workload's parameters that are keys of a block, with their units in their names: `sequence_tokens`."""
     declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["asked"])
     return {
-        f"{field.name}_{unit}" if (unit := field.metadata.get("unit")) else field.name: summary.parameters[field.name]
+        f"{field.name}_{unit}" if (unit := field.metadata.get("unit")) else field.name: _plain(
+            summary.parameters[field.name]
+        )
         for field in declared
         if field.name in summary.parameters
     }
+
+
+def _plain(value: Value) -> int | float | str | bool:
+    """A list as text, such as `128 512`."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def setup(summary: Summary) -> str:
@@ -47,4 +54,4 @@ def setup(summary: Summary) -> str:
     sample = workloads.of(summary.model).UNIT.removesuffix("s")
     if units := per_sample(summary.model, summary.parameters):
         return ", ".join(f"{count:g} {unit} per {sample}" for unit, count in units.items())
-    return ", ".join(f"{name} {value}" for name, value in parameters(summary).items())
+    return ", ".join(f"{name} {value}" for name, value in parameters(summary).items() if value != "")

@@ -12,7 +12,7 @@ from typing import Any
 
 from throughline.workloads import Figure, key
 from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
-from throughline.workloads.untrained import PRECISION
+from throughline.workloads.untrained import PRECISION, WIDTH
 
 MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
 HIDDEN, HEADS, INNER = 1024, 16, 4096
@@ -20,8 +20,8 @@ HIDDEN, HEADS, INNER = 1024, 16, 4096
 UNIT = "samples"
 UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
 FIGURES = (
-    Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode"),
-    Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer"),
+    Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode", "flops"),
+    Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer", "flops"),
 )
 SETTINGS = ("attention", "operands", "caches", "timer")
 
@@ -42,6 +42,16 @@ def forward_flops(model: str, sequence: int) -> int:
     """FLOPs of a layer's forward pass for one sample; a multiply-add is 2, attention is counted in full."""
     attention = 4 * sequence**2 * HIDDEN + 8 * sequence * HIDDEN**2
     return 4 * sequence * HIDDEN * INNER + attention * (2 if model == "t5-decoder-layer" else 1)
+
+
+def intensity(spec: Mapping[str, Any], figure: str, at: None) -> float | None:
+    """FLOPs for each byte that a forward pass has to read or write: the matrices, its input and its output."""
+    if figure != "forward":
+        return None
+    batch, sequence = spec["batch"], spec["sequence"]
+    matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec["model"] == "t5-decoder-layer" else 1))
+    values = matrices + 2 * batch * sequence * HIDDEN
+    return float(batch * forward_flops(spec["model"], sequence) / (values * WIDTH[spec["precision"]]))
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from throughline.workloads import Figure, key
 from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
-from throughline.workloads.untrained import PRECISION
+from throughline.workloads.untrained import PRECISION, WIDTH
 
 SIZES = {
     "matmul": (128, 512, 2048, 8192),
@@ -25,12 +25,12 @@ HAS_BATCH = False
 UNIT = "calls"
 UNITS: dict[str, Callable[[Any], float]] = {}
 FIGURES = (
-    Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n"),
+    Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n", "flops"),
     Figure("vector", "TFLOPS", "more", "product of n elements and a number, by n"),
-    Figure("vector_memory", "GB/s", "more", "what that product reads and writes, by n"),
+    Figure("vector_memory", "GB/s", "more", "what that product reads and writes, by n", "memory"),
     Figure("host_to_device", "GB/s", "more", "copy from the host's pinned memory to the GPU's, by bytes"),
     Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
-    Figure("within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes"),
+    Figure("within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes", "memory"),
 )
 """A model measures those that its name begins, and `copies` the last three."""
 SETTINGS = ("sizes", "operands", "caches", "timer")
@@ -54,6 +54,12 @@ def sizes(spec: Mapping[str, Any]) -> list[int]:
 def flops(model: str, size: int) -> int:
     """FLOPs of a call; a multiply-add is 2."""
     return {"matmul": 2 * size**3, "vector": size, "copies": 0}[model]
+
+
+def intensity(spec: Mapping[str, Any], figure: str, at: int) -> float | None:
+    """FLOPs for each byte that a call has to read or write, of the figures that are rates of FLOPs."""
+    width = WIDTH[spec["precision"]]
+    return {"matmul": 2 * at / (3 * width), "vector": 1 / (2 * width)}.get(figure)
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure as Plot
 
 from throughline.records import Cell, Figure
 from throughline.report.analysis.cells import Group
+from throughline.report.analysis.reached import alone
 from throughline.report.analysis.values import Value
 from throughline.report.numbers import reading
 from throughline.report.render import plots as draws
@@ -17,9 +18,11 @@ from throughline.report.topics import Drawing, Scope, Topic
 
 
 def grid(scope: Scope) -> Grid | None:
-    """A row per cell; None where no record has a figure or another unit."""
+    """A row per cell; None where no record has a figure or another unit. Those of single calls have a topic of their
+    own."""
     cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
-    declared = {_key(one): one for cell in cells for one in cell.figures}
+    beside = [row.cell for group in scope.groups if not alone(group) for row in group.rows if row.cell]
+    declared = {_key(one): one for cell in beside for one in cell.figures}
     units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
     if not (declared or units):
         return None
@@ -48,6 +51,8 @@ def _key(one: Figure) -> str:
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """A plot per group and declared figure that has a value."""
     for group in scope.groups:
+        if alone(group):
+            continue
         known = {one.name: one for row in group.rows if row.cell for one in row.cell.figures if one.value is not None}
         for name, one in known.items():
             heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"

@@ -1,0 +1,106 @@
+"""What single calls reach, of workloads that train nothing: every figure at its size, the datasheet's peak and the
+largest matrix product of the same run beside it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from throughline import gpus, workloads
+from throughline.records import Cell
+from throughline.report.analysis.cells import Group, Row
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One figure at one size, in its own unit; one that is not `sized` has the batch for it.
+
+    `theory` is the datasheet's peak; `product` the largest matrix product of the same run at the same precision;
+    `intensity` FLOPs for each byte. None where there is none.
+    """
+
+    group: Group
+    row: Row
+    model: str
+    device: str
+    name: str
+    size: int
+    sized: bool
+    unit: str
+    value: float
+    peak: str | None
+    theory: float | None
+    product: float | None
+    intensity: float | None
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """What one figure goes before another by."""
+        return -self.row.topology.world, self.size if self.sized else 0, self.value
+
+    @property
+    def share(self) -> float | None:
+        return self.value / self.theory if self.theory else None
+
+    @property
+    def share_of_product(self) -> float | None:
+        return self.value / self.product if self.product else None
+
+
+def alone(group: Group) -> bool:
+    """Whether a group is of a workload that trains nothing."""
+    model = group.summary.model if group.summary else None
+    return model in workloads.models() and not workloads.trains(str(model))
+
+
+def reached(groups: Iterable[Group]) -> list[Reached]:
+    """Every figure of such groups that has a value."""
+    return [one for group in groups if alone(group) for row in group.measured for one in _of_row(group, row)]
+
+
+def best(every: Iterable[Reached]) -> list[Reached]:
+    """One figure of every test, precision and framework on a device: of the largest size, which no cache holds, or of
+    the fastest batch; on the smallest topology."""
+    chosen: dict[tuple[str, ...], Reached] = {}
+    for one in every:
+        key = one.device, one.model, one.name, one.group.precision, one.row.framework
+        if one.rank > chosen.setdefault(key, one).rank:
+            chosen[key] = one
+    return list(chosen.values())
+
+
+def _of_row(group: Group, row: Row) -> Iterable[Reached]:
+    summary, cell = group.summary, row.cell
+    if summary is None or cell is None:
+        return
+    workload: Any = workloads.of(summary.model)
+    peaks = {one.name: one.peak for one in workload.FIGURES}
+    spec = {"model": summary.model, "precision": group.precision, "batch": group.batch, **summary.parameters}
+    device = summary.device.name if summary.device else "unknown device"
+    product = cell.work.matmul_flops_per_s if cell.work else None
+    for figure in cell.figures:
+        if figure.value is not None:
+            peak = peaks.get(figure.name)
+            yield Reached(
+                group=group,
+                row=row,
+                model=summary.model,
+                device=device,
+                name=figure.name,
+                sized=figure.at is not None,
+                size=group.batch if figure.at is None else int(figure.at),
+                unit=figure.unit,
+                value=figure.value,
+                peak=peak,
+                theory=_theory(device, cell, peak),
+                product=product / 1e12 if product and peak == "flops" else None,
+                intensity=workload.intensity(spec, figure.name, figure.at),
+            )
+
+
+def _theory(device: str, cell: Cell, peak: str | None) -> float | None:
+    """The datasheet's peak: TFLOPS at the run's precision, or GB/s of the device's memory."""
+    if peak == "flops":
+        rate = cell.work.datasheet_flops_per_s if cell.work else None
+        return rate / 1e12 if rate else None
+    gpu = gpus.find(device) if peak == "memory" else None
+    return gpu.memory_bytes_per_s / 1e9 if gpu and gpu.memory_bytes_per_s else None

@@ -1,0 +1,172 @@
+"""What single calls reach: a table and curves over their sizes; of a whole device, one table and a roofline."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Plot
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from throughline.report.analysis.cells import PRECISIONS
+from throughline.report.analysis.reached import Reached, alone, best, reached
+from throughline.report.numbers import percent, reading
+from throughline.report.render import markup
+from throughline.report.render import plots as draws
+from throughline.report.render.plots import Theme
+from throughline.report.render.tables import NOT_KNOWN, Sheet, Table
+from throughline.report.topics import Drawing, Scope, Topic
+
+TITLE = "What single calls reach"
+HEADER = ["test", "precision", "framework", "topology", "size", "measured", "unit", "theory", "share of theory",
+          "share of the largest product"]  # fmt: skip
+REMARKS = (
+    "The size is that of a matrix, a vector or a copy, and of a layer the batch.",
+    "Theory is the datasheet's dense peak, or the rate of its memory. The largest product is a matrix product that the "
+    "same run measured at the same precision.",
+)
+
+
+def frame(scope: Scope) -> pd.DataFrame | None:
+    """A row per figure and size, unrounded."""
+    rows = [
+        {
+            "benchmark": markup.spreadsheet(one.group.benchmark),
+            "model": one.model,
+            "device": markup.spreadsheet(one.device),
+            "precision": one.group.precision,
+            "framework": markup.spreadsheet(one.row.framework),
+            "topology": str(one.row.topology),
+            "figure": one.name,
+            "size": one.size,
+            "value": one.value,
+            "unit": one.unit,
+            "theory": one.theory,
+            "share_of_theory": one.share,
+            "share_of_largest_product": one.share_of_product,
+            "flops_per_byte": one.intensity,
+        }
+        for one in reached(scope.groups)
+    ]
+    return pd.DataFrame(rows) if rows else None
+
+
+def table(scope: Scope) -> Table | None:
+    """The same rows as a reader sees them."""
+    rows = list(map(_shown, reached(scope.groups)))
+    return (HEADER, rows) if rows else None
+
+
+def sheets(scope: Scope) -> Sequence[Sheet]:
+    found = table(scope)
+    return [Sheet(TITLE, found, REMARKS)] if found else ()
+
+
+def _shown(one: Reached) -> list[str]:
+    test = one.model if one.name == one.model else f"{one.model}, {one.name.replace('_', ' ')}"
+    return [
+        *(test, one.group.precision, one.row.shown, str(one.row.topology), f"{one.size:,}"),
+        *(reading(one.value), one.unit, reading(one.theory) or NOT_KNOWN),
+        *(percent(one.share) or NOT_KNOWN, percent(one.share_of_product) or NOT_KNOWN),
+    ]
+
+
+def device(scope: Scope) -> Table | None:
+    """One row of every test, of all benchmarks."""
+    rows = [[one.device, *_shown(one)] for one in best(reached(scope.everything))] if _is_first(scope) else []
+    return (["device", *HEADER], rows) if rows else None
+
+
+def _is_first(scope: Scope) -> bool:
+    """Whether this is the first benchmark that trains nothing: what is told of a device stands there, once."""
+    first = next((group.benchmark for group in scope.everything if alone(group)), None)
+    return first is not None and first == scope.benchmark
+
+
+def curves(scope: Scope) -> Iterator[Drawing]:
+    """A plot per unit over the sizes, where there are several."""
+    every = reached(scope.groups)
+    for unit in dict.fromkeys(one.unit for one in every):
+        same = [one for one in every if one.unit == unit]
+        if len({one.size for one in same}) > 1:
+            heading, name = f"{scope.benchmark}: {unit} over size", f"reached_{unit.replace('/', '_per_')}"
+            yield Drawing(name, heading, partial(draw, same, heading), f"{heading}: a line per test and precision")
+
+
+def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
+    """A line per test, precision, framework and topology; both axes are logarithmic."""
+    plot, axes = draws.blank(theme, heading, every[0].unit)
+    axes.set_xlabel("size", color=theme.muted, fontsize=9)
+    _logarithmic(axes, theme)
+    axes.set_xscale("log", base=2)
+    ticks = sorted({one.size for one in every})
+    axes.set_xticks(ticks, [f"{size:,}" for size in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    lines: dict[tuple[str, ...], list[tuple[int, float]]] = {}
+    for one in every:
+        words = one.name.replace("_", " "), one.group.precision, one.row.shown, str(one.row.topology)
+        lines.setdefault(words, []).append((one.size, one.value))
+    parts = [list(dict.fromkeys(part)) for part in zip(*lines, strict=True)]
+    labels = []
+    for key, points in lines.items():
+        colour, marker = theme.colour(PRECISIONS.index(key[1])), theme.marker(parts[0].index(key[0]))
+        sizes, values = zip(*sorted(points), strict=True)
+        axes.plot(sizes, values, marker=marker, color=colour, ms=6, lw=1.6, mec=theme.surface)
+        name = ", ".join(word for word, all_of in zip(key, parts, strict=True) if len(all_of) > 1)
+        labels.append((sizes[-1], values[-1], name or key[1], reading(values[-1]), colour))
+    return draws.finish(plot, axes, labels, theme, "more is better")
+
+
+def rooflines(scope: Scope) -> Iterator[Drawing]:
+    """One for each device whose memory was measured, with the first benchmark that trains nothing."""
+    every = reached(scope.everything) if _is_first(scope) else []
+    for number, name in enumerate(dict.fromkeys(one.device for one in every)):
+        here = [one for one in every if one.device == name]
+        if any(one.intensity for one in here) and any(one.peak == "memory" for one in here):
+            words = f"{name}: FLOPs for each byte, and the rate that is reached; lines are the measured ceilings"
+            yield Drawing(f"roofline_{number}", "Roofline", partial(roofline, here, name), words, in_files=False)
+
+
+def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
+    """Points over FLOPs per byte, below the fastest memory and the largest product of each precision."""
+    plot, axes = draws.blank(theme, f"{heading}: roofline", "TFLOPS")
+    axes.set_xlabel("FLOPs per byte", color=theme.muted, fontsize=9)
+    _logarithmic(axes, theme)
+    points = [(one.intensity, one) for one in every if one.intensity]
+    left, right = min(at for at, _ in points) / 2, max(at for at, _ in points) * 2
+    memory = max(one.value for one in best(every) if one.peak == "memory")
+    models, labels = list(dict.fromkeys(one.model for _, one in points)), []
+    for at, one in points:
+        colour = theme.colour(PRECISIONS.index(one.group.precision))
+        axes.plot([at], [one.value], theme.marker(models.index(one.model)), color=colour, ms=5, mec=theme.surface)
+    for precision in dict.fromkeys(one.group.precision for _, one in points):
+        own = [one for one in every if one.peak == "flops" and one.group.precision == precision]
+        if own:
+            ceiling = max(max(one.value, one.product or 0.0) for one in own)
+            ridge, colour = 1000 * ceiling / memory, theme.colour(PRECISIONS.index(precision))
+            right = max(right, 2 * ridge)
+            axes.plot([left, ridge, right], [memory * left / 1000, ceiling, ceiling], color=colour, lw=1.2)
+            labels.append((right, ceiling, f"{precision}, product", f"{reading(ceiling)} TFLOPS", colour))
+    axes.set_xlim(left, right)
+    return draws.finish(plot, axes, labels, theme, f"slope: {reading(memory)} GB/s, the fastest memory measured")
+
+
+def _logarithmic(axes: Axes, theme: Theme) -> None:
+    """Both axes, with plain numbers."""
+    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+        scale("log")
+        axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.tick_params(which="both", colors=theme.muted, labelsize=8.5, length=0)
+
+
+SIZES = Topic("reached", TITLE, frame=frame, sheets=sheets, table=table, drawings=curves, remarks=lambda scope: REMARKS)
+DEVICE = Topic(
+    "device",
+    "The device in one table",
+    "Of every test the largest size, or the batch that is fastest, over all benchmarks of this report.",
+    table=device,
+    drawings=rooflines,
+)
+TOPICS = (SIZES, DEVICE)
