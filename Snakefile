@@ -27,7 +27,7 @@ from throughline.launch import lock
 from throughline.report.analysis import cells
 from throughline.study import plan, runs
 from throughline.study.config import load
-from throughline.study.corpus_section import DATA_PROTOCOL
+from throughline.study.corpus_section import BPE, BPE_PROTOCOL, DATA_PROTOCOL
 from throughline.study.section import canonical
 from throughline.study.targets import CELL, CHECK, RUN, CorpusTargets, Targets
 
@@ -56,7 +56,8 @@ try:
         checks=convergence_check.requests(CONFIG, SPECS),
     )
     records.leave_newer({spec.summary for spec in SPECS})
-    CORPUS_TARGETS = CorpusTargets(CONFIG.corpus, adopted.of(CONFIG.corpus))
+    CORPUS_FOLDERS = CONFIG.corpus.made(CONFIG.folders("corpus"))
+    CORPUS_TARGETS = CorpusTargets(CONFIG.corpus, CORPUS_FOLDERS, adopted.of(CONFIG.corpus, CORPUS_FOLDERS))
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -64,6 +65,7 @@ except UserError as error:
 include: "rules/common.smk"
 include: "rules/placement.smk"
 include: "rules/corpus.smk"
+include: "rules/bpe.smk"
 include: "rules/environments.smk"
 include: "rules/training.smk"
 include: "rules/equivalence.smk"

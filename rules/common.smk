@@ -10,9 +10,9 @@ def answered(question, *values, **names):
         raise WorkflowError(str(error))
 
 
-def looked_up(look_up):
-    """The input function of a look-up that takes wildcards by their names."""
-    return lambda wildcards: answered(look_up, **dict(wildcards.items()))
+def looked_up(look_up, **names):
+    """The input function of a look-up that takes wildcards by their names; `names`: what it takes beside them."""
+    return lambda wildcards: answered(look_up, **dict(wildcards.items()), **names)
 
 
 spec_of = looked_up(TARGETS.run)
@@ -24,11 +24,11 @@ BEFORE_RUNS = len(TARGETS.specs) + 1
 """The priority of data and environments: no run is ahead of its repeat because it needs none."""
 
 
-def of_corpus(path):
+def of_corpus(path, **names):
     """An input function: `path` with its wildcards filled in, after asking whether the corpus has such a thing."""
 
     def filled(wildcards):
-        looked_up(CORPUS_TARGETS.check)(wildcards)
+        looked_up(CORPUS_TARGETS.check, **names)(wildcards)
         return expand(path, **dict(wildcards.items()), allow_missing=True)
 
     return filled

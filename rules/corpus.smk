@@ -6,12 +6,7 @@
 
 rule corpus:
     input:
-        expand("data/{corpus}/seq{sequence}/manifest.json", corpus=CORPUS.name, sequence=CORPUS.sequences),
-        [
-            f"data/{CORPUS.name}/seq{length}/{shard}.hdf5"
-            for length in CORPUS.sequences
-            for shard in CORPUS_TARGETS.shards(length)
-        ],
+        CORPUS_TARGETS.files(),
 
 
 rule vocabulary:
@@ -208,7 +203,7 @@ rule manifest:
     conda:
         "../envs/main.yaml"
     params:
-        parameters=lambda wildcards: canonical(CORPUS.files_of(int(wildcards.sequence))),
+        parameters=lambda wildcards: canonical(CORPUS.decided_by(f"seq{wildcards.sequence}")),
     shell:
         "python workflow/scripts/corpus_manifest.py --corpus {wildcards.corpus:q} --verified {input.verified:q}"
         " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"

@@ -13,7 +13,6 @@ from throughline.study.corpus_section import Corpus
 from throughline.study.runs import RunSpec
 from throughline.study.section import DataIdentity
 from throughline.topology import Topology
-from throughline.workloads.bert import Parameters
 
 BLOCK = {
     "sequence": 32,
@@ -81,7 +80,7 @@ def test_canonical_json_leaves_defaults_out_and_comes_back(config: Config) -> No
 
 
 def identity(corpus: Corpus) -> DataIdentity:
-    return corpus.identity(Parameters(sequence=32))
+    return corpus.identity("seq32")
 
 
 def test_the_number_of_parts_changes_no_identity() -> None:
@@ -114,7 +113,7 @@ def test_masks_drawn_while_reading_are_an_identity_of_their_own_and_absent_from_
 
 
 def test_the_default_extractor_is_no_part_of_the_identity() -> None:
-    assert "extractor" not in Config().corpus.files_of(32)
+    assert "extractor" not in Config().corpus.decided_by("seq32")
     asked = load([], {"corpus": {"extractor": "wikiextractor"}}).corpus
     assert identity(asked) == identity(Config().corpus)
 
@@ -126,7 +125,7 @@ def test_a_cased_vocabulary_is_part_of_the_identity_and_the_default_is_not() -> 
         for more in ({}, {"lower_case": True}, {"lower_case": False})
     )
     assert identity(plain) == identity(asked) != identity(cased)
-    assert "lower_case" not in plain.files_of(32) and cased.files_of(32)["lower_case"] is False
+    assert "lower_case" not in plain.decided_by("seq32") and cased.decided_by("seq32")["lower_case"] is False
 
 
 def test_a_dump_counts_by_its_name_not_by_its_place() -> None:

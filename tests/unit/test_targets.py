@@ -28,7 +28,8 @@ def targets() -> Targets:
 
 
 def corpus(**changes: Any) -> CorpusTargets:
-    return CorpusTargets(load([], {"corpus": {"shards": {"training": 3, "test": 1}, **changes}}).corpus, None)
+    section = load([], {"corpus": {"shards": {"training": 3, "test": 1}, **changes}}).corpus
+    return CorpusTargets(section, section.made({"seq32", "bpe"}), None)
 
 
 def test_what_is_asked_for_is_found(targets: Targets) -> None:
@@ -94,7 +95,7 @@ def test_what_a_summary_has_to_know(targets: Targets) -> None:
 
 def test_files_of_the_corpus() -> None:
     made = corpus()
-    assert made.shards("32") == ["training_0000", "training_0001", "training_0002", "test_0000"]
+    assert made.shards("seq32") == ["training_0000", "training_0001", "training_0002", "test_0000"]
     assert made.parts == ["0000", "0001", "0002", "0003"]
     assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
     assert made.verified(corpus="sample", sequence="32")[-1] == "data/sample/seq32/verified/test_0000.json"
@@ -112,10 +113,10 @@ def test_files_of_the_corpus() -> None:
 
 def test_finished_shards_of_another_maker() -> None:
     section = load([], {"corpus": {"dump": {"shards": "x"}}}).corpus
-    made = CorpusTargets(section, {32: {"training_0000": Path("x/a.hdf5")}})
+    made = CorpusTargets(section, [], {"seq32": {"training_0000": Path("x/a.hdf5")}})
     where = {"corpus": "sample", "sequence": "32", "split": "training"}
     assert made.finished_shard(**where, number="0000") == "x/a.hdf5"
-    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("128") == []
+    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128") == []
     with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
         made.finished_shard(**where, number="0001")
     with pytest.raises(UserError, match="no part of a dump is extracted"):

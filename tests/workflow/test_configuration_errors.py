@@ -35,6 +35,7 @@ def test_every_mistake_is_named_before_anything_starts(clone: Callable[[str], Cl
         ("results/quick/bz4_fp32/torch/1n2g/run9.json", "run1 to run2"),
         ("data/little/seq48/training_0000.hdf5", "32, 64"),
         ("data/little/seq32/training_0009.hdf5", "training_0000, training_0001, test_0000"),
+        ("data/little/bpe/training_0009.hdf5", "training_0000, training_0001, test_0000"),
         ("data/big/seq32/manifest.json", "little"),
     ],
 )

@@ -170,6 +170,39 @@ def test_the_bytes_do_not_depend_on_cores_parts_or_place(
     assert hashes(other) == hashes(finished[0])
 
 
+def test_gpt2_reads_the_tokens_of_the_same_articles(finished: tuple[Clone, str]) -> None:
+    """Without a block of GPT-2 its tokens are made on request; with one, nothing but they; a damaged shard is found."""
+    clone, _ = finished
+    made = job_counts(clone.made("data/little/bpe/manifest.json").stdout)
+    assert made == {"bpe_vocabulary": 1, "bpe_tokenize": 2, "bpe_shard": 3, "bpe_verify": 3, "bpe_manifest": 1}
+    shard = clone.path / "data/little/bpe/training_0001.hdf5"
+    whole, before = shard.read_bytes(), clone.times("data/little/bpe/*.hdf5")
+    shard.unlink()
+    assert job_counts(clone.made("data/little/bpe/training_0001.hdf5").stdout) == {"bpe_shard": 1}
+    after = clone.times("data/little/bpe/*.hdf5")
+    assert {name for name in after if after[name] != before[name]} == {"data/little/bpe/training_0001.hdf5"}
+    assert same(shard.read_bytes(), whole)
+    middle = len(whole) // 2
+    shard.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    failed = clone.snakemake("data/little/bpe/manifest.json")
+    assert failed.returncode != 0 and "snakemake --force data/little/bpe/training_0001.hdf5" in failed.stdout
+    shard.unlink()
+    block = "text: {model: gpt2-tiny, sequence: 48, topologies: [1n2g], batch: {fp32: [2]}, repeats: 1}"
+    try:
+        (clone.path / "small.yaml").write_text(SMALL.partition("  quick:")[0] + f"  {block}\n")
+        again = job_counts(clone.made("corpus", "results/text/bz2_fp32.json").stdout)
+        record = read_run(clone.path / "results/text/bz2_fp32/torch/1n2g/run1.json")
+    finally:
+        (clone.path / "small.yaml").write_text(SMALL)
+        shutil.rmtree(clone.path / "results/text")
+    assert again == {"bpe_shard": 1, "bpe_verify": 1, "bpe_manifest": 1, "corpus": 1, "run": 1, "summary": 1}
+    assert record.status == "ok" and record.settings is not None and record.data is not None
+    assert record.settings["data"] == "real, windows at places drawn anew each epoch, prepared 8 batches ahead"
+    listed = json.loads((clone.path / "data/little/bpe/manifest.json").read_text())
+    assert record.data.rows == sum(shard["tokens"] // 48 - 1 for shard in listed["shards"])
+    assert listed["content_digest"] == record.data.content_digest
+
+
 def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None:
     small = SMALL.replace("{copies: 1}", "{copies: 1, dynamic: true}").replace("training: 2", "training: 1")
     drawn = clone(small.replace("parts: 2", "parts: 1"))

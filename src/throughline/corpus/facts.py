@@ -6,17 +6,27 @@ from typing import Any
 
 def of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, text) of every fact; KeyError where the manifest is not that of a corpus."""
-    shards, words, parameters = content["shards"], content["vocabulary"], content["parameters"]
+    shards, words = content["shards"], content["vocabulary"]
+    unit, form = ("tokens", _of_tokens(content)) if "tokens" in content else ("rows", _of_pairs(content))
     return [
         ("corpus", str(content["corpus"])),
-        ("sequence length", f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"),
-        *([("masks", "drawn while reading, anew in each epoch")] if parameters.get("dynamic") else []),
-        ("training rows", _rows([shard for shard in shards if shard["split"] == "training"])),
-        ("test rows", _rows([shard for shard in shards if shard["split"] != "training"])),
+        *form,
+        (f"training {unit}", _sum([shard for shard in shards if shard["split"] == "training"], unit)),
+        (f"test {unit}", _sum([shard for shard in shards if shard["split"] != "training"], unit)),
         ("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"),
         ("content digest", str(content["content_digest"])),
     ]
 
 
-def _rows(shards: Sequence[Mapping[str, Any]]) -> str:
-    return f"{sum(shard['rows'] for shard in shards):,} in {len(shards)} shard{'' if len(shards) == 1 else 's'}"
+def _of_pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    masks = [("masks", "drawn while reading, anew in each epoch")] if content["parameters"].get("dynamic") else []
+    length = f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"
+    return [("sequence length", length), *masks]
+
+
+def _of_tokens(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [("text", f"{content['documents']:,} documents, read in windows at places drawn anew in each epoch")]
+
+
+def _sum(shards: Sequence[Mapping[str, Any]], unit: str) -> str:
+    return f"{sum(shard[unit] for shard in shards):,} in {len(shards)} shard{'' if len(shards) == 1 else 's'}"

@@ -12,6 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from throughline.corpus.bpe import reading as windows
 from throughline.corpus.shards import layout
 from throughline.corpus.shards.masks import Masking
 
@@ -21,6 +22,8 @@ Rows = dict[str, np.ndarray]
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Any:
     """What reads the shards that a manifest (`content`) lists beside it, in `folder`, for a run's parameters and seed
     (`rank.data.Reader`)."""
+    if content.get("kind") == windows.KIND:
+        return windows.Windows(folder, parameters.sequence, seed)
     return Pairs(content, folder)
 
 

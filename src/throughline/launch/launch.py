@@ -136,7 +136,7 @@ def _attempt(job: Job, turn: Turn) -> Ended:
             reports = supervise(job, agents, turn.progress, turn.parent)
         observations = observed.nodes(order, folder, reports)
     facts = _environment(order, reports, where, observations)
-    data = {key: manifest.content[key] for key in ("content_digest", "rows")} if manifest else None
+    data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows} if manifest else None
     return Ended(reports, order, where, observations, asdict(device), data, facts, started, now())
 
 

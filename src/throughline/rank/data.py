@@ -58,6 +58,7 @@ class Manifest:
         made = importlib.import_module(f"throughline.{room}.reading").reader
         self.reader: Reader = made(self.content, path.parent, parameters, seed)
         self.rows = sum(map(self.reader.rows, self.shards))
+        self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))
 
     def fits(self, workload: Workload, parameters: Any, replicas: int) -> None:
         """UserError unless the shards are what these parameters need, with a row for every replica."""

@@ -51,8 +51,17 @@ class Config(Section):
 
     def reads(self, section: str) -> bool:
         """Whether a section's data are to be made: a block's model reads them, or there is no block at all."""
-        blocks = self.benchmarks.values()
-        return not blocks or any(section == workloads.of(block.model).DATA for block in blocks)
+        return not self.benchmarks or bool(self.folders(section))
+
+    def folders(self, section: str) -> set[str]:
+        """The folders of a section's data that the blocks' models read."""
+        read = ((workloads.of(block.model), block) for block in self.benchmarks.values())
+        return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.DATA}
+
+    def parameters_of(self, block: Benchmark) -> Any:
+        """The Parameters of a block's workload; ValueError where the data have nothing for the block's own."""
+        workload = workloads.of(block.model)
+        return workload.Parameters(**block.own, **workload.complete(block.own, self.data_of(block)))
 
     def data_of(self, block: Benchmark) -> DataSection | None:
         """The section of the data that a block's model reads; None where its batches are made up."""
@@ -147,8 +156,12 @@ def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
 def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> Iterable[str]:
     workload = workloads.of(block.model)
     section = config.data_of(block)
-    if section is not None:
-        yield from section.mistakes_of(block.own, held_out=block.convergence is not None)
+    try:
+        config.parameters_of(block)
+    except ValueError as error:
+        yield str(error)
+    if section is not None and block.convergence:
+        yield from section.held_out_mistakes()
     if block.convergence and (block.options.data != "real" or not block.options.exchange):
         yield "convergence: it trains on real data and exchanges gradients, and options say otherwise"
     if block.convergence and not workload.HELD_OUT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Set
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +15,13 @@ from throughline.study.section import Contact, DataSection, HttpAddress, Name, P
 
 DATA_PROTOCOL = 1
 """Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
+BPE_PROTOCOL = 1
+"""The same for GPT-2's tokens."""
+PAIRS, TOKENS = (".hdf5", ".h5"), (".bin", ".idx")
+"""How finished files end, by what they hold."""
+
+BPE = "bpe"
+"""The folder of GPT-2's tokens, one for every length. The pairs of a length are in seq<length>."""
 
 SequenceLength = Annotated[int, Field(ge=8, le=65536)]
 
@@ -46,8 +53,10 @@ class Masking(Section):
 
 class ShardFolder(Section):
     shards: Text = Field(
-        description="a folder of finished HDF5 files in NVIDIA's layout, which are used as they are. A file's name "
-        "says `training` or `test`. corpus.sequences has to name their lengths; parts, shards and masking are not used"
+        description="a folder of finished files, which are used as they are; parts, shards and masking are not used. "
+        "For BERT: HDF5 files in NVIDIA's layout, whose names say `training` or `test`; corpus.sequences has to name "
+        "their lengths. For GPT-2: token files (.bin) of nanoGPT, llm.c or Megatron-LM (with .idx), whose names say "
+        "`train`, `val` or `test`"
     )
 
 
@@ -91,10 +100,12 @@ class Corpus(DataSection):
         description="the program that turns wikitext into plain text: the common one, or our own, which is several "
         "times faster and keeps lists",
     )
-    shards: Shards = Field(default_factory=Shards, description="HDF5 files per sequence length")
+    shards: Shards = Field(
+        default_factory=Shards, description="HDF5 files per sequence length, and of GPT-2's tokens for every length"
+    )
     sequences: Annotated[dict[SequenceLength, PositiveInt], Field(min_length=1)] = Field(
         default_factory=lambda: {32: 5, 128: 20},
-        description="sequence length: largest number of predictions (BERT's second phase uses 512: 80)",
+        description="for BERT, sequence length: largest number of predictions (its second phase uses 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
     memory_mb: int = Field(
@@ -123,37 +134,42 @@ class Corpus(DataSection):
             raise ValueError("finished shards keep the masks they have: leave masking.dynamic out, or give a dump")
         return self
 
+    def made(self, read: Set[str]) -> list[str]:
+        """The folders that are made where models read these: GPT-2's tokens, and every length if any length, or
+        nothing, is read."""
+        lengths = [f"seq{length}" for length in self.sequences]
+        return [*(lengths if read != {BPE} else []), *sorted(read & {BPE})]
+
     @property
     def lower_case(self) -> bool:
         """Whether the vocabulary is for lower-cased text; the published one is."""
         return isinstance(self.vocabulary, str) or self.vocabulary.lower_case
 
-    def decided_by(self, parameters: Any) -> dict[str, Any]:
-        return self.files_of(parameters.sequence)
-
-    def files_of(self, sequence: int) -> dict[str, Any]:
-        """All that decides a length's shards, as far as it is known before any is made; the manifest keeps it.
+    def decided_by(self, folder: str) -> dict[str, Any]:
+        """All that decides a folder's shards, as far as it is known before any is made; the manifest keeps it.
 
         A dump's files count by their names (finished shards by their sizes as well), not by where they lie. `parts` is
         left out: into how many pieces the work is cut changes no byte of the result.
         """
-        common = {
-            "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
-            "protocol": DATA_PROTOCOL,
-            **({} if self.lower_case else {"lower_case": False}),
-            **({"unpacked": True} if self.unpacked else {}),
-        }
-        if isinstance(self.dump, ShardFolder):
+        finished = isinstance(self.dump, ShardFolder)
+        if folder == BPE:
+            how: dict[str, Any] = {"vocabulary": "gpt2", "protocol": BPE_PROTOCOL}
+        else:
+            sequence = int(folder.removeprefix("seq"))
             lengths = {"sequence": sequence, "predictions": self.sequences[sequence]}
-            return common | lengths | {"finished": _names_and_sizes(self.dump.shards)}
+            how = {
+                "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
+                "protocol": DATA_PROTOCOL,
+                **({} if self.lower_case else {"lower_case": False}),
+                **({"unpacked": True} if self.unpacked else {}),
+                **(lengths if finished else self.shard_parameters(sequence)),
+            }
+        if isinstance(self.dump, ShardFolder):
+            return how | {"finished": _names_and_sizes(self.dump.shards, TOKENS if folder == BPE else PAIRS)}
         dump = [self.dump] if isinstance(self.dump, str) else self.dump
         if self.extractor != Corpus.model_fields["extractor"].default:
-            common["extractor"] = self.extractor
-        return (
-            common
-            | self.shard_parameters(sequence)
-            | {"dump": [Path(name).name for name in dump], "shards": self.shards.model_dump()}
-        )
+            how["extractor"] = self.extractor
+        return how | {"dump": [Path(name).name for name in dump], "shards": self.shards.model_dump()}
 
     def shard_parameters(self, sequence: int) -> dict[str, Any]:
         """How a length's examples are made of a shard's text."""
@@ -165,10 +181,8 @@ class Corpus(DataSection):
         if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
             yield "vocabulary: one of path and url is needed, and only one"
 
-    def mistakes_of(self, own: Mapping[str, Any], held_out: bool) -> Iterable[str]:
-        if own["sequence"] not in self.sequences:
-            yield f"sequence = {own['sequence']}: allowed: {sorted(self.sequences)}, the lengths of corpus.sequences"
-        if held_out and isinstance(self.dump, str | list) and not self.shards.test:
+    def held_out_mistakes(self) -> Iterable[str]:
+        if isinstance(self.dump, str | list) and not self.shards.test:
             yield "convergence: it looks at held-out text, and corpus.shards.test is 0"
 
     def without_places(self) -> dict[str, Any]:
@@ -179,26 +193,26 @@ class Corpus(DataSection):
 
 
 @cache
-def finished_shards(folder: str) -> tuple[Path, ...]:
-    """The HDF5 files in a folder and below it, in the order of their paths. UserError where there is none."""
+def finished_shards(folder: str, endings: tuple[str, ...] = PAIRS) -> tuple[Path, ...]:
+    """The files of these endings in a folder and below it, in the order of their paths. UserError if there is none."""
     found = sorted(
         Path(parent) / name
         for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
-        if name.endswith((".hdf5", ".h5")) and not name.startswith(".")
+        if name.endswith(endings) and not name.startswith(".")
     )
     if not found:
         raise UserError(
             f"the folder {folder} holds no shards" if Path(folder).is_dir() else f"there is no folder {folder}",
-            why="a shard is a file *.hdf5 or *.h5, in this folder or below it",
+            why=f"a shard is a file *{' or *'.join(endings)}, in this folder or below it",
             next_step="correct corpus.dump.shards in config.yaml",
         )
     return tuple(found)
 
 
 @cache
-def _names_and_sizes(folder: str) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((path.name, path.stat().st_size) for path in finished_shards(folder)))
+def _names_and_sizes(folder: str, endings: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((path.name, path.stat().st_size) for path in finished_shards(folder, endings)))
 
 
 def _without_folders(value: Any) -> Any:

@@ -171,8 +171,9 @@ def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     workload, section = workloads.of(block.model), config.data_of(block)
-    parameters = workload.Parameters(**block.own, **workload.complete(block.own, section))
-    corpus = section.identity(parameters) if section and block.options.data == "real" else None
+    parameters = config.parameters_of(block)
+    read = section if block.options.data == "real" else None
+    corpus = read.identity(workload.folder(parameters)) if read else None
     if section is None:
         block = _changed(block, {"data": "synthetic"})
     of_block = {key: value for key, value in block if key in RunSpec.model_fields and key != "hosts"}

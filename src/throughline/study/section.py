@@ -65,30 +65,32 @@ class DataIdentity(Section):
 class DataSection(Section):
     """A section that describes data: `corpus` is one. A workload names its section (DATA).
 
-    A new kind of data is a subclass, in a file of its own, and a field of `Config`. `parameters` are those of a run's
-    workload: a section may describe several sets of files.
+    A new kind of data is a subclass, in a file of its own, and a field of `Config`. A section may describe several sets
+    of files, each in a folder of its own with a manifest; a workload says which folder its parameters read.
     """
 
     name: Name
 
     @abstractmethod
-    def decided_by(self, parameters: Any) -> dict[str, Any]:
-        """All that decides the files that these parameters read; their manifest keeps it."""
+    def decided_by(self, folder: str) -> dict[str, Any]:
+        """All that decides the files of a folder; their manifest keeps it."""
 
     def mistakes(self) -> Iterable[str]:
         """What is wrong with the section as a whole, each with its key."""
         return ()
 
-    def mistakes_of(self, own: Mapping[str, Any], held_out: bool) -> Iterable[str]:
-        """What of a block does not fit these data, each with its key: its workload's keys, and its convergence check,
-        which reads held-out data."""
+    def held_out_mistakes(self) -> Iterable[str]:
+        """Why a block's convergence check cannot read held-out data, each with its key."""
         return ()
 
     def without_places(self) -> dict[str, Any]:
         """The section as a record keeps it: without folders, addresses and people."""
         return self.model_dump(mode="json")
 
-    def identity(self, parameters: Any) -> DataIdentity:
-        """The data by their name and the beginning of their manifest's `parameters_digest`."""
-        digest = hashlib.sha256(canonical(self.decided_by(parameters)).encode()).hexdigest()
-        return DataIdentity(name=self.name, digest=digest[:12])
+    def digest(self, folder: str) -> str:
+        """The `parameters_digest` of a folder's manifest."""
+        return hashlib.sha256(canonical(self.decided_by(folder)).encode()).hexdigest()
+
+    def identity(self, folder: str) -> DataIdentity:
+        """The data by their name and the beginning of that digest."""
+        return DataIdentity(name=self.name, digest=self.digest(folder)[:12])

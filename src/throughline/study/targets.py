@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from throughline.files import UserError
 from throughline.study.config import Config, block_name
-from throughline.study.corpus_section import Corpus, ShardFolder
+from throughline.study.corpus_section import BPE, Corpus, ShardFolder
 from throughline.study.runs import RunSpec, switch
 from throughline.study.section import canonical
 
@@ -135,29 +135,42 @@ class Targets:
 class CorpusTargets:
     """The files of the corpus, and the arguments of the commands that make them.
 
-    `finished` are another maker's shards, {length: {our name: file}}; None where shards are made here.
+    `folders` are those that are made, each with a manifest: `seq<length>` or BPE. `finished` are another maker's
+    shards, {folder: {our name: file}}; None where shards are made here.
     """
 
-    def __init__(self, corpus: Corpus, finished: Mapping[int, Mapping[str, Path]] | None) -> None:
-        self.corpus, self.finished = corpus, finished
+    def __init__(
+        self, corpus: Corpus, folders: Iterable[str], finished: Mapping[str, Mapping[str, Path]] | None
+    ) -> None:
+        self.corpus, self.folders, self.finished = corpus, list(folders), finished
         self.parts = [f"{part:04d}" for part in range(corpus.parts)]
 
-    def shards(self, sequence: str | int) -> list[str]:
-        """Our names of a length's shards; none where the length is not configured."""
+    def files(self) -> list[str]:
+        """All that `snakemake corpus` makes: the manifests, and by name the shards, so that a missing one is made."""
+        names = [f"{folder}/manifest.json" for folder in self.folders]
+        names += [f"{folder}/{shard}{self.ending(folder)}" for folder in self.folders for shard in self.shards(folder)]
+        return [f"data/{self.corpus.name}/{name}" for name in names]
+
+    def ending(self, folder: str) -> str:
+        """How the shards of a folder end."""
+        return ".bin" if folder == BPE and self.finished is not None else ".hdf5"
+
+    def shards(self, folder: str) -> list[str]:
+        """Our names of a folder's shards; none where another maker has none for it."""
         if self.finished is not None:
-            return list(self.finished.get(int(sequence), {}))
+            return list(self.finished.get(folder, {}))
         counts = {"training": self.corpus.shards.training, "test": self.corpus.shards.test}
         return [f"{split}_{number:04d}" for split, count in counts.items() for number in range(count)]
 
-    def check(self, **wildcards: str) -> None:
-        """UserError where the corpus has no such length, part or shard."""
+    def check(self, folder: str = "", **wildcards: str) -> None:
+        """UserError where the corpus has no such length, part or shard; `folder`: where no length names it."""
         if "split" in wildcards:
             wildcards["shard"] = f"{wildcards['split']}_{wildcards['number']}"
         have = {
             "corpus": [self.corpus.name],
             "sequence": [str(length) for length in self.corpus.sequences],
             "part": self.parts,
-            "shard": self.shards(wildcards.get("sequence", min(self.corpus.sequences))),
+            "shard": self.shards(folder or f"seq{wildcards.get('sequence')}"),
         }
         for name, there in have.items():
             if name in wildcards and wildcards[name] not in there:
@@ -192,17 +205,18 @@ class CorpusTargets:
         """The extractor as arguments of its command; none for the default, whose parts of before this option stay."""
         return [] if self.corpus.extractor == "wikiextractor" else ["--extractor", self.corpus.extractor]
 
-    def finished_shard(self, **wildcards: str) -> str:
+    def finished_shard(self, folder: str = "", **wildcards: str) -> str:
         """The file of another maker that stands behind our name of a shard."""
-        self.check(**wildcards)
+        self.check(folder, **wildcards)
         assert self.finished is not None
-        return str(self.finished[int(wildcards["sequence"])][f"{wildcards['split']}_{wildcards['number']}"])
+        shards = self.finished[folder or f"seq{wildcards['sequence']}"]
+        return str(shards[f"{wildcards['split']}_{wildcards['number']}"])
 
-    def verified(self, **wildcards: str) -> list[str]:
-        """The verifications of all shards of a length."""
-        self.check(**wildcards)
-        folder = f"data/{self.corpus.name}/seq{wildcards['sequence']}/verified"
-        return [f"{folder}/{shard}.json" for shard in self.shards(wildcards["sequence"])]
+    def verified(self, folder: str = "", **wildcards: str) -> list[str]:
+        """The verifications of all shards of a folder."""
+        self.check(folder, **wildcards)
+        folder = folder or f"seq{wildcards['sequence']}"
+        return [f"data/{self.corpus.name}/{folder}/verified/{shard}.json" for shard in self.shards(folder)]
 
     def parameters(self, sequence: str) -> str:
         """What decides a shard beside text and vocabulary, as canonical JSON."""
@@ -213,3 +227,9 @@ class CorpusTargets:
         if self.finished is not None:
             return ["--size", sequence, str(self.corpus.sequences[int(sequence)])]
         return ["--tokens", tokens, "--parameters", self.parameters(sequence)]
+
+    def tokens_against(self) -> list[str]:
+        """What a shard of GPT-2's tokens is verified against: nothing where another made it."""
+        if self.finished is not None:
+            return []
+        return ["--vocabulary", f"data/{self.corpus.name}/{BPE}/vocabulary", "--digest", self.corpus.digest(BPE)]

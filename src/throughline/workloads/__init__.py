@@ -105,7 +105,8 @@ class Workload(Protocol):
     """Why its mathematics cannot be held against a reference in double precision; None where they can."""
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
-        """The parameters that follow from a block's own (`values`) and the data's section."""
+        """The parameters that follow from a block's own (`values`) and the data's section. ValueError, which names
+        the key, where that has no data for them."""
 
     def splits(self, model: str) -> Mapping[str, int]:
         """What the ranks that share a replica (`options.tensor`) divide among themselves -> how many a model has of it.

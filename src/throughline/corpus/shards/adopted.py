@@ -1,21 +1,28 @@
 """Finished shards of another maker: found in their folder, told apart by length and split, linked under our names.
 
-A folder may hold several lengths, each in a folder of its own below it, as NVIDIA's data script writes them.
+A folder may hold several lengths, each in a folder of its own below it, as NVIDIA's data script writes them. Token
+files for GPT-2 are files of their own formats (bpe/foreign.py).
 """
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from throughline import files
+from throughline.corpus.bpe import foreign
 from throughline.corpus.shards import layout, manifest
 from throughline.files import UserError
-from throughline.study.corpus_section import Corpus, ShardFolder, finished_shards
+from throughline.study.corpus_section import BPE, Corpus, ShardFolder, finished_shards
 
 
-def of(corpus: Corpus) -> dict[int, dict[str, Path]] | None:
-    """The finished shards that a configuration names; None where shards are made here."""
-    return find(corpus.dump.shards, corpus.sequences) if isinstance(corpus.dump, ShardFolder) else None
+def of(corpus: Corpus, folders: Sequence[str]) -> dict[str, dict[str, Path]] | None:
+    """For each of these folders, our name of each finished shard and the file; None where shards are made here."""
+    if not isinstance(corpus.dump, ShardFolder):
+        return None
+    place = corpus.dump.shards
+    pairs = find(place, corpus.sequences) if set(folders) - {BPE} else {}
+    shards = {f"seq{length}": named for length, named in pairs.items()}
+    return shards | ({BPE: find_tokens(place)} if BPE in folders else {})
 
 
 def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str, Path]]:
@@ -25,7 +32,7 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
     where a length is absent, has other predictions, has no training shard, or a file's name says no split.
     """
     by_folder: dict[Path, list[Path]] = {}
-    for path in sorted(finished_shards(str(folder)), key=_natural):
+    for path in sorted(finished_shards(str(folder)), key=files.natural):
         by_folder.setdefault(path.parent, []).append(path)
     by_length: dict[int, dict[str, Path]] = {}
     seen: dict[tuple[int, int], int] = {}
@@ -35,9 +42,7 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
         if sequences.get(sequence) == predictions:
             named = by_length.setdefault(sequence, {})
             for path in paths:
-                split = manifest.split_of(path.name)
-                number = sum(name.startswith(split) for name in named)
-                named[f"{split}_{number:04d}"] = path
+                _name(named, manifest.split_of(path.name), path)
     lacking = [length for length in sequences if not any(n.startswith("training") for n in by_length.get(length, {}))]
     if lacking:
         listed = ", ".join(f"{length}: {predictions} in {count} files" for (length, predictions), count in seen.items())
@@ -50,6 +55,25 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
     return by_length
 
 
+def find_tokens(folder: str | Path) -> dict[str, Path]:
+    """Our name of each token file in a folder; UserError as in foreign.py, or where none is to be trained on."""
+    named: dict[str, Path] = {}
+    for file in foreign.find(folder):
+        _name(named, file.split, file.path)
+    if "training_0000" not in named:
+        raise UserError(
+            f"{folder} holds no token file to train on",
+            why="the names of all token files there say val or test",
+            next_step="name a file train, or correct corpus.dump.shards in config.yaml",
+        )
+    return named
+
+
+def _name(named: dict[str, Path], split: str, path: Path) -> None:
+    """Give a file our next name of its split."""
+    named[f"{split}_{sum(name.startswith(split) for name in named):04d}"] = path
+
+
 def link(shard: Path, path: Path) -> None:
     """Make `path` a link to `shard`, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,8 +81,3 @@ def link(shard: Path, path: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.abspath(shard))
     os.replace(temporary, path)
-
-
-def _natural(path: Path) -> list[tuple[str, int]]:
-    """`_2` before `_10`."""
-    return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", str(path))]

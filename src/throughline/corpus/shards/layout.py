@@ -80,10 +80,10 @@ def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
         # a finished shard never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:
             if lacking := _lacks(stream):
-                raise _broken(path, lacking)
+                raise broken(path, lacking)
             yield stream
     except OSError as error:
-        raise _broken(path, str(error)) from None
+        raise broken(path, str(error)) from None
 
 
 def is_ours(stream: h5py.File) -> bool:
@@ -126,5 +126,6 @@ def repair(path: str | os.PathLike[str]) -> str:
     return f"make it again: {snakemake('--force', path)}"
 
 
-def _broken(path: str, why: str) -> UserError:
+def broken(path: str | os.PathLike[str], why: str) -> UserError:
+    """The error for a file that is no whole shard."""
     return UserError(f"{path} is no whole shard", why=why, next_step=repair(path))

@@ -23,8 +23,7 @@ def merge(
     they are drawn is part of the content's digest.
     UserError where shards differ in shape or vocabulary, a name says no split, or no training example is left.
     """
-    results = [files.read_json(file) for file in verified]
-    results.sort(key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
+    results = read_results(verified)
     shapes = {(result["sequence"], result["predictions"], result["vocabulary_sha256"]) for result in results}
     if len(shapes) != 1 or {shape[2] for shape in shapes} != {vocabulary.sha256}:
         listed = (f"{sequence}/{predictions}/{sha256[:12]}" for sequence, predictions, sha256 in sorted(shapes))
@@ -34,12 +33,7 @@ def merge(
             next_step=f"make them again: {files.snakemake('--force', *map(str, verified))}",
         )
     ((sequence, predictions, _),) = shapes
-    kept = "source", "rows", "sha256", "content_digest"
-    shards = [
-        {"file": name, "split": split_of(name), **{key: result[key] for key in kept if key in result}}
-        for result in results
-        for name in [result["file"]]
-    ]
+    shards = entries(results, "source", "rows", "sha256", "content_digest")
     if not sum(shard["rows"] for shard in shards if shard["split"] == "training"):
         raise UserError(
             f"the corpus {corpus} has no training example of length {sequence}",
@@ -64,15 +58,33 @@ def merge(
             "predictions": predictions,
             "vocabulary": described,
             "parameters": parameters,
-            "parameters_digest": _digest(parameters),
-            "content_digest": _digest(content),
+            "parameters_digest": digest(parameters),
+            "content_digest": digest(content),
             "rows": sum(shard["rows"] for shard in shards),
             "shards": shards,
         },
     )
 
 
-def _digest(value: Any) -> str:
+def read_results(verified: Sequence[Path]) -> list[dict[str, Any]]:
+    """The verification results in the order in which a manifest lists their shards."""
+    results = [files.read_json(file) for file in verified]
+    return sorted(results, key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
+
+
+def entries(results: Sequence[dict[str, Any]], *kept: str) -> list[dict[str, Any]]:
+    """A manifest's shards: of every result its file, the split, and what is kept of it."""
+    return [
+        {
+            "file": result["file"],
+            "split": split_of(result["file"]),
+            **{key: result[key] for key in kept if key in result},
+        }
+        for result in results
+    ]
+
+
+def digest(value: Any) -> str:
     """SHA-256 of the value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

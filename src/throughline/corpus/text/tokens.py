@@ -8,7 +8,7 @@ many there are, reads one contiguous run from each part.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,12 @@ from throughline.corpus.text.wordpiece import WordPiece
 from throughline.files import UserError, snakemake
 
 Index = NDArray[np.int64]
+Article = tuple[int, str]
+"""A page id and its text."""
 SCHEMA = 1
 _BLOCK = 1 << 16  # values of a checksummed block
 _BATCH_CHARACTERS = 1 << 21
+_RUN = 1 << 21  # tokens that are read of a part at a time, about
 MEMORY_BYTES = 256 << 20
 """What a job holds at a time, beside what any process takes; more goes through temporary files beside the result."""
 
@@ -42,6 +45,7 @@ class Documents:
     sentences: Index  # i8[S+1]: where each sentence begins in `tokens`, and T
     documents: Index  # i8[D+1]: where each document begins, counted in sentences, and S
     ids: Index  # i8[D]: the documents' page ids
+    texts: NDArray[np.uint8] | None = None  # u1[D,32]: the SHA-256 of each document's text, where it can be proven
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -72,16 +76,44 @@ def tokenize(
     """
     words = vocabulary.read(vocabulary_file, lower_case)
     wordpiece = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
+
+    def tokenized(batch: list[Article]) -> Documents:
+        return _tokenized(batch, wordpiece, kind_for(len(words)), lines)
+
+    write_part(articles, tokenized, path, words.sha256, len(words), memory_bytes=memory_bytes)
+
+
+def write_part(
+    articles: Path,
+    tokenized: Callable[[list[Article]], Documents],
+    path: Path,
+    vocabulary_sha256: str,
+    vocabulary_size: int,
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+) -> None:
+    """Write the tokens file of the articles of one part, from what `tokenized` makes of some of them at a time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with Pile(path.parent, memory_bytes // 8) as pile:
         for batch in _batches(articles):
-            pile.add(_tokenized(batch, wordpiece, kind_for(len(words)), lines))
+            pile.add(tokenized(batch))
         order = np.argsort(place(pile.facts()[0]), kind="stable")
-        _write(path, pile, order, words.sha256, len(words))
+        _write(path, pile, order, vocabulary_sha256, vocabulary_size)
 
 
-def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
-    """Write the documents of a shard of so many (training and test), by page id; a page in several parts only once."""
+def gather(
+    parts: Sequence[Path],
+    shard: int,
+    shards: int,
+    path: Path,
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+    write: Callable[[Path, Pile, Index, str, int], None] | None = None,
+) -> None:
+    """Write the documents of a shard of so many (training and test), by page id; a page in several parts only once.
+
+    `write` puts them into another file than a tokens file.
+    """
     low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
     facts: set[tuple[str, int]] = set()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,18 +130,19 @@ def gather(parts: Sequence[Path], shard: int, shards: int, path: Path, *, memory
                 places = place(stream["ids"][:])
                 first = int(np.searchsorted(places, np.uint64(low)))
                 last = int(np.searchsorted(places, np.uint64(high - 1), side="right"))
-                for begin, end in _pieces(stream["documents"][first : last + 1]):
+                most = _RUN * len(stream["sentences"]) // max(len(stream["tokens"]), 1)
+                for begin, end in _pieces(stream["documents"][first : last + 1], most):
                     pile.add(_read_run(stream, first + begin, first + end))
         (sha256, size), *_ = facts
         _, order = np.unique(pile.facts()[0], return_index=True)
-        _write(path, pile, order, sha256, size)
+        (write or _write)(path, pile, order, sha256, size)
 
 
-def _pieces(bounds: Index) -> Iterator[tuple[int, int]]:
-    """Documents in runs of about _BLOCK sentences, one run at least; `bounds`: each document's first sentence."""
+def _pieces(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
+    """Documents in runs of about `most` sentences, one run at least; `bounds`: each document's first sentence."""
     first, count = 0, len(bounds) - 1
     while first < max(count, 1):
-        last = max(int(np.searchsorted(bounds, bounds[first] + _BLOCK, side="right")) - 1, first + 1)
+        last = max(int(np.searchsorted(bounds, bounds[first] + most, side="right")) - 1, first + 1)
         yield first, min(last, count)
         first = last
 
@@ -121,8 +154,10 @@ def _write(path: Path, pile: Pile, order: Index, vocabulary_sha256: str, vocabul
     with packing.new_file(path, attributes) as stream:
         _fill(stream, "tokens", kind_for(vocabulary_size), int(tokens.sum()), pile.tokens(order))
         _fill(stream, "sentences", np.int64, int(sentences.sum()) + 1, _offsets_of(pile.lengths(order)))
-        _fill(stream, "documents", np.int64, len(ids) + 1, [_offsets(sentences)])
+        _fill(stream, "documents", np.int64, len(ids) + 1, [offsets(sentences)])
         _fill(stream, "ids", np.int64, len(ids), [ids])
+        if pile.proven:
+            stream.create_dataset("texts", data=pile.texts(order), fletcher32=len(ids) > 0, track_times=False)
 
 
 def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data: Iterable[NDArray[Any]]) -> None:
@@ -179,12 +214,13 @@ def _read_run(stream: h5py.File, first: int, last: int) -> Documents:
     documents = stream["documents"][first : last + 1]
     sentences = stream["sentences"][documents[0] : documents[-1] + 1]
     tokens = stream["tokens"][sentences[0] : sentences[-1]]
-    return Documents(tokens, sentences - sentences[0], documents - documents[0], stream["ids"][first:last])
+    texts = stream["texts"][first:last] if "texts" in stream else None
+    return Documents(tokens, sentences - sentences[0], documents - documents[0], stream["ids"][first:last], texts)
 
 
-def _batches(articles: Path) -> Iterator[list[tuple[int, str]]]:
+def _batches(articles: Path) -> Iterator[list[Article]]:
     progress = Progress(f"tokenizing {articles.name}", articles.stat().st_size)
-    batch: list[tuple[int, str]] = []
+    batch: list[Article] = []
     characters = 0
     with articles.open("rb") as stream:
         for line in stream:
@@ -199,22 +235,23 @@ def _batches(articles: Path) -> Iterator[list[tuple[int, str]]]:
         yield batch
 
 
-def _tokenized(batch: list[tuple[int, str]], wordpiece: WordPiece, kind: type[np.generic], lines: bool) -> Documents:
+def _tokenized(batch: list[Article], wordpiece: WordPiece, kind: type[np.generic], lines: bool) -> Documents:
     split = sentences.split_all([text for _, text in batch], lines=lines)
     tokens, lengths = wordpiece.encode(split)
-    ends = _offsets(split.counts)
+    ends = offsets(split.counts)
     kept = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences without a token are left out
     counts = np.diff(kept[ends])
     ids = np.array([number for number, _ in batch], dtype=np.int64)
-    return Documents(tokens.astype(kind), _offsets(lengths[lengths > 0]), _offsets(counts[counts > 0]), ids[counts > 0])
+    return Documents(tokens.astype(kind), offsets(lengths[lengths > 0]), offsets(counts[counts > 0]), ids[counts > 0])
 
 
-def _offsets(counts: Index) -> Index:
+def offsets(counts: Index) -> Index:
+    """Where each of several things begins that lie one after the other, and where the last ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 class Pile:
-    """Documents by number, in the order in which they were added; 40 bytes for each stay in memory.
+    """Documents by number, in the order in which they were added; 40 bytes for each stay in memory, or 72 with `texts`.
 
     What they consist of goes into a nameless temporary file in `folder` when it takes more than `memory_bytes`.
     """
@@ -227,6 +264,7 @@ class Pile:
         self._used = 0
         self._kind = np.dtype(np.uint16)
         self._added: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 5]
+        self._texts: list[NDArray[np.uint8]] = [np.zeros((0, 32), np.uint8)]
 
     def __enter__(self) -> Pile:
         return self
@@ -242,6 +280,8 @@ class Pile:
         at_tokens = self._used + bounds[:-1] * self._kind.itemsize
         at_lengths = self._used + documents.tokens.nbytes + documents.documents[:-1] * lengths.itemsize
         self._added.append((documents.ids, np.diff(documents.documents), np.diff(bounds), at_tokens, at_lengths))
+        if documents.texts is not None:
+            self._texts.append(documents.texts)
         for array in (documents.tokens, lengths):
             self._file.write(np.ascontiguousarray(array).data if len(array) else b"")
             self._used += array.nbytes
@@ -251,6 +291,15 @@ class Pile:
         ids, sentences, tokens, at_tokens, at_lengths = map(np.concatenate, zip(*self._added, strict=True))
         self._added = [(ids, sentences, tokens, at_tokens, at_lengths)]
         return ids, sentences, tokens, at_tokens, at_lengths
+
+    @property
+    def proven(self) -> bool:
+        """Whether the documents came with their texts' SHA-256."""
+        return len(self._texts) > 1
+
+    def texts(self, order: Index) -> NDArray[np.uint8]:
+        """The SHA-256 of the texts of the documents numbered `order`, u1[D,32]."""
+        return np.concatenate(self._texts)[order]
 
     def tokens(self, order: Index) -> Iterator[NDArray[Any]]:
         """The tokens of the documents numbered `order`, in that order, some at a time."""

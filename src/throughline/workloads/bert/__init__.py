@@ -60,6 +60,9 @@ class Parameters:
 
 def complete(values: Values, section: Any) -> dict[str, Any]:
     """The predictions of a sequence length, as the corpus has them."""
+    if values["sequence"] not in section.sequences:
+        allowed = sorted(section.sequences)
+        raise ValueError(f"sequence = {values['sequence']}: allowed: {allowed}, the lengths of corpus.sequences")
     return {"predictions": section.sequences[values["sequence"]]}
 
 

@@ -1,0 +1,116 @@
+# GPT-2's tokens: articles -> ids of its byte pair encoding in shards, verified, with a manifest for every length.
+#   in:  data/<corpus>/articles/part_0000.jsonl (rules/corpus.smk), or another maker's token files (corpus.dump.shards)
+#   out: data/<corpus>/bpe/{training,test}_0000.hdf5 (.bin: a link to another maker's) and data/<corpus>/bpe/manifest.json
+
+BPE_VOCABULARY = f"data/{CORPUS.name}/bpe/vocabulary"
+
+
+rule bpe_vocabulary:
+    output:
+        expand("data/{{corpus}}/bpe/vocabulary/{name}", name=["encoder.json", "vocab.bpe"]),
+    log:
+        "logs/{corpus}/bpe/vocabulary.log",
+    priority: BEFORE_RUNS
+    localrule: True  # a second of work
+    conda:
+        "../envs/main.yaml"
+    params:
+        folder=BPE_VOCABULARY,
+    shell:
+        "python workflow/scripts/corpus_bpe_vocabulary.py --output {params.folder:q} 2>&1 | tee {log:q}"
+
+
+rule bpe_tokenize:
+    input:
+        articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl", folder=BPE),
+        vocabulary=rules.bpe_vocabulary.output,
+    output:
+        "data/{corpus}/bpe/tokens/part_{part}.hdf5",
+    log:
+        "logs/{corpus}/bpe/tokenize_{part}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    resources:
+        held_mb=CORPUS.memory_mb,  # no parameter: it changes nothing in the result
+    params:
+        vocabulary=BPE_VOCABULARY,
+    shell:
+        "python workflow/scripts/corpus_bpe_tokens.py --articles {input.articles:q} --vocabulary {params.vocabulary:q}"
+        " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+
+
+if CORPUS_TARGETS.finished is None:
+
+    rule bpe_shard:
+        input:
+            of_corpus(expand("data/{{corpus}}/bpe/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts), folder=BPE),
+        output:
+            "data/{corpus}/bpe/{split}_{number}.hdf5",
+        log:
+            "logs/{corpus}/bpe/{split}_{number}.log",
+        priority: BEFORE_RUNS
+        conda:
+            "../envs/main.yaml"
+        resources:
+            held_mb=CORPUS.memory_mb,
+            runtime=5,  # minutes, as the shards of pairs
+        params:
+            shards=CORPUS.shards.model_dump(),
+            digest=CORPUS.digest(BPE),
+        shell:
+            "python workflow/scripts/corpus_bpe_shard.py --parts {input:q} --split {wildcards.split:q}"
+            " --shard {wildcards.number:q} --training {params.shards[training]} --test {params.shards[test]}"
+            " --digest {params.digest} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+
+else:
+
+    rule bpe_adopt:
+        input:
+            looked_up(CORPUS_TARGETS.finished_shard, folder=BPE),
+        output:
+            "data/{corpus}/bpe/{split}_{number}.bin",
+        log:
+            "logs/{corpus}/bpe/{split}_{number}.log",
+        priority: BEFORE_RUNS
+        conda:
+            "../envs/main.yaml"
+        shell:
+            "python workflow/scripts/corpus_adopt.py --shard {input:q} --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule bpe_verify:
+    input:
+        shard="data/{corpus}/bpe/{split}_{number}" + CORPUS_TARGETS.ending(BPE),
+        vocabulary=rules.bpe_vocabulary.output if CORPUS_TARGETS.finished is None else [],
+    output:
+        "data/{corpus}/bpe/verified/{split}_{number}.json",
+    log:
+        "logs/{corpus}/bpe/verify_{split}_{number}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    resources:
+        runtime=5,
+    params:
+        against=CORPUS_TARGETS.tokens_against(),
+    shell:
+        "python workflow/scripts/corpus_bpe_verify.py --shard {input.shard:q} {params.against:q} --output {output:q} 2>&1"
+        " | tee {log:q}"
+
+
+rule bpe_manifest:
+    input:
+        looked_up(CORPUS_TARGETS.verified, folder=BPE),
+    output:
+        "data/{corpus}/bpe/manifest.json",
+    log:
+        "logs/{corpus}/bpe/manifest.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    params:
+        parameters=lambda wildcards: canonical(CORPUS.decided_by(BPE)),
+    shell:
+        "python workflow/scripts/corpus_bpe_manifest.py --corpus {wildcards.corpus:q} --verified {input:q}"
+        " --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"

@@ -1,0 +1,77 @@
+"""From articles to shards of tokens: encoded once per part, then gathered by page id, as text/tokens.py does it.
+
+A shard (HDF5, not compressed, so that training maps it) holds `tokens` u2[T], `<|endoftext|>` after each document;
+`documents` i8[D+1], where each begins, and T; `ids` i8[D], page ids; `texts` u1[D,32], the SHA-256 of each text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from throughline.corpus import packing
+from throughline.corpus.bpe import vocabulary
+from throughline.corpus.bpe.encoding import Encoder
+from throughline.corpus.text import tokens
+from throughline.corpus.text.tokens import Article, Documents, Index, Pile
+
+SCHEMA = 1
+
+
+def tokenize(articles: Path, vocabulary_folder: Path, path: Path, *, memory_bytes: int = tokens.MEMORY_BYTES) -> None:
+    """Write the tokens file of one part's articles. An article without text is no document."""
+    encoder = Encoder(vocabulary.read(vocabulary_folder), remember_bytes=memory_bytes // 4 * 3)
+    known = vocabulary.SHA256, vocabulary.SIZE
+    tokens.write_part(articles, partial(_encoded, encoder), path, *known, memory_bytes=memory_bytes)
+
+
+def _encoded(encoder: Encoder, batch: list[Article]) -> Documents:
+    """Each document as one sentence, with its end."""
+    batch = [(number, text) for number, text in batch if text]
+    texts = [text for _, text in batch]
+    end = np.array([vocabulary.END_OF_TEXT], np.uint16)
+    encoded = [array for ids in encoder.encode(texts) for array in (ids, end)]
+    lengths = np.array([len(array) for array in encoded], np.int64).reshape(-1, 2).sum(1)
+    return Documents(
+        np.concatenate([*encoded, end[:0]]),
+        tokens.offsets(lengths),
+        np.arange(len(batch) + 1),
+        np.array([number for number, _ in batch], np.int64),
+        np.frombuffer(b"".join(map(digest, texts)), np.uint8).reshape(-1, 32),
+    )
+
+
+def digest(text: str) -> bytes:
+    """The SHA-256 of a text as UTF-8, which has no lone surrogates."""
+    return hashlib.sha256(text.encode("utf-8", "ignore")).digest()
+
+
+def gather(
+    parts: Sequence[Path],
+    shard: int,
+    shards: int,
+    parameters_digest: str,
+    path: Path,
+    *,
+    memory_bytes: int = tokens.MEMORY_BYTES,
+) -> None:
+    """Write a shard of so many (training and test) from the tokens files of all parts."""
+    write = partial(_write, parameters_digest)
+    tokens.gather(parts, shard, shards, path, memory_bytes=memory_bytes, write=write)
+
+
+def _write(parameters_digest: str, path: Path, pile: Pile, order: Index, sha256: str, size: int) -> None:
+    ids, _, lengths, _, _ = (fact[order] for fact in pile.facts())
+    attributes = {"schema": SCHEMA, "vocabulary_sha256": sha256, "parameters_digest": parameters_digest}
+    with packing.new_file(path, attributes) as stream:
+        dataset = stream.create_dataset("tokens", (int(lengths.sum()),), tokens.kind_for(size), track_times=False)
+        begin = 0
+        for some in pile.tokens(order):
+            dataset[begin : begin + len(some)] = some
+            begin += len(some)
+        for name, data in (("documents", tokens.offsets(lengths)), ("ids", ids), ("texts", pile.texts(order))):
+            stream.create_dataset(name, data=data, track_times=False)

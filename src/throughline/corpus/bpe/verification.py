@@ -1,0 +1,112 @@
+"""Is a shard of tokens what it should be? Reads it whole: of our own, every document has to be the text it was made of.
+
+Another maker's file (foreign.py) comes without its text: its form and its ids are all that can be checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from throughline import files
+from throughline.corpus.bpe import foreign, making, vocabulary
+from throughline.corpus.bpe.encoding import Encoder
+from throughline.corpus.bpe.reading import mapped
+from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
+from throughline.corpus.progress import Progress
+from throughline.corpus.shards import layout
+from throughline.corpus.shards.layout import fault
+from throughline.corpus.text.tokens import Index
+
+SCHEMA = 1
+_ENCODED_AGAIN = 1 << 18  # bytes of text
+_BLOCK = 1 << 22  # tokens at a time
+
+
+def verify(path: Path, words: Vocabulary, parameters_digest: str) -> dict[str, Any]:
+    """What a manifest says of a shard of ours; UserError naming the first fault found.
+
+    Every document ends with the only `<|endoftext|>` in it, and the SHA-256 of what it decodes to is that of its
+    article. Some are encoded again, which has to give the same ids.
+    """
+    with _opened(path) as stream:
+        has = [stream.attrs.get(name) for name in ("vocabulary_sha256", "parameters_digest")]
+        if has != [vocabulary.SHA256, parameters_digest]:
+            raise fault(path, "another vocabulary or other parameters than asked for")
+        place = {"tokens": len(stream["tokens"]), "type": "<u2", "offset": stream["tokens"].id.get_offset() or 0}
+        bounds, numbers, texts = (stream[name][...] for name in ("documents", "ids", "texts"))
+    tokens = mapped(path, place) if place["tokens"] else np.zeros(0, np.uint16)
+    content_digest, ends = _scanned(path, tokens)
+    whole = len(bounds) == len(numbers) + 1 == len(texts) + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
+    if not whole or not np.array_equal(ends, bounds[1:]):
+        raise fault(path, "documents that do not end with <|endoftext|>, or have it inside")
+    encoder, left, every = Encoder(words), _ENCODED_AGAIN, -(-len(numbers) // 64)
+    progress = Progress(f"verifying {path.name}", tokens.nbytes)
+    for document, number in enumerate(numbers.tolist()):
+        ids = np.asarray(tokens[bounds[document] : bounds[document + 1] - 1])
+        text = b"".join(map(words.tokens.__getitem__, ids.tolist()))
+        if hashlib.sha256(text).digest() != texts[document].tobytes():
+            raise fault(path, f"another text than the article {number}")
+        if document % every == 0 and left > 0:
+            left -= len(text)
+            if not np.array_equal(encoder.encode([text.decode()])[0], ids):
+                raise fault(path, f"other ids than the article {number} is encoded to")
+        progress.to(int(bounds[document + 1]) * tokens.itemsize)
+    return _result(path, place, len(numbers), content_digest)
+
+
+def verify_foreign(path: Path) -> dict[str, Any]:
+    """The same of another maker's file, behind its link."""
+    opened = foreign.open_tokens(path)
+    content_digest, ends = _scanned(path, opened.tokens)
+    place = {"tokens": len(opened.tokens), "type": opened.tokens.dtype.str, "offset": opened.offset}
+    documents = len(ends) if opened.documents is None else len(opened.documents) - 1
+    return _result(path, place, documents, content_digest)
+
+
+def _scanned(path: Path, tokens: NDArray[Any]) -> tuple[str, Index]:
+    """The SHA-256 of the ids as u2, whatever file they are in, and the places behind each `<|endoftext|>`."""
+    content, ends = hashlib.sha256(), [np.zeros(0, np.int64)]
+    for first in range(0, len(tokens), _BLOCK):
+        block = np.asarray(tokens[first : first + _BLOCK])
+        if block.max() > END_OF_TEXT or block.min() < 0:
+            at = int(np.argmax((block > END_OF_TEXT) | (block < 0)))
+            beyond = f"the id {block[at]} at token {first + at} (counted from 0)"
+            raise fault(path, f"{beyond}: GPT-2's vocabulary ends at {END_OF_TEXT}")
+        content.update(np.ascontiguousarray(block, "<u2").data)
+        ends.append(first + 1 + np.flatnonzero(block == END_OF_TEXT))
+    return content.hexdigest(), np.concatenate(ends)
+
+
+def _result(path: Path, place: dict[str, Any], documents: int, content_digest: str) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "file": path.name,
+        **({"source": Path(os.readlink(path)).name} if path.is_symlink() else {}),
+        **place,
+        "documents": documents,
+        "sha256": files.sha256(path),
+        "content_digest": content_digest,
+    }
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    """The open shard; UserError where it is none of ours, or cannot be read inside the `with`."""
+    try:
+        with h5py.File(path, "r", locking=False) as stream:
+            if stream.attrs.get("schema") != making.SCHEMA or not stream.attrs.get("complete"):
+                raise layout.broken(path, "another version of Throughline wrote it, or its writing was interrupted")
+            if missing := [name for name in ("tokens", "documents", "ids", "texts") if name not in stream]:
+                raise layout.broken(path, f"it lacks {', '.join(missing)}")
+            yield stream
+    except OSError as error:
+        raise layout.broken(path, str(error)) from None
