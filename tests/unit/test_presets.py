@@ -1,0 +1,50 @@
+"""Presets ask for what the published studies have measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from throughline.study import runs
+from throughline.study.config import load
+from throughline.study.runs import RunSpec
+from throughline.topology import Topology
+from throughline.workloads import gpt2
+
+PRESETS = Path(__file__).parents[2] / "presets"
+
+
+def asked(name: str) -> list[RunSpec]:
+    return [spec for spec in runs.expand(load([PRESETS / f"{name}.yaml"])) if spec.repeat == 1]
+
+
+@pytest.mark.parametrize("preset", ["oneflow-gpt2", "gpt2-cpu"])
+def test_the_pair_differs_in_sharding_alone_and_meets_on_every_topology_that_can_split(preset: str) -> None:
+    blocks: dict[str, dict[str, RunSpec]] = {}
+    for spec in asked(preset):
+        blocks.setdefault(spec.benchmark, {})[f"{spec.topology} {spec.batch_per_device}"] = spec
+    off, on = (next(one for name, one in blocks.items() if name.endswith(end)) for end in ("gpt2", "_split"))
+    first, second = next(iter(off.values())), next(iter(on.values()))
+    assert runs.switch(first, second) == ("sharding", "none", "optimizer_gradients")
+    assert set(on) == {where for where in off if not where.startswith("1n1g ")}
+
+
+def test_the_cases_of_the_gpt_report_without_pipelines() -> None:
+    """<data parallel>x<tensor parallel>x1_<global batch>_<hidden>x<layers>, as the report names them."""
+    made = []
+    for spec in asked("megatron-gpt"):
+        shape, size = gpt2.SHAPES[spec.model], spec.size
+        layout = f"{size.replicas}x{spec.layout.tensor}x1_{size.samples_per_step}"
+        made.append(f"{layout}_{shape.hidden}x{shape.layers}")
+        assert size.replicas * spec.layout.tensor == Topology.parse(spec.topology).world
+        assert (spec.parameters["sequence"], spec.options.checkpointing, spec.options.clip) == (
+            2048,
+            True,
+            "global_norm",
+        )
+    assert made == [
+        "1x1x1_2_1536x16", "8x1x1_16_1536x16", "16x1x1_32_1536x16", "32x1x1_64_1536x16",
+        "1x1x1_8_768x12", "1x8x1_16_1536x16", "1x16x1_16_3072x16", "1x32x1_16_3072x32",
+        "2x4x1_16_1536x16", "4x2x1_16_1536x16", "2x8x1_16_2304x24", "4x8x1_32_2304x24",
+    ]  # fmt: skip
