@@ -155,11 +155,10 @@ def test_binding_to_the_numa_node_of_a_gpu_needs_one(lab: Lab) -> None:
     assert record.reason is not None and "this run is on the processor" in record.reason
 
 
-@pytest.mark.parametrize("options", [{"sharding": "optimizer"}, {"tensor": 2}])
-def test_a_layout_that_a_framework_does_not_have_is_a_result(lab: Lab, options: dict[str, Any]) -> None:
-    record = lab.run("torch", topology="1n2g", options=options)
+def test_a_layout_that_a_form_does_not_have_is_a_result(lab: Lab) -> None:
+    record = lab.run("torch", topology="1n2g", options={"tensor": 2})
     assert record.status == "unsupported"
-    assert record.reason is not None and "torch has no" in record.reason
+    assert record.reason is not None and "cannot be cut" in record.reason
 
 
 def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> None:

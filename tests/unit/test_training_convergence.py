@@ -78,7 +78,7 @@ def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
     reader = SimpleNamespace(rows=lambda shard: 12, read=lambda shard, epoch: rows)
     run = SimpleNamespace(
         framework=framework, heart=heart, rank=0, workload=bert, size=SimpleNamespace(batch_per_replica=4),
-        options={"tensor": 1},
+        options={"tensor": 1, "sharding": "none"},
         spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, micro_batches=lambda: [None],
         manifest=SimpleNamespace(held_out=[{}], reader=reader),
     )  # fmt: skip

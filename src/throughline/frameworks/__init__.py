@@ -144,6 +144,7 @@ class Rank(ABC):
         return {
             **self.form.settings(self.network),
             "optimizer": self.spec["optimizer"]["name"],
+            "sharding": self.options["sharding"],
             **self.update_settings(),
             "clip": clip,
             "clip_at": None if clip == "none" else CLIP_AT,
@@ -187,7 +188,7 @@ FEATURES = {
     "clipping": "gradient clipping",
     "checkpointing": "recomputed activations",
     "unpadded": "padding left out",
-    "sharding": "sharded optimizer states",
+    "sharding": "states split over replicas (sharding)",
     "tensor": "several devices for one replica (tensor parallelism)",
     "convergence": "convergence check with checkpoints",
 }
@@ -216,7 +217,7 @@ class Framework:
 
 SETTINGS = (
     "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
-    "weight_decay", "decays", "clip", "clip_at", "graph", "threads",
+    "weight_decay", "decays", "clip", "clip_at", "graph", "sharding", "threads",
 )  # fmt: skip
 """What every framework states of itself (`settings`), as it is built and not as it was asked for, beside what the
 workload's form states (`Workload.SETTINGS`)."""

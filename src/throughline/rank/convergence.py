@@ -33,8 +33,9 @@ def train(run: Any, order: Training) -> Trained:
     framework, heart = run.framework, run.heart
     if "convergence" not in frameworks.features(run.spec["framework"], run.spec["model"]):
         raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
-    if run.options["tensor"] > 1:
-        raise frameworks.Unsupported("a convergence check looks at whole replicas: train it without options.tensor")
+    if run.options["tensor"] > 1 or run.options["sharding"] != "none":
+        whole = "a convergence check looks at whole replicas, with all states of the optimizer"
+        raise frameworks.Unsupported(f"{whole}: train it without options.tensor and options.sharding")
     book = Book(Path(order.folder), order.identity, heart)
     done = 0
     curve: list[dict[str, Any]] = []

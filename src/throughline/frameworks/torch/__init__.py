@@ -10,6 +10,6 @@ FRAMEWORK = Framework(
     "n = torch.cuda.device_count() if torch.cuda.is_available() else 0; warnings.simplefilter('default'); "
     "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
     "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
-    features=frozenset(FEATURES) - {"sharding"},
+    features=frozenset(FEATURES),
     calls=True,
 )

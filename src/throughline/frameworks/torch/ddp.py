@@ -6,6 +6,7 @@ cost no time to launch.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
 from throughline.frameworks import Unsupported
+from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.rank import Batch, TorchRank
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
@@ -47,11 +49,13 @@ class TorchDDP(TorchRank):
         }  # fmt: skip
         if self.options["graph"] and any(reasons.values()):
             raise Unsupported(next(why for why, holds in reasons.items() if holds))
+        sharding.refuse(self.options, self.replicas)
         super().device()
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
-        if self.replicas > 1 and self.trains:
+        self.in_parts = self.options["sharding"] in sharding.WEIGHTS
+        if self.replicas > 1 and self.trains and not self.in_parts:
             # It broadcasts rank 0's buffers in every step: those alone that training changes.
             kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
@@ -65,13 +69,29 @@ class TorchDDP(TorchRank):
             )
 
     def optimizer(self) -> None:
+        if self.in_parts:  # from here on: weights that are handed in are whole
+            sharding.weights(self.network, self.form.blocks(self.network), self.options["sharding"])
+            self.parameters = list(self.network.parameters())
+        if self.options["sharding"] == "optimizer":
+            self.shared_by = partial(sharding.optimizer, process_group=self.averaging)
         super().optimizer()
         changing = list(self.changing.values())
         self.replayed = Replayed(self.passes, self.parameters, changing) if self.options["graph"] else None
 
+    def passes(self, batches: list[Batch]) -> Tensor:
+        if self.in_parts:  # as DistributedDataParallel does
+            for buffer in self.changing.values():
+                dist.broadcast(buffer, group=self.averaging, group_src=0)
+        return super().passes(batches)
+
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
-        alone = self.replicas > 1 and not (last and self.exchanges)
+        if self.options["sharding"] == "optimizer_gradients" and self.options["accumulate"] > 1:
+            self.network.set_reshard_after_backward(last)  # whole weights serve all micro-batches of a step
+        alone = self.replicas > 1 and not self.in_parts and not (last and self.exchanges)
         return self.parallel.no_sync() if alone else nullcontext()
+
+    def update_settings(self) -> dict[str, Any]:
+        return {**super().update_settings(), "sharding": sharding.SETTINGS[self.options["sharding"]]}
 
     def barrier(self) -> None:
         if self.world > 1:

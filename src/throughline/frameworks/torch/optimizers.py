@@ -4,6 +4,7 @@ Nothing here waits for the device: no `.item()`, no Python branch on a tensor.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,23 +16,33 @@ Tensors = list[Tensor] | tuple[Tensor, ...]
 Norms = Callable[[Tensors, Sequence[Tensor]], Sequence[Tensor]]
 """Tensors of the shapes of these parameters -> the norm of each; of the whole one, where ranks hold parts of it."""
 
+Maker = Callable[..., torch.optim.Optimizer]
+
 
 def norms_here(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
     """The norms where every rank holds whole parameters."""
     return torch._foreach_norm(tensors)
 
 
-def build(settings: dict[str, Any], parameters: Sequence[Tensor], norms: Norms = norms_here) -> torch.optim.Optimizer:
-    """The optimizer; weight decay is on matrices only (not on biases and norms)."""
+def build(
+    settings: dict[str, Any], parameters: Sequence[Tensor], norms: Norms = norms_here, shared_by: Maker | None = None
+) -> torch.optim.Optimizer:
+    """The optimizer; weight decay is on matrices only (not on biases and norms).
+
+    `shared_by(groups, kind, **constants)` makes one of which every rank keeps a part, which is a `kind`.
+    """
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     constants = {"lr": settings["learning_rate"], "betas": tuple(settings["betas"]), "eps": settings["epsilon"]}
-    if settings["name"] == "lamb":
-        return Lamb(groups, **constants, norms=norms)
-    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
-    return kinds[settings["name"]](groups, fused=True, **constants)
+    kinds: dict[str, Maker] = {
+        "adamw": partial(torch.optim.AdamW, fused=True),
+        "adam": partial(torch.optim.Adam, fused=True),
+        "lamb": partial(Lamb, norms=norms),
+    }
+    kind = kinds[settings["name"]]
+    return shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
 
 
 class Lamb(torch.optim.Optimizer):

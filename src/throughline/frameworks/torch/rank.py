@@ -35,6 +35,8 @@ class TorchRank(Rank):
 
     tensor: TensorGroup | None = None
     """The ranks that share this one's replica, where it is cut."""
+    shared_by: Callable[..., torch.optim.Optimizer] | None = None
+    """What shares an optimizer out among the ranks (`optimizers.build`)."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
@@ -100,7 +102,7 @@ class TorchRank(Rank):
         return tensors
 
     def optimizer(self) -> None:
-        self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms)
+        self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms, self.shared_by)
         # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
         fp16 = self.spec["precision"] == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)

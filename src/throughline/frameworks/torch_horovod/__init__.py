@@ -9,9 +9,10 @@ FRAMEWORK = replace(
     rank="torch_horovod.rank:TorchHorovod",
     starter=starters.HOROVOD,
     calls=False,
-    features=torch.FRAMEWORK.features - {"graph", "tensor"},
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding"},
     reasons={
         "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",
         "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
+        "sharding": "Horovod gives every rank all gradients; what shares states out has an exchange of its own",
     },
 )

@@ -30,7 +30,7 @@ from throughline.workloads.in_torch_operations import (
     weights,
 )
 
-__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "sums", "versions", "weights"]
+__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
 
 LACKS = {"tensor": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
 CHANGING: frozenset[str] = frozenset()
@@ -46,6 +46,11 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
             at.type, spec["precision"], options["dropout"], masked=not options["unpadded"]
         )
     return network
+
+
+def blocks(network: BertForPretraining) -> list[nn.Module]:
+    """The layers, in their order."""
+    return list(network.bert.encoder.layer)
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
@@ -158,16 +163,8 @@ class BertForPretraining(nn.Module):
         if self.checkpointing:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         for each in self.bert.encoder.layer:
-            hidden = one_layer(hidden, layer_weights(each), self.heads, p, masked, bounds, self.longest)
+            hidden = each(hidden, one_layer, self.heads, p, masked, bounds, self.longest)
         return hidden, table
-
-
-def layer_weights(module: Any) -> list[Tensor]:
-    """The parameters of Hugging Face's layer, in the order in which `layer` names them."""
-    attention, own = module.attention, module.attention.self
-    parts = [own.query, own.key, own.value, attention.output.dense, attention.output.LayerNorm]
-    parts += [module.intermediate.dense, module.output.dense, module.output.LayerNorm]
-    return [tensor for part in parts for tensor in (part.weight, part.bias)]
 
 
 def embedded(

@@ -4,6 +4,7 @@ Names, shapes, order and random values are those of Hugging Face's `BertModel`: 
 same ones. Tests hold both against each other. Nothing of it is imported here: that takes longer than PyTorch itself.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,9 +49,23 @@ def _layer(hidden: int, wide: int) -> Any:
     """One encoder layer."""
     three = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
     attention = {"self": _parts(**three), "output": _into(hidden, hidden)}
-    return _parts(
-        attention=_parts(**attention), intermediate=_parts(dense=nn.Linear(hidden, wide)), output=_into(wide, hidden)
-    )
+    parts = {"attention": _parts(**attention), "intermediate": _parts(dense=nn.Linear(hidden, wide))}
+    return Layer({**parts, "output": _into(wide, hidden)})
+
+
+class Layer(nn.ModuleDict):
+    """One layer's parameters. It reads them when it is called: ranks that share them out gather them just before."""
+
+    def forward(self, hidden: Tensor, layer: Callable[..., Tensor], *given: Any) -> Tensor:
+        return layer(hidden, self.weights(), *given)
+
+    def weights(self) -> list[Tensor]:
+        """The parameters, in the order in which `in_torch.layer` names them."""
+        own: Any = self
+        attention, three = own.attention, own.attention.self
+        parts = [three.query, three.key, three.value, attention.output.dense, attention.output.LayerNorm]
+        parts += [own.intermediate.dense, own.output.dense, own.output.LayerNorm]
+        return [tensor for part in parts for tensor in (part.weight, part.bias)]
 
 
 def _into(width: int, hidden: int) -> Any:

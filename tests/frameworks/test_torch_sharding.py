@@ -1,0 +1,137 @@
+"""`options.sharding`: every way to share states out is the training without, and holds what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import training_fixtures
+from framework_lab import ROOT
+from throughline import frameworks
+from throughline.frameworks import Unsupported
+
+HELPER = Path(__file__).with_name("torch_sharding.py")
+KINDS = ("none", "optimizer", "optimizer_gradients", "full")
+CASES: dict[str, dict[str, Any]] = {
+    "adamw": {"model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
+    "adam": {"precision": "bf16", "optimizer": {"name": "adam"}, "options": {"clip": "norm", "checkpointing": True}},
+    "tensor": {"model": "gpt2-tiny", "precision": "fp16", "options": {"tensor": 2, "clip": "global_norm"}},
+    "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}, "overflows": True},
+}
+
+
+def kinds(case: str) -> tuple[str, ...]:
+    """The ways that go with a case; `optimizer_gradients` is part by part what `full` is."""
+    return KINDS if case == "adamw" else KINDS[:2] if case == "tensor" else ("none", "optimizer", "full")
+
+
+GROUPS = {"2": ("adamw", "adam", "lamb"), "4": ("adamw",), "4 in pairs": ("tensor",)}
+"""Processes, and the cases that they train."""
+TRAININGS = [
+    (group, case, kind) for group, cases in GROUPS.items() for case in cases for kind in kinds(case) if kind != "none"
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the helper says of all ranks: one process is started for everything in here."""
+    made = tmp_path_factory.mktemp("sharding")
+    cases = {
+        group: {
+            f"{name}_{kind}": {**CASES[name], "options": {**CASES[name]["options"], "dropout": 0.0, "sharding": kind}}
+            for name in names
+            for kind in kinds(name)
+        }
+        for group, names in GROUPS.items()
+    }
+    (made / "cases.json").write_text(json.dumps(cases))
+    variables = os.environ | {
+        "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("src", "tests", "tests/frameworks"))
+    }
+    command = [sys.executable, str(HELPER), str(made / "cases.json"), str(made)]
+    subprocess.run(command, env=variables, check=True, timeout=300)
+    return made
+
+
+def told(folder: Path, group: str, case: str) -> list[dict[str, Any]]:
+    """What every rank has told of a training."""
+    return [json.loads((folder / f"{group}_{rank}.json").read_text())[case] for rank in range(int(group[0]))]
+
+
+@pytest.mark.parametrize(("group", "case", "kind"), TRAININGS, ids=lambda one: one)
+def test_what_is_split_trains_as_without(folder: Path, group: str, case: str, kind: str) -> None:
+    """Losses and, but for bf16, weights on every rank: Adam makes full steps of its smallest gradients."""
+    pairs = zip(told(folder, group, f"{case}_{kind}"), told(folder, group, f"{case}_none"), strict=True)
+    half = CASES[case].get("precision") == "bf16"
+    for rank, (split, whole) in enumerate(pairs):
+        np.testing.assert_allclose(split["losses"], whole["losses"], rtol=3e-4 if half else 1e-6)
+        assert split["skipped"] == whole["skipped"] == ("overflows" in CASES[case])
+        assert split["read"] == [], "a step waits for a value"
+        if kind in KINDS[2:]:
+            assert split["buffer"] == [0.0] * 3, "what training changes has to be rank 0's"
+        ends = [np.load(folder / f"{group}_{case}_{one}_{rank}.npz") for one in (kind, "none")]
+        assert ends[0].files == ends[1].files
+        for name in () if half else ends[0].files:
+            np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("group", ["2", "4"])
+def test_what_a_rank_holds_after_a_step(folder: Path, group: str) -> None:
+    """Numbers in weights, gradients and states: 4 bytes each."""
+    kept, world = {kind: [rank["held"] for rank in told(folder, group, f"adamw_{kind}")] for kind in KINDS}, int(group)
+    (parameters,) = {rank["weights"] for rank in kept["none"]}
+    whole = {"weights": parameters, "gradients": parameters, "states": 2 * parameters}
+    assert kept["none"] == [whole] * world
+    for rank in kept["optimizer"]:
+        assert (rank["weights"], rank["gradients"]) == (parameters, parameters)
+    assert sum(rank["states"] for rank in kept["optimizer"]) == 2 * parameters
+    # A tensor's are on one rank, and these tensors are small enough to level out.
+    assert max(rank["states"] for rank in kept["optimizer"]) < 1.1 * 2 * parameters / world
+    for kind in ("optimizer_gradients", "full"):
+        for name, numbers in whole.items():
+            assert sum(rank[name] for rank in kept[kind]) == numbers
+            assert max(rank[name] for rank in kept[kind]) < 1.01 * numbers / world
+
+
+def test_a_record_says_what_is_shared_out(folder: Path) -> None:
+    words = {kind: told(folder, "2", f"adamw_{kind}")[0]["settings"]["sharding"] for kind in KINDS}
+    assert words["none"] == "none"
+    assert "8 bytes" in words["optimizer"]
+    assert all("16 bytes" in words[kind] for kind in ("optimizer_gradients", "full"))
+    assert len(set(words.values())) == 4
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "why"),
+    [
+        (1, {}, "needs several"),
+        (2, {"tensor": 2}, "needs several"),
+        (2, {"exchange": False}, "none can train alone"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_what_cannot_be_shared_out_is_unsupported(kind: str, world: int, options: dict[str, Any], why: str) -> None:
+    spec = training_fixtures.spec(topology=f"1n{world}g", options={"sharding": kind, **options})
+    given = json.loads(spec.model_dump_json())
+    with pytest.raises(Unsupported, match=why):
+        frameworks.load("torch")(given, 0, 0, world, "cpu").device()
+
+
+@pytest.mark.parametrize("kind", KINDS[2:])
+def test_weights_are_not_cut_twice(kind: str) -> None:
+    spec = training_fixtures.spec(topology="1n4g", options={"sharding": kind, "tensor": 2})
+    with pytest.raises(Unsupported, match="not cut again"):
+        frameworks.load("torch")(json.loads(spec.model_dump_json()), 0, 0, 4, "cpu").device()
+
+
+def test_horovod_shares_nothing_out() -> None:
+    spec = training_fixtures.spec(framework="torch-horovod", topology="1n2g", options={"sharding": "optimizer"})
+    with pytest.raises(Unsupported, match="Horovod gives every rank all gradients"):
+        frameworks.refuse(json.loads(spec.model_dump_json()))

@@ -1,0 +1,126 @@
+"""Helper process: the same steps with every way to share states out. Arguments: file of the cases, folder for results.
+
+Forks the ranks of every group: PyTorch is imported once for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed.optim  # here, once: what shares states out imports it where it is needed
+from torch import Tensor
+from torch_reading import Reading
+
+import training_fixtures
+from throughline import workloads
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.launch import launchers
+
+STEPS = 3
+VOCABULARY = 200
+OVERFLOW = 1
+"""The step in which a case of the loss scaler overflows, in one number of one rank."""
+
+
+def own(tensor: Any) -> Tensor:
+    """What this rank holds of a tensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def whole(tensor: Any) -> Any:
+    tensor = tensor.detach()
+    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).numpy().copy()
+
+
+def numbers(tensors: Any) -> int:
+    return sum(own(tensor).numel() for tensor in tensors)
+
+
+def small(batch: dict[str, Any]) -> dict[str, Any]:
+    """The batch with ids of a small vocabulary, as a large one would take most of the time."""
+    return {
+        name: array % VOCABULARY if name in ("tokens", "input_ids", "labels") else array
+        for name, array in batch.items()
+    }
+
+
+def trained(one: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a rank can tell of a training, and the weights at its end."""
+    spec = one.spec
+    one.device()
+    one.model({"vocabulary": VOCABULARY})
+    one.changing = {"norm.running_mean": torch.full((3,), float(one.rank))}
+    given = workloads.form(spec["model"], "torch").weights(one.network)
+    one.load({name: array * np.float32(1.5) for name, array in given.items()})
+    one.optimizer()
+    held: dict[str, int] = {}
+    one.update.register_step_pre_hook(lambda *_: held.update(gradients=numbers(p.grad for p in one.parameters)))
+    losses, read = [], []
+    passes, model, count = one.passes, workloads.of(spec["model"]), spec["options"]["accumulate"]
+    for step in range(STEPS):
+        one.passes = partial(overflowing, one, passes) if overflows and step == OVERFLOW else passes
+        seeds = [1 + (step * count + turn) * one.replicas + one.replica for turn in range(count)]
+        batches = [one.deliver(one.data(small(model.synthetic(4, spec, seed)))) for seed in seeds]
+        with Reading() as reading:
+            losses.append(one.step(batches))
+        read += reading.found
+    held["weights"] = numbers(one.parameters)
+    local = getattr(one.update, "optim", one.update)
+    held["states"] = numbers(value for state in local.state.values() for value in state.values() if value.ndim)
+    told = {"losses": one.losses(losses), "skipped": one.skipped(), "read": read, "held": held}
+    told["buffer"] = one.changing["norm.running_mean"].tolist()
+    return {**told, "settings": one.settings()}, {name: whole(one) for name, one in one.network.named_parameters()}
+
+
+def overflowing(one: TorchDDP, passes: Any, batches: Any) -> Any:
+    """The passes, after which one gradient is infinite: on every rank, or where only one rank has it on this one."""
+    total = passes(batches)
+    if one.rank == one.world - 1 or not one.in_parts:
+        next(grad for p in one.parameters if (grad := own(p.grad)).numel()).view(-1)[0] = float("inf")
+    return total
+
+
+def train(cases: dict[str, Any], rank: int, world: int, port: int, results: str) -> None:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    met: TorchDDP | None = None
+    every = {}
+    for name, case in cases.items():
+        overflows = case.pop("overflows", False)
+        spec = json.loads(training_fixtures.spec(topology=f"1n{world}g", **case).model_dump_json())
+        one = TorchDDP(spec, rank, rank, world, "cpu")
+        if met is None:
+            one.join()
+        else:
+            one.averaging, one.tensor = met.averaging, met.tensor
+        met = one
+        every[name], weights = trained(one, overflows)
+        np.savez(f"{results}_{name}_{rank}.npz", **weights)
+    Path(f"{results}_{rank}.json").write_text(json.dumps(every))
+    one.close()
+
+
+def main() -> None:
+    groups, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    for group, cases in groups.items():
+        world = int(group.split()[0])
+        with launchers.reserved_port() as reserved:
+            children = []
+            for rank in range(world):
+                if (child := os.fork()) == 0:
+                    train(cases, rank, world, reserved.getsockname()[1], str(folder / group))
+                    os._exit(0)
+                children.append(child)
+            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        if any(ended):
+            raise SystemExit(f"the ranks ended with {ended}")
+
+
+if __name__ == "__main__":
+    main()
