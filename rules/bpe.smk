@@ -81,7 +81,7 @@ else:
 
 rule bpe_verify:
     input:
-        shard="data/{corpus}/bpe/{split}_{number}" + CORPUS_TARGETS.ending(BPE),
+        shard=f"data/{{corpus}}/bpe/{{split}}_{{number}}{CORPUS_TARGETS.ending(BPE)}",
         vocabulary=rules.bpe_vocabulary.output if CORPUS_TARGETS.finished is None else [],
     output:
         "data/{corpus}/bpe/verified/{split}_{number}.json",

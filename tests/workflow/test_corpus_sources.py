@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_tokens
@@ -18,7 +19,7 @@ from throughline.corpus.source import dumps, parts
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
-from throughline.workloads import bert
+from throughline.workloads import bert, gpt2
 
 from .conftest import SMALL, Clone, job_counts
 
@@ -145,11 +146,16 @@ def adopting(folder: Path, sequences: str = "{32: 5, 64: 10}") -> str:
 
 
 def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], shards: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
-    fresh = clone(adopting(shards))
+    """Pairs for the blocks of BERT, and nanoGPT's token files for one of GPT-2."""
+    for name in ("train", "val"):
+        np.arange(900, dtype="<u2").tofile(shards / f"{name}.bin")
+    before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.*")}
+    text = "  text: {model: gpt2-tiny, sequence: 48, topologies: [1n1g], batch: {fp32: [4]}, repeats: 1}\n"
+    fresh = clone(adopting(shards) + text)
     counts = job_counts(fresh.made("corpus").stdout)
     assert (counts["adopt"], counts["verify"], counts["manifest"]) == (6, 6, 2)
-    assert not set(counts) & {"dump", "cut", "extract", "tokenize", "gather", "shard"}
+    assert (counts["bpe_adopt"], counts["bpe_verify"], counts["bpe_manifest"]) == (2, 2, 1)
+    assert not set(counts) & {"dump", "cut", "extract", "tokenize", "gather", "shard", "bpe_tokenize", "bpe_shard"}
     for name in fresh.files("data/adopted/seq*/*.hdf5"):
         assert (fresh.path / name).is_symlink()
     manifest = files.read_json(fresh.path / "data/adopted/seq32/manifest.json")
@@ -164,7 +170,13 @@ def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], sha
     assert len(next(batches(read, 1, 0, 2, 8))["input_ids"]) == 8
     asked = load([fresh.path / "small.yaml"]).corpus
     assert manifest["parameters_digest"].startswith(asked.identity("seq32").digest)
-    assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*.hdf5")}
+    tokens = Manifest(fresh.path / "data/adopted/bpe/manifest.json", "corpus", gpt2.Parameters(sequence=48), 1)
+    tokens.check([*tokens.shards, *tokens.held_out])
+    rows = next(batches(tokens, 1, 0, 1, 8))["tokens"]
+    assert rows.shape == (8, 49) and (np.diff(rows.astype(int)) == 1).all()
+    assert tokens.content["parameters_digest"].startswith(asked.identity("bpe").digest)
+    assert str(shards) not in str(tokens.content)
+    assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*.*")}
     assert "Nothing to be done" in fresh.made("corpus").stdout
 
 
