@@ -1,8 +1,9 @@
 """Training steps of several contestants, in turn, on the same model, weights, batches, precision and threads.
 
 `ours` is the framework `torch` as a run uses it; `trainer` is Hugging Face's Trainer; `plain` is the loop that one
-would write by hand around transformers' BertForPreTraining. Each one is a process of its own that is built, warmed up,
-and then makes some steps whenever it is its turn; while one computes, the others wait on their standard input.
+would write by hand around transformers' BertForPreTraining or GPT2LMHeadModel (hugging_face.py). Each one is a process
+of its own that is built, warmed up, and then makes some steps whenever it is its turn; while one computes, the others
+wait on their standard input.
 
     contestants = [Contestant("ours", case), Contestant("trainer", case)]
     rounds = take_turns(contestants, rounds=7, seconds=2.0)
@@ -38,7 +39,10 @@ OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "beta
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, and how. `options` are those of a run (compile, checkpointing, dropout, clip ...)."""
+    """What is trained, and how. `options` are those of a run (compile, checkpointing, dropout, clip ...).
+
+    Without a `vocabulary` the workload's own is meant; `predictions` are BERT's.
+    """
 
     model: str
     batch: int
@@ -47,7 +51,7 @@ class Case:
     sequence: int = 128
     predictions: int = 20
     threads: int = 1
-    vocabulary: int = 30522
+    vocabulary: int | None = None
     manifest: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -55,7 +59,7 @@ class Case:
         """The same as a run specification, as far as a worker reads one."""
         options = {
             "clip": "none", "accumulate": 1, "compile": False, "graph": False, "checkpointing": False, "bucket_mb": 25,
-            "unpadded": False,
+            "unpadded": False, "sharding": "none", "tensor": 1,
             "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic", "exchange": True,
         }  # fmt: skip
         return {
@@ -63,6 +67,13 @@ class Case:
             "batch_per_device": self.batch, "precision": self.precision, "seed": SEED, "threads": self.threads,
             "optimizer": OPTIMIZER, "options": options | self.options,
         }  # fmt: skip
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a form has to know of the data."""
+        from throughline import workloads
+
+        return {"vocabulary": self.vocabulary} if self.vocabulary else workloads.of(self.model).facts(None)
 
 
 class Failed(Exception):
@@ -294,16 +305,18 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     """The framework `torch`, called as the worker calls it."""
     import itertools
 
+    from throughline import workloads
     from throughline.frameworks.torch.ddp import TorchDDP
     from throughline.rank.data import Loader, Manifest, batches
-    from throughline.workloads import bert
 
-    framework = TorchDDP(case.spec(), 0, 0, 1, case.device)
-    for stage in (framework.join, framework.device, lambda: framework.model({"vocabulary": case.vocabulary})):
+    spec, workload = case.spec(), workloads.of(case.model)
+    framework = TorchDDP(spec, 0, 0, 1, case.device)
+    for stage in (framework.join, framework.device, lambda: framework.model(case.facts)):
         stage()
     if case.manifest:
-        source = batches(Manifest(Path(case.manifest), "corpus"), SEED, 0, 1, case.batch)
-        loader = Loader(source, lambda rows: framework.data(bert.batch(rows, case.options)))
+        manifest = Manifest(Path(case.manifest), str(workload.DATA), workloads.parameters(spec), SEED)
+        source = batches(manifest, SEED, 0, 1, case.batch)
+        loader = Loader(source, lambda rows: framework.data(workload.batch(rows, case.options)))
         if case.options.get("data") == "resident":
             made = [loader.next() for _ in range(BATCHES)]
             loader.close()
@@ -329,22 +342,19 @@ def _loss(framework: Any, batch: Any) -> float:
     """Without dropout, and without compiling for it."""
     import torch
 
-    from throughline.workloads.bert import in_torch
-
     network = framework.network.eval()
-    parts, network.parts = network.parts, (in_torch.embedded, in_torch.layer, in_torch.losses)
-    with torch.no_grad():
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         loss = float(network(**framework.deliver(batch)))
-    network.parts = parts
     network.train()
     return loss
 
 
 def plain(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
-    """transformers' BertForPreTraining in a loop: autocast, PyTorch's fused AdamW, batches on the device."""
+    """transformers' model in a loop: autocast, PyTorch's fused AdamW, batches on the device."""
+    import hugging_face
     import torch
 
-    network, batches = theirs(case), [_to(batch, case.device) for batch in hugging_face(case)]
+    network, batches = hugging_face.network(case), [_to(batch, case.device) for batch in hugging_face.batches(case)]
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case.precision)
     torch.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
     update = torch.optim.AdamW(
@@ -372,12 +382,13 @@ def plain(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int])
 
 def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
     """Hugging Face's Trainer as it is, without clipping, logging and saving; its own optimizer, loop and loader."""
+    import hugging_face
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    network = theirs(case).to(case.device)
+    network = hugging_face.network(case)
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case.precision)
-    batches = hugging_face(case)
+    batches = hugging_face.batches(case)
     report["loss"] = _their_loss(network, _to(batches[0], case.device), case.device, half)
     rows = [{key: tensor[row] for key, tensor in batch.items()} for batch in batches for row in range(case.batch)]
 
@@ -398,7 +409,7 @@ def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int
             tf32=case.precision == "tf32" if case.device == "cuda" else None, use_cpu=case.device == "cpu",
             learning_rate=OPTIMIZER["learning_rate"], weight_decay=OPTIMIZER["weight_decay"],
             adam_epsilon=OPTIMIZER["epsilon"], lr_scheduler_type="constant", seed=SEED, report_to="none",
-            logging_strategy="no", save_strategy="no", disable_tqdm=True,
+            logging_strategy="no", save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
             torch_compile=bool(case.options.get("compile")),
         )  # fmt: skip
         Trainer(model=network, args=arguments, train_dataset=rows, callbacks=[Turns()]).train()
@@ -412,59 +423,10 @@ CONTESTANTS: dict[str, Callable[[Case, dict[str, Any], int, Iterator[int]], None
 
 
 def synthetic(case: Case) -> list[dict[str, Any]]:
-    from throughline.workloads import bert
+    from throughline import workloads
 
     sizes = {"sequence": case.sequence, "predictions": case.predictions}
-    return [bert.synthetic(case.batch, sizes, seed) for seed in range(BATCHES)]
-
-
-def hugging_face(case: Case) -> list[dict[str, Any]]:
-    """The same batches as transformers wants them: labels [B, S] with -100 wherever nothing is predicted."""
-    import torch
-
-    found = []
-    for batch in synthetic(case):
-        labels = torch.full((case.batch, case.sequence), -100)
-        labels.scatter_(1, torch.from_numpy(batch["positions"]).long(), torch.from_numpy(batch["labels"]).long())
-        found.append(
-            {
-                "input_ids": torch.from_numpy(batch["input_ids"]).long(),
-                "token_type_ids": torch.from_numpy(batch["segments"]).long(),
-                "labels": labels,
-                "next_sentence_label": torch.from_numpy(batch["following"]).long(),
-            }
-        )
-    return found
-
-
-def theirs(case: Case) -> Any:
-    """transformers' BertForPreTraining with the weights that `ours` starts from."""
-    import torch
-    from transformers import BertConfig, BertForPreTraining
-
-    from throughline.workloads.bert import SHAPES, in_torch, padded
-
-    torch.manual_seed(SEED)
-    source, shape = in_torch.build(case.spec(), {"vocabulary": case.vocabulary}), SHAPES[case.spec()["model"]]
-    config = BertConfig(
-        vocab_size=padded(case.vocabulary),
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.feed_forward,
-        use_cache=False,
-    )
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = case.spec()["options"]["dropout"]
-    network = BertForPreTraining(config)
-    network.bert.load_state_dict(source.bert.state_dict())
-    heads = network.cls
-    heads.predictions.transform.dense.load_state_dict(source.transform.state_dict())
-    heads.predictions.transform.LayerNorm.load_state_dict(source.norm.state_dict())
-    heads.seq_relationship.load_state_dict(source.following.state_dict())
-    network.tie_weights()
-    if case.spec()["options"]["checkpointing"]:
-        network.gradient_checkpointing_enable({"use_reentrant": False})
-    return network.to(case.device).train()
+    return [workloads.of(case.model).synthetic(case.batch, sizes, seed) for seed in range(BATCHES)]
 
 
 def _their_loss(network: Any, batch: Any, device: str, half: Any) -> float:

@@ -314,7 +314,7 @@ class Run:
         asked = {"ours": ("ours", case), **{label: kinds[label] for label in row.rivals}}
         found = self._contest(asked, limit_s, profile=True)
         if found["status"] == "ok":
-            flops = bert.flops(bert.SHAPES[row.model], case.sequence, case.predictions, case.vocabulary)
+            flops = bert.flops(bert.SHAPES[row.model], case.sequence, case.predictions, case.facts["vocabulary"])
             speed = row.batch / found["seconds"]["ours"]
             found |= shares(self.value["card"], row.precision, speed * flops, traffic(row, case), speed / row.batch)
             found["samples_per_s"] = {label: row.batch / one for label, one in found["seconds"].items()}
@@ -443,7 +443,7 @@ def traffic(row: Row, case: Case) -> float:
     square read, three of them written, a half type's copy)."""
     shape, width = bert.SHAPES[row.model], 2 if row.precision in ("bf16", "fp16") else 4
     activations = row.batch * case.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
-    table = bert.padded(case.vocabulary) * shape.hidden
+    table = bert.padded(case.facts["vocabulary"]) * shape.hidden
     return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
 
 

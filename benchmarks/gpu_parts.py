@@ -82,7 +82,7 @@ def framework(case: Case) -> Any:
     from throughline.frameworks.torch.ddp import TorchDDP
 
     made = TorchDDP(case.spec(), 0, 0, 1, case.device)
-    for stage in (made.join, made.device, lambda: made.model({"vocabulary": case.vocabulary}), made.optimizer):
+    for stage in (made.join, made.device, lambda: made.model(case.facts), made.optimizer):
         stage()
     return made
 

@@ -1,6 +1,6 @@
-"""Our training step against Hugging Face's Trainer and a plain loop with transformers' BertForPreTraining, on CPUs.
+"""Our training step against Hugging Face's Trainer and a plain loop with transformers' own model, on CPUs.
 
-    python benchmarks/trainer.py                          all rows, about ten minutes on two cores
+    python benchmarks/trainer.py                          all rows, about half an hour on two cores
     python benchmarks/trainer.py --rows bert-mini:16:bf16 --rounds 7
 
 Model, weights, batches, precision, optimizer and threads are the same; each contestant is a process of its own, and
@@ -24,9 +24,12 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from contest import Case, Contestant, Failed, ratio, take_turns  # noqa: E402
 
-ROWS = ["bert-mini:16:bf16", "bert-mini:16:fp32", "bert-tiny:32:bf16", "bert-base:4:bf16", "bert-base:4:fp32"]
 TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
 """Largest relative difference between the contestants' losses of the first batch, without dropout."""
+ROWS = ["bert-mini:16:bf16", "bert-mini:16:fp32", "bert-tiny:32:bf16", "bert-base:4:bf16", "bert-base:4:fp32"]
+ROWS += [
+    f"gpt2-{size}:{batch}:{precision}" for size in ("tiny", "mini") for batch in (4, 16) for precision in TOLERANCE
+]
 
 
 def main() -> int:
