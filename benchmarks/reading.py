@@ -1,11 +1,13 @@
 """How fast shards become batches: sequences per CPU-second, of every way to read them, in turn.
 
     python benchmarks/reading.py SHARDS...          shards of one length, of whichever maker: ours, NVIDIA's
+    python benchmarks/reading.py --tokens MANIFEST  GPT-2's tokens (data/<corpus>/bpe/manifest.json), windows of 1,024
 
 `loop` is what a training run does (throughline.rank.data: read ahead, shuffle, batches through the loader's queue);
 `whole` is the same shards read by h5py alone, which shuffles nothing and makes no batches. The shards are read from the
 page cache, as compressed files and as unpacked, memory-mapped copies of them. CPU-seconds are those of all threads.
-Of shards without masks (corpus.masking.dynamic), `loop` draws them.
+Of shards without masks (corpus.masking.dynamic), `loop` draws them. Beside the loop over windows stands `slices`, what
+nanoGPT's script does for each batch: slices of a mapped file at random places, each made i8, and stacked.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
+import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
@@ -31,6 +35,7 @@ from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
 
 BATCH = 64
 SHARDS = 16
+SEQUENCE, WINDOWS = 1024, 1 << 14
 
 
 def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
@@ -49,11 +54,11 @@ def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
     return folder / "manifest.json"
 
 
-def loop(manifest: Path, rows: int) -> Callable[[], int]:
-    """An epoch of batches, as a training run reads them."""
+def loop(manifest: Path, rows: int, parameters: Any = None) -> Callable[[], int]:
+    """Batches of about so many rows, as a training run reads them."""
 
     def read() -> int:
-        source = batches(Manifest(manifest, "corpus"), 1, 0, 1, BATCH)
+        source = batches(Manifest(manifest, "corpus", parameters), 1, 0, 1, BATCH)
         loader = Loader(source, lambda batch: batch)
         for _ in range(rows // BATCH):
             loader.next()
@@ -76,12 +81,59 @@ def whole(manifest: Path) -> Callable[[], int]:
     return read
 
 
+def slices(manifest: Path, rows: int) -> Callable[[], int]:
+    """As many windows of a shard at random places."""
+    content = json.loads(manifest.read_text())
+    shard = max(content["shards"], key=lambda shard: shard["tokens"])
+
+    def read() -> int:
+        for _ in range(rows // BATCH):
+            tokens = np.memmap(manifest.parent / shard["file"], shard["type"], "r", shard["offset"], (shard["tokens"],))
+            places = np.random.randint(len(tokens) - SEQUENCE, size=BATCH)
+            np.stack([tokens[place : place + SEQUENCE + 1].astype(np.int64) for place in places])
+        return rows // BATCH * BATCH
+
+    return read
+
+
+def of_tokens(manifest: Path, rounds: int) -> None:
+    """Windows per CPU-second of the loop and of slices, in turn."""
+    ways = {
+        "loop": loop(manifest, WINDOWS, SimpleNamespace(sequence=SEQUENCE)),
+        "slices, to i8": slices(manifest, WINDOWS),
+    }
+    print(f"{WINDOWS} windows of {SEQUENCE} + 1 tokens, {rounds} rounds in turn\n")
+    table(measured(ways, rounds), "windows")
+
+
+def measured(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
+    """What each way reads per CPU-second, in turn."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, read in ways.items():
+            begun = time.process_time()
+            count = read()
+            found[name].append(count / (time.process_time() - begun))
+    return found
+
+
+def table(found: dict[str, list[float]], what: str) -> None:
+    print(f"| | {what} per CPU-second | least | most |\n|---|--:|--:|--:|")
+    for name, speeds in found.items():
+        print(f"| {name} | {median(speeds):,.0f} | {min(speeds):,.0f} | {max(speeds):,.0f} |")
+
+
 def main() -> None:
     """All ways in turn, several rounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shards", type=Path, nargs="+")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("shards", type=Path, nargs="*", default=[])
+    what.add_argument("--tokens", type=Path, metavar="MANIFEST")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    if arguments.tokens:
+        of_tokens(arguments.tokens, arguments.rounds)
+        return
     with tempfile.TemporaryDirectory() as place:
         packed, unpacked = Path(place, "packed"), Path(place, "unpacked")
         packed.mkdir()
@@ -90,19 +142,12 @@ def main() -> None:
         other = manifest_of(unpacked, arguments.shards, unpack=True)
         rows = Manifest(one, "corpus").rows
         ways = {"loop": loop(one, rows), "loop, unpacked": loop(other, rows), "whole, h5py": whole(one)}
-        found: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(arguments.rounds):
-            for name, read in ways.items():
-                begun = time.process_time()
-                count = read()
-                found[name].append(count / (time.process_time() - begun))
+        found = measured(ways, arguments.rounds)
         size = [sum(path.stat().st_size for path in folder.glob("*.hdf5")) for folder in (packed, unpacked)]
     size = [total / sum(layout.size(path)[0] for path in arguments.shards) for total in size]
     print(f"{rows} sequences of {layout.size(arguments.shards[0])[1]} tokens, {arguments.rounds} rounds in turn")
     print(f"bytes per sequence: {size[0]:.0f}, unpacked {size[1]:.0f}\n")
-    print("| | sequences per CPU-second | least | most |\n|---|--:|--:|--:|")
-    for name, speeds in found.items():
-        print(f"| {name} | {median(speeds):,.0f} | {min(speeds):,.0f} | {max(speeds):,.0f} |")
+    table(found, "sequences")
 
 
 if __name__ == "__main__":
