@@ -89,7 +89,7 @@ def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, par
         counted.append(counter.get_total_flops())
     assert counted == [2 * layers.forward_flops(model, 16), 2 * layers.flops_per_sample(spec, {}, {})]
     gradients = [parameter.grad.clone() for parameter in network.layer.parameters()]
-    assert all(gradient.abs().sum() > 0 for gradient in gradients)
+    assert all(gradient.abs().max() > 1e-4 for gradient in gradients if gradient.ndim > 1), "random, not zero"
     stated = form.settings(network)
     assert (stated["parameters"], stated["dropout"], stated["attention"]) == (parameters, 0.1, attention)
     assert set(layers.SETTINGS) <= stated.keys()

@@ -27,6 +27,8 @@ class Layer(nn.Module):
         batch, sequence = StepSize.of_spec(spec).batch_per_replica, spec["sequence"]
         # As within a model: the layer's input needs a gradient as well.
         self.hidden = torch.randn(batch, sequence, HIDDEN, device=at).to(dtype).requires_grad_()
+        # Of the output, random: that of its sum is zero almost everywhere behind a norm.
+        self.gradient = torch.randn_like(self.hidden)
         self.flops = batch * forward_flops(spec["model"], sequence)
         self.arguments = {"encoder_hidden_states": self.hidden} if spec["model"] == "t5-decoder-layer" else {}
 
@@ -39,7 +41,7 @@ class Layer(nn.Module):
     def forward(self) -> None:
         self.layer.zero_grad()
         self.hidden.grad = None
-        self.output().sum().backward()  # type: ignore[no-untyped-call]
+        self.output().backward(self.gradient)  # type: ignore[no-untyped-call]
 
 
 def hugging_face(model: str, attention: str, dropout: float) -> Any:
