@@ -37,6 +37,12 @@ runs: {repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
   quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]},
           slurm: {1n1g: {partition: gpu}, 1n2g: {constraint: plain}}}
+  split:
+    {model: gpt2-tiny, sequence: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
+     options: {data: synthetic, sharding: full}}
+  crossed:
+    {model: gpt2-tiny, sequence: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
+     options: {data: synthetic, sharding: optimizer, tensor: 2}}
   horovod: {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod], topologies: [2n1g], batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:

@@ -73,6 +73,17 @@ def test_a_rank_with_a_gpu_has_all_cores_of_its_node(finished: tuple[Project, st
     assert cores_of_ranks(records.read_run(project.record("1n1g", "quick"))) == {2}
 
 
+def test_a_model_split_over_two_nodes(project: Project) -> None:
+    """All of it over four ranks; and over the two ranks of each node, with the optimizer's states over the nodes."""
+    runs = [project.record("2n2g", name) for name in ("split", "crossed")]
+    project.run(*(str(run.relative_to(project.path)) for run in runs))
+    for run in map(records.read_run, runs):
+        assert (run.status, [rank.node for rank in run.ranks]) == ("ok", [0, 0, 1, 1]), run.reason
+    split, crossed = (records.read_run(run) for run in runs)
+    assert (split.settings or {})["sharding"].startswith("weights, gradients")
+    assert (crossed.settings or {})["sharding"].startswith("the optimizer's states")
+
+
 def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
     """horovodrun reaches the second node through srun. Slurm withholds the cores that a run does not ask for: without
     GPUs it has one for each thread."""
