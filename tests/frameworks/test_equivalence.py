@@ -136,9 +136,19 @@ def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_
     one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n2g"]
     assert (one.verdict, one.reason) == (
         "unsupported",
-        "bert-tiny in torch has no several devices for one replica (tensor parallelism)",
+        "the layers of bert models cannot be cut: their form in PyTorch has no `split`",
     )
     assert result["reference_loss"] == {}
+
+
+def test_weights_in_parts_are_the_reference(lab: Lab, tmp_path: Path) -> None:
+    """One framework alone has a proof where replicas split something; one replica has nothing to split."""
+    spec = training_fixtures.spec(topology="1n2g", options={"sharding": "full", "clip": "global_norm"})
+    (request,) = equivalence.requests([spec]).values()
+    result = equivalence.prove(request, lab.manifest, {}, tmp_path / "equivalence")
+    ((topology, found),) = result["frameworks"]["torch"].items()
+    assert (topology, found["verdict"]) == ("1n2g", "equal"), found["reason"]
+    assert found["largest_difference"] < 1e-6
 
 
 class Proof:
