@@ -14,8 +14,8 @@ import pytest
 from report_fixture import CPU, jitter, write_series
 from throughline import workloads
 from throughline.records import Summary
-from throughline.report.analysis import cells, summary
-from throughline.report.analysis.pairs import Case, Figures, OffOn
+from throughline.report.analysis import cells, comparisons, summary
+from throughline.report.analysis.pairs import Case, Figures, OffOn, switched
 from throughline.report.numbers import MIB
 from throughline.report.render import page
 from throughline.report.render.page import Results
@@ -188,3 +188,16 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
     text = page.render(Results({tmp_path / "x.json": measured[2]}), [], None, tmp_path / "report.html")
     assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
     assert "<small>10,240 tokens/s</small>" in text
+    # Its only topology is its own baseline: there is nothing that it scales over.
+    assert "on 4 devices (2n2g) (fp32 with batch 32 per replica), the fastest of all that was measured" in text
+    assert "speedup over 2n2g" not in text
+
+
+def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
+    off, on = (
+        block(tmp_path, name, 700, {"1n2g": 9.0}, device_found=CPU, options={"sharding": kind})
+        for name, kind in (("plain", "none"), ("split", "optimizer"))
+    )
+    everything = cells.groups([off, on])
+    ((_, both),) = switched(comparisons.judge(everything[1:], everything))
+    assert both.memory.by == 0 and both.saved_bytes_per_parameter is None

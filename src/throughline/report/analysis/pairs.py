@@ -54,8 +54,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class OffOn:
-    """The figures of two cells that differ in one option. `saves_from` is how many parameters a rank no longer holds
-    states of, where the option splits these: the parameters' share that other replicas keep."""
+    """The figures of two cells that differ in one option.
+
+    `saves_from`, of sharding on GPUs: how many parameters other replicas hold the states of for this rank. On a CPU
+    what a process holds beside its tensors hides what sharding saves.
+    """
 
     off: Figures
     on: Figures
@@ -90,8 +93,10 @@ def switched(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, OffOn]]:
         if pair.kind == "switches" and pair.sides:
             off, on = (side.row.cell for side in pair.sides)
             assert off and on
-            parameters = int(settings(pair.sides[0]).get("parameters") or 0)
-            kept = parameters * (1 - 1 / on.replicas) if option(pair) == "sharding" else None
+            parameters, kept = int(settings(pair.sides[0]).get("parameters") or 0), None
+            summary = pair.sides[1].group.summary
+            if option(pair) == "sharding" and summary and summary.device and summary.device.kind != "cpu":
+                kept = parameters * (1 - 1 / on.replicas)
             yield pair, OffOn(Figures.of(off), Figures.of(on), kept)
 
 

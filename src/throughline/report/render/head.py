@@ -29,6 +29,11 @@ class Best:
         return baseline(self.group, self.row.framework)
 
     @property
+    def scales(self) -> bool:
+        """Whether it has more devices than what its speedup is over."""
+        return str(self.row.topology) != self.baseline
+
+    @property
     def devices(self) -> str:
         """`32 devices (4n8g)`."""
         world = self.row.topology.world
@@ -80,7 +85,7 @@ def headline(groups: Sequence[Group]) -> str:
 
 def _scaling(best: Best, every: Sequence[Best]) -> str:
     cell, world = best.cell, best.row.topology.world
-    if world == 1:
+    if not best.scales:
         unequal = any(one.row.unequal for one in every)
         return ", the fastest of all that " + ("computes what it should" if unequal else "was measured")
     if cell.speedup is None:
@@ -99,7 +104,7 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     cell = best.cell
     rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
     rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
-    if best.row.topology.world > 1 and cell.speedup is not None:
+    if best.scales and cell.speedup is not None:
         ends = f", {span(cell.speedup_range)} by the ranges" if cell.speedup_range else ""
         rows.append((f"{cell.speedup:.2f}", "×", f"speedup over {over(best.baseline)}{ends}"))
         rows.append((percent(cell.efficiency), "", "efficiency"))

@@ -103,8 +103,9 @@ def _saved(both: OffOn) -> str:
 def remarks(scope: Scope) -> Iterator[str]:
     """What the figures are, and what each value of sharding splits."""
     yield (
-        "Memory is the most that a device held, as its driver counts it; where no driver does, and on a CPU, what the "
-        "largest rank held. Use is the share of the window in which GPUs, on a CPU the workers' threads, were busy."
+        "Memory is the most that a device held, as its driver counts it; where no driver does, what the largest rank "
+        "held; on a CPU the whole process, its libraries included. Use is the share of the window in which GPUs, on a "
+        "CPU the workers' threads, were busy."
     )
     against = dict.fromkeys(
         f"{_switched_on(pair)}: off is {pair.sides[0].group.benchmark}, on is {pair.sides[1].group.benchmark}."
@@ -120,8 +121,8 @@ def remarks(scope: Scope) -> Iterator[str]:
     yield from split
     if split:
         yield (
-            "Bytes saved are per parameter: the memory's change over the parameters that other replicas hold for this "
-            f"rank, parameters × (1 - 1 / replicas). {ELSEWHERE}"
+            "Bytes saved, on GPUs, are per parameter: the memory's change over the parameters that other replicas hold "
+            f"for this rank, parameters × (1 - 1 / replicas). {ELSEWHERE}"
         )
 
 

@@ -96,7 +96,9 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     """Throughput and speedup of every group."""
     for group in scope.groups:
         rows = [row for name in group.frameworks for row in group.series(name)]
-        scales = any(row.cell and row.cell.speedup and row.topology.world > 1 for row in rows)
+        scales = any(
+            row.cell and row.cell.speedup and str(row.topology) != baseline(group, row.framework) for row in rows
+        )
         for what, draw, shown in (("throughput", throughput, bool(rows)), ("speedup", speedup, scales)):
             name, heading = f"{group.name}_{what}", f"{group.benchmark}: {what}, {group.precision}, {group.batch_text}"
             yield Drawing(name, heading, partial(draw, group), describe(group, what), group, on_page=shown)
