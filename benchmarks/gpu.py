@@ -1,6 +1,7 @@
 """Everything about the training step on one GPU: check, then measure. One JSON and one Markdown table.
 
-    python benchmarks/gpu.py                        under nine minutes on one GPU; writes gpu.json and gpu.md here
+    python benchmarks/gpu.py                        BERT: under nine minutes on one GPU; writes gpu.json and gpu.md here
+    python benchmarks/gpu.py --workload gpt2        GPT-2, as long again; writes gpu-gpt2.json and gpu-gpt2.md
     python benchmarks/gpu.py --output FOLDER --shards data/<corpus>/seq128/manifest.json
     python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
 
@@ -10,12 +11,14 @@ process that dies takes one row with it.
 
 1. card      name, driver, versions; the fastest matrix product of each precision and the memory's bandwidth, measured
 2. checks    losses of the first steps in every precision, compiled, recorded, unpadded: against fp32 on the same data
-3. rows      the table: ours against Hugging Face's Trainer and a plain loop, in turn (contest.py), and what limits us
+3. rows      the table: ours against Hugging Face's Trainer and a plain loop, in turn (contest.py), and what limits us;
+             who computes another loss than ours is no rival
 4. real      HDF5 shards (made here, if none are given) against the same batches lying on the device, full ones, and
-             the real tokens alone
+             the real tokens alone; BERT only
 5. matrix    batch sizes to the end of memory x precisions x compiled x recomputed activations
 
-Needs Python 3.11, torch 2.11, transformers 5.17 (and accelerate for its Trainer), numpy and h5py, or newer; no network.
+Needs Python 3.11, torch 2.11 and numpy, or newer; no network. The rivals need transformers 5.17 (and accelerate for its
+Trainer), the shards h5py. The memory of a sharding is in the records of runs on several GPUs: one card has none.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from contest import Case, Contestant, Failed, is_out_of_memory, ratio, take_turn
 from gpu_parts import PARTS, TOLERANCE, cell, first_line, named  # noqa: E402
 from gpu_table import markdown  # noqa: E402
 
-from throughline import gpus  # noqa: E402
+from throughline import gpus, workloads  # noqa: E402
 from throughline.processes import die_with_parent  # noqa: E402
 from throughline.workloads import bert  # noqa: E402
 
@@ -55,7 +58,10 @@ GRACE_S = 10
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table; floor, target and stretch in samples/s are estimates for one H200 by a roofline."""
+    """A line of the table; floor, target and stretch in samples/s are estimates for one H200 by a roofline.
+
+    GPT-2's floor is the highest published figure for one H100 (llm.c: 468,000 tokens/s), its target 520,000 tokens/s.
+    """
 
     model: str
     batch: int
@@ -134,8 +140,24 @@ FULL = Plan(
         Real(512, 80, 64, full=0.4, rivals=("unpadded", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
     ],
 )  # fmt: skip
+SOME = [8, 16, 32, 64]
+GPT2 = Plan(
+    rows=[
+        Row("gpt2-small", 32, "bf16", ("trainer", "plain compiled"), 457, 508, limit_s=95),
+        Row("gpt2-small", 64, "bf16", ("plain compiled", "ours again"), 457, 508, limit_s=75),
+        Row("gpt2-small", 16, "bf16", ("plain compiled",), 457, 508, limit_s=60),
+        Row("gpt2-medium", 16, "bf16", ("plain compiled",), limit_s=80),
+    ],
+    sequence=1024, predictions=0, check=("gpt2-small", 4), check_steps=8,
+    checks=[*CHECKS[:4], ("bf16", True, "full"), ("fp32", True, "full")], matrix_model="gpt2-small",
+    matrix=[
+        ("bf16", True, False, SOME), ("bf16", True, True, SOME), ("bf16", False, False, SOME),
+        ("tf32", True, False, [8, 16]), ("fp16", True, False, [8, 16]), ("fp32", True, False, [8]),
+    ],
+    seconds=0.5, rounds=5, peak_sizes=[8192], copy_bytes=4 << 30, real_model="", real=[], card_s=45, checks_s=110,
+)  # fmt: skip
 DRY = Plan(
-    rows=[Row("bert-tiny", 2, "bf16"), Row("bert-tiny", 2, "tf32", ())],
+    rows=[Row("bert-tiny", 2, "bf16", limit_s=240), Row("bert-tiny", 2, "tf32", ())],
     sequence=32, predictions=5, check=("bert-tiny", 2), check_steps=2, checks=CHECKS, matrix_model="bert-tiny",
     matrix=[
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
@@ -145,11 +167,18 @@ DRY = Plan(
 )  # fmt: skip
 
 
+DRY_GPT2 = replace(
+    DRY, rows=[Row("gpt2-tiny", 2, "bf16", ("plain",), limit_s=240)], check=("gpt2-tiny", 2), checks=CHECKS[:3:2],
+    matrix_model="gpt2-tiny", matrix=[("bf16", False, True, [2])], real=[],
+)  # fmt: skip
+PLANS = {"bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2)}
+
+
 class Results:
     """The JSON as it grows; `save` writes it and the table anew."""
 
-    def __init__(self, folder: Path, device: str, dry: bool) -> None:
-        self.folder, self.start = folder, time.monotonic()
+    def __init__(self, folder: Path, device: str, dry: bool, name: str = "gpu") -> None:
+        self.folder, self.name, self.start = folder, name, time.monotonic()
         self.value: dict[str, Any] = {
             "schema": 1, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": device, "dry": dry,
             "python": platform.python_version(), "seconds": None, "card": {}, "checks": [], "rows": [], "real": [],
@@ -161,7 +190,8 @@ class Results:
 
     def save(self) -> None:
         self.value["seconds"] = round(self.elapsed(), 1)
-        for name, text in ("gpu.json", json.dumps(self.value, indent=1)), ("gpu.md", markdown(self.value)):
+        for kind, text in ("json", json.dumps(self.value, indent=1)), ("md", markdown(self.value)):
+            name = f"{self.name}.{kind}"
             partial = self.folder / f".{name}"
             partial.write_text(text + "\n", encoding="utf-8")
             partial.replace(self.folder / name)
@@ -175,13 +205,14 @@ class Results:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--workload", choices=list(PLANS), default="bert")
     parser.add_argument("--dry", action="store_true", help="tiny sizes")
-    parser.add_argument("--output", type=Path, default=Path(), help="folder of gpu.json and gpu.md")
+    parser.add_argument("--output", type=Path, default=Path(), help="folder of what is written")
     parser.add_argument("--shards", type=Path, help="a manifest of training shards; otherwise shards are made")
     parser.add_argument("--seconds", type=float, default=ALL_S, help="for everything")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    plan = DRY if given.dry else FULL
+    plan = PLANS[given.workload][given.dry]
     if given.child:
         die_with_parent(os.getppid(), signal.SIGKILL)
         part, arguments = given.child
@@ -189,7 +220,8 @@ def main() -> int:
             print(json.dumps(line), flush=True)
         return 0
     given.output.mkdir(parents=True, exist_ok=True)
-    results = Results(given.output, given.device, given.dry)
+    name = "gpu" if given.workload == "bert" else f"gpu-{given.workload}"
+    results = Results(given.output, given.device, given.dry, name)
     Alarm(given.seconds + GRACE_S, lambda: os._exit(2))
     with tempfile.TemporaryDirectory(prefix="throughline-gpu-") as folder:
         run = Run(plan, given, results, Path(folder))
@@ -199,7 +231,7 @@ def main() -> int:
             except Exception as error:
                 results.failed(part.__name__, error)
             results.save()
-    print((given.output / "gpu.md").read_text())
+    print((given.output / f"{name}.md").read_text())
     passed = [check["passed"] for check in results.value["checks"]]
     return 0 if True in passed and False not in passed else 1
 
@@ -222,7 +254,7 @@ class Run:
         if limit_s < 1:
             self.results.failed(part, "out of time")
             return
-        command = [sys.executable, str(self.script), "--device", self.given.device]
+        command = [sys.executable, str(self.script), "--device", self.given.device, "--workload", self.given.workload]
         command += ["--child", part, json.dumps(arguments)]
         errors = self.folder / f"{part}.err"
         with errors.open("w") as stream, subprocess.Popen(
@@ -314,10 +346,11 @@ class Run:
         asked = {"ours": ("ours", case), **{label: kinds[label] for label in row.rivals}}
         found = self._contest(asked, limit_s, profile=True)
         if found["status"] == "ok":
-            flops = bert.flops(bert.SHAPES[row.model], case.sequence, case.predictions, case.facts["vocabulary"])
+            flops = float(workloads.of(row.model).flops_per_sample(case.spec(), case.facts, {}))
             speed = row.batch / found["seconds"]["ours"]
             found |= shares(self.value["card"], row.precision, speed * flops, traffic(row, case), speed / row.batch)
             found["samples_per_s"] = {label: row.batch / one for label, one in found["seconds"].items()}
+            found["tokens_per_s"] = speed * case.sequence
         return found
 
     def _contest(self, asked: dict[str, tuple[str, Case]], limit_s: float, profile: bool = False) -> dict[str, Any]:
@@ -335,6 +368,10 @@ class Run:
             if "ours" in refused:
                 memory = is_out_of_memory(refused["ours"])
                 return {"status": "out of memory" if memory else "failed", "reason": refused["ours"]}
+            own, tolerance = losses.get("ours"), TOLERANCE[asked["ours"][1].precision]
+            for label, loss in losses.items():
+                if own and loss and abs(loss / own - 1) > tolerance:
+                    refused[label] = f"computes another loss: {loss:.4f} instead of {own:.4f}"
             there = [one for one in every if one.label not in refused]
             rounds: list[dict[str, float]] = []
             while not rounds:
@@ -441,9 +478,10 @@ def traffic(row: Row, case: Case) -> float:
     """Bytes that a step at least reads and writes, estimated: 16 activations of H per token and layer, written and
     read once in the forward and twice in the backward pass, and what the optimizer touches (weight, gradient, mean and
     square read, three of them written, a half type's copy)."""
-    shape, width = bert.SHAPES[row.model], 2 if row.precision in ("bf16", "fp16") else 4
+    workload = workloads.of(row.model)
+    shape, width = workload.SHAPES[row.model], 2 if row.precision in ("bf16", "fp16") else 4
     activations = row.batch * case.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
-    table = bert.padded(case.facts["vocabulary"]) * shape.hidden
+    table = workload.padded(case.facts["vocabulary"]) * shape.hidden
     return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
 
 

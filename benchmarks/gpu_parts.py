@@ -6,10 +6,12 @@ import gc
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from contest import BATCHES, Case, is_out_of_memory, peak
 
+from throughline import workloads
 from throughline.workloads import bert
 
 if TYPE_CHECKING:
@@ -27,7 +29,10 @@ def cell(combination: list[Any], batch: int, status: str, **more: Any) -> dict[s
 
 def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]:
     import torch
-    import transformers
+
+    transformers: Any = None
+    with suppress(ImportError):
+        import transformers
 
     gpu = device == "cuda"
     yield {
@@ -35,7 +40,7 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
         "memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
         "capability": list(torch.cuda.get_device_capability(0)) if gpu else None,
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": transformers and transformers.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version() if gpu else None,
     }
@@ -87,6 +92,11 @@ def framework(case: Case) -> Any:
     return made
 
 
+def synthetic(plan: Plan, model: str, batch: int) -> Iterator[Any]:
+    sizes = {"sequence": plan.sequence, "predictions": plan.predictions}
+    return (workloads.of(model).synthetic(batch, sizes, seed) for seed in range(BATCHES))
+
+
 def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
     """The first steps' losses without dropout, from the same weights on the same batches; whether they were recorded.
 
@@ -99,8 +109,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     options = {"dropout": 0.0, "compile": compiled, "graph": recorded, "unpadded": text == "packed"}
     one = framework(Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options))
     batches = []
-    for seed in range(BATCHES):
-        arrays = bert.synthetic(batch, {"sequence": plan.sequence, "predictions": plan.predictions}, seed)
+    for seed, arrays in enumerate(synthetic(plan, model, batch)):
         if text != "full":
             draw = np.random.Generator(np.random.Philox(key=seed))
             lengths = draw.integers(plan.sequence // 4, plan.sequence + 1, (batch, 1))
@@ -205,11 +214,7 @@ def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[s
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     one.optimizer()
-    made = [
-        bert.synthetic(batch, {"sequence": plan.sequence, "predictions": plan.predictions}, seed)
-        for seed in range(BATCHES)
-    ]
-    batches = [one.deliver(one.data(arrays)) for arrays in made]
+    batches = [one.deliver(one.data(arrays)) for arrays in synthetic(plan, plan.matrix_model, batch)]
 
     def steps(count: int) -> float:
         one.sync()

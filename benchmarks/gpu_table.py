@@ -50,18 +50,20 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
         "How many times as long a step of the others takes: the median of the rounds, and where it lies.",
         "",
     ]
-    head = ["row", "samples/s", "floor / target / stretch", "MFU", "of fastest products", "of bandwidth (estimated)"]
-    lines += [line(*head, "others", "where a step's time goes"), "|---|--:|--:|--:|--:|--:|---|---|"]
+    head = ["row", "samples/s", "tokens/s", "GB of memory", "floor / target / stretch"]
+    head += ["MFU", "of fastest products", "of bandwidth (estimated)"]
+    lines += [line(*head, "others", "where a step's time goes"), "|---" + "|--:" * 7 + "|---|---|"]
     for row in rows:
         goals = " / ".join(number(row[goal], ",.0f") for goal in ("floor", "target", "stretch"))
         if row["status"] != "ok":
-            lines += [line(row["name"], row["status"], goals, "", "", "", row["reason"], "")]
+            lines += [line(row["name"], row["status"], "", "", goals, "", "", "", row["reason"], "")]
             continue
         others = [f"{label} {spread(one)}" for label, one in row["ratios"].items()]
         others += [f"{label}: {why}" for label, why in row["refused"].items()]
         given = [number(row[key], ".1%") for key in ("mfu", "matmul_share", "bandwidth_share")]
         speed = f"{row['samples_per_s']['ours']:,.0f}"
-        lines += [line(row["name"], speed, goals, *given, "; ".join(others), kernels(row["kernels"]))]
+        size = number(row["tokens_per_s"], ",.0f"), f"{row['peak_memory_bytes']['ours'] / 1e9:.1f}"
+        lines += [line(row["name"], speed, *size, goals, *given, "; ".join(others), kernels(row["kernels"]))]
     return lines
 
 

@@ -62,6 +62,21 @@ def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
     assert "| bert-tiny, batch 2, bf16 |" in table and "out of memory" in table and "real tokens/s" in table
 
 
+def test_gpt2_beside_a_plain_loop(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--workload", "gpt2", "--device", "cpu", "--dry", "--output", str(tmp_path)]
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = json.loads((tmp_path / "gpu-gpt2.json").read_text())
+    assert value["failures"] == [] and [one["passed"] for one in value["checks"]] == [True, True]
+    (row,), (cell,) = value["rows"], value["matrix"]
+    assert row["status"] == "ok" and set(row["ratios"]) == {"plain"} and row["refused"] == {}
+    assert row["loss"]["plain"] == pytest.approx(row["loss"]["ours"], rel=1e-2)
+    assert row["tokens_per_s"] == pytest.approx(32 * row["samples_per_s"]["ours"]) and row["matmul_share"] > 0
+    assert cell["status"] == "ok" and cell["checkpointing"] and cell["samples_per_s"] > 0
+    assert "| gpt2-tiny, batch 2, bf16 |" in (tmp_path / "gpu-gpt2.md").read_text()
+
+
 def test_when_time_is_over_the_rest_is_not_measured(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--device", "cpu", "--dry", "--output", str(tmp_path), "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -88,7 +103,7 @@ for one in json.loads(sys.argv[-1])["work"]:
 def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     gpu = importlib.import_module("gpu")
-    given = argparse.Namespace(device="cpu", dry=False, seconds=60)
+    given = argparse.Namespace(device="cpu", workload="bert", dry=False, seconds=60)
     run = gpu.Run(gpu.DRY, given, gpu.Results(tmp_path, "cpu", True), tmp_path)
     run.script = tmp_path / "dying.py"
     run.script.write_text(DYING)

@@ -21,6 +21,8 @@ from throughline.study.section import canonical
 from throughline.study.targets import CHECK
 from throughline.topology import Topology
 
+FORMAT = 2
+"""Of the checkpoints; those of another one are not taken up."""
 Stated = dict[str, list[tuple[int, float]]]
 """Figure of held-out data -> its (step, value) pairs, rising in step."""
 
@@ -51,7 +53,7 @@ def run(
     specification, of other settings or of other data are not taken up.
     """
     wanted = settings.model_dump(include={"steps", "evaluate_every", "samples"})
-    same = [spec.canonical, *wanted.values(), _data(spec, manifest).content["content_digest"]]
+    same = [FORMAT, spec.canonical, *wanted.values(), _data(spec, manifest).content["content_digest"]]
     identity = hashlib.sha256(canonical(same).encode()).hexdigest()
     book = Book(output.with_suffix(".checkpoints"), identity)
     resume, faults = book.newest()
