@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,8 @@ import pytest
 
 import training_fixtures
 from framework_lab import ROOT, python
-from throughline.workloads import bert
+from throughline import workloads
+from throughline.workloads import bert, gpt2
 
 torch = pytest.importorskip("torch")
 
@@ -47,11 +48,14 @@ def kernels() -> set[str]:
 
 
 def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
-    spec = json.loads(training_fixtures.spec(**changes).model_dump_json())
+    return built(json.loads(training_fixtures.spec(**changes).model_dump_json()), kind)
+
+
+def built(spec: dict[str, Any], kind: str) -> TorchDDP:
     made = TorchDDP(spec, 0, 0, 1, kind)
     made.join()
     made.device()
-    made.model(bert.facts(None))
+    made.model(workloads.of(spec["model"]).facts(None))
     made.optimizer()
     return made
 
@@ -383,6 +387,15 @@ def test_a_rank_has_no_context_on_another_gpu() -> None:
     assert done.stdout.split() == ["0"]
 
 
+@contextmanager
+def synchronizing_is_an_error() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @NEEDS_GPU
 @pytest.mark.parametrize("changes", GPU_STEPS, ids=str)
 def test_the_window_never_waits_for_the_gpu(changes: dict[str, Any]) -> None:
@@ -391,12 +404,9 @@ def test_the_window_never_waits_for_the_gpu(changes: dict[str, Any]) -> None:
         one.step([one.deliver(batch(one, seed))])
     ready = [batch(one, seed) for seed in range(4)]
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with synchronizing_is_an_error():
         losses = [one.step([one.deliver(each)]) for each in ready]
         one.mark()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     one.sync()
     assert all(5 < loss < 15 for loss in one.losses(losses))
 
@@ -413,6 +423,26 @@ def test_a_recorded_step_trains_as_one_that_is_not(precision: str) -> None:
         one.sync()
         found.append(one.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
+    """Eager, and on a GPU compiled and recorded as well, with the same losses."""
+    found = []
+    for compiled in (False, True)[: 1 + (kind == "cuda")]:
+        options = {"dropout": 0.0, "clip": "global_norm", "compile": compiled, "graph": compiled}
+        spec = json.loads(training_fixtures.spec(precision="bf16", options=options).model_dump_json())
+        del spec["predictions"]
+        one = built({**spec, "model": "gpt2-tiny"}, kind)
+        ready = [one.data(gpt2.synthetic(4, spec, seed)) for seed in range(4)]
+        losses = [one.step([one.deliver(ready[0])]) for _ in range(2)]
+        one.sync()
+        with Reading() if kind == "cpu" else synchronizing_is_an_error() as reading:
+            losses += [one.step([one.deliver(each)]) for each in ready]
+        one.sync()
+        assert reading is None or not reading.found
+        found.append(one.losses(losses))
+    assert all(8 < loss < 13 for loss in found[0]) and found[-1] == pytest.approx(found[0], rel=5e-3)
 
 
 @NEEDS_GPU
