@@ -143,18 +143,18 @@ FULL = Plan(
 SOME = [8, 16, 32, 64]
 GPT2 = Plan(
     rows=[
-        Row("gpt2-small", 32, "bf16", ("trainer", "plain compiled"), 457, 508, limit_s=95),
+        Row("gpt2-small", 32, "bf16", ("trainer", "plain compiled"), 457, 508, limit_s=120),
         Row("gpt2-small", 64, "bf16", ("plain compiled", "ours again"), 457, 508, limit_s=75),
         Row("gpt2-small", 16, "bf16", ("plain compiled",), 457, 508, limit_s=60),
         Row("gpt2-medium", 16, "bf16", ("plain compiled",), limit_s=80),
     ],
     sequence=1024, predictions=0, check=("gpt2-small", 4), check_steps=8,
-    checks=[*CHECKS[:4], ("bf16", True, "full"), ("fp32", True, "full")], matrix_model="gpt2-small",
+    checks=[*CHECKS[:4], ("bf16", True, "full")], matrix_model="gpt2-small",
     matrix=[
         ("bf16", True, False, SOME), ("bf16", True, True, SOME), ("bf16", False, False, SOME),
         ("tf32", True, False, [8, 16]), ("fp16", True, False, [8, 16]), ("fp32", True, False, [8]),
     ],
-    seconds=0.5, rounds=5, peak_sizes=[8192], copy_bytes=4 << 30, real_model="", real=[], card_s=45, checks_s=110,
+    seconds=0.5, rounds=5, peak_sizes=[8192], copy_bytes=4 << 30, real_model="", real=[], card_s=45, checks_s=90,
 )  # fmt: skip
 DRY = Plan(
     rows=[Row("bert-tiny", 2, "bf16", limit_s=240), Row("bert-tiny", 2, "tf32", ())],

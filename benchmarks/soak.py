@@ -284,7 +284,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=2, help="that many at a time in Slurm's queue")
     parser.add_argument("--lost-nodes", type=int, help="how many times a node goes down; otherwise every five minutes")
-    parser.add_argument("--repeats", type=int, default=4, help="how many repeats the workflow asks for at a time")
+    parser.add_argument("--repeats", type=int, default=6, help="how many repeats the workflow asks for at a time")
     given = parser.parse_args()
     lost = given.lost_nodes if given.lost_nodes is not None else max(2, int(given.minutes / 5))
     result = Soak(Cluster(given.cluster.resolve()), given.minutes, given.jobs, lost, given.repeats).run()
