@@ -163,7 +163,8 @@ DRY = Plan(
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
     ],
     seconds=0.01, rounds=2, peak_sizes=[128], copy_bytes=1 << 22, real_model="bert-tiny",
-    real=[Real(32, 5, 4, full=0.8, rivals=("resident", "unpadded", "full length"), shards=(2, 64))],
+    real=[Real(32, 5, 4, full=0.8, rivals=("resident", "unpadded", "full length"), shards=(2, 64), limit_s=240)],
+    card_s=240, checks_s=240,
 )  # fmt: skip
 
 

@@ -44,8 +44,12 @@ benchmarks:
     {{model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {{fp32: [4]}}, repeats: 1,
      convergence: {{steps: {steps}, evaluate_every: 100, samples: 8}}}}
 """
-FINISHED = ("results/**/run*.json", "results/**/[!.]*.telemetry.csv", "results/**/curve.json", "data/**/[!.]*.hdf5")
-"""What is never made again once it is there."""
+FINISHED = (
+    *("results/**/run*.json", "results/**/[!.]*.telemetry.csv", "results/**/curve.json"),
+    *("data/**/tokens/[!.]*.hdf5", "data/**/verified/[!.]*.json"),
+)
+"""What is never made again once it is there: the last files of Slurm's jobs. A job that a node has taken with it begins
+anew, so a shard may be made again before it is verified."""
 AWAY_S = 20.0
 """How long a node is down."""
 DOWN_WORDS = ("power", "scontrol")
