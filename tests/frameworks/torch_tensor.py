@@ -12,11 +12,13 @@ import json
 import os
 import pickle
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch._dynamo
 import torch.distributed.device_mesh
 import torch.nn.parallel
 from torch import Tensor
@@ -25,7 +27,7 @@ from torch_reading import Reading
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.launch import launchers
 from throughline.study.runs import PROTOCOL, RunSpec
-from throughline.workloads import gpt2
+from throughline.workloads import gpt2, in_torch_operations
 from throughline.workloads.gpt2 import in_torch
 from throughline.workloads.in_torch_operations import dropped
 
@@ -42,7 +44,6 @@ OTHERS: dict[str, dict[str, Any]] = {
     "compiled": {"options": {"compile": True}},
     "dropout": {"options": {"dropout": 0.25}},
     "recomputed": {"options": {"dropout": 0.25, "checkpointing": True}},
-    "dropout compiled": {"options": {"dropout": 0.25, "compile": True}},
     "bf16": {"precision": "bf16"},
     "fp16": {"precision": "fp16", "options": {"clip": "global_norm"}},
     "overflow": {"precision": "fp16"},
@@ -84,6 +85,8 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
     one = TorchDDP(values, joined.rank, joined.rank, WORLD, "cpu")
     one.averaging, one.tensor = joined.averaging, type(joined.tensor)(joined.tensor.group)
     one.device()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     one.model(gpt2.facts(None))
     one.load(weights)
     one.optimizer()
@@ -109,9 +112,10 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
         last = one.network.get_parameter("layers.0.up.weight")
         hook = last.register_hook(infinite) if overflowing and one.rank == WORLD - 1 else None
         before = digest(*one.parameters)
-        with Reading() as reading:
+        # Under a mode that sees every operation nothing would be compiled.
+        with nullcontext() if one.options["compile"] else Reading() as reading:
             losses.append(one.step(batches))
-        read += reading.found
+        read += reading.found if reading else []
         if overflowing:
             told["kept"] = digest(*one.parameters) == before
         if hook:
@@ -126,6 +130,7 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
         "settings": one.settings(),
         "skipped": one.skipped(),
         "read": read,
+        "compiled": torch._dynamo.utils.counters["frames"]["ok"] if one.options["compile"] else 0,
         "hidden": hidden,
         "masks": masks,
         "random": digest(torch.get_rng_state()),
@@ -163,6 +168,7 @@ def rank(number: int, tensor: int, port: int, folder: Path) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     gpt2.VOCABULARY = VOCABULARY
+    in_torch_operations.CACHED = 2**13  # several parts of the loss's rows
     for tensor in (2, WORLD):
         with launchers.reserved_port() as reserved:
             port, children = reserved.getsockname()[1], []

@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from throughline.workloads import Arrays
-
-CACHED = 2**19
-"""Scores that a core works on at a time."""
+from throughline.workloads.in_torch_operations import by_rows
 
 
 class TensorGroup:
@@ -141,7 +139,7 @@ class CrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, labels: Tensor, others: Tensor, kind: torch.dtype, ranks: TensorGroup
     ) -> Tensor:
-        sums = torch.cat([some.to(kind).logsumexp(1) for (some,) in by_rows(scores)])
+        sums = torch.cat([some.to(kind).logsumexp(1) for (some,) in some_rows(scores)])
         right = scores.gather(1, labels[:, None])[:, 0].to(kind).masked_fill(others, 0)
         every = ranks.whole(torch.stack([sums, right])[None], 0)
         total = every[:, 0].logsumexp(0)
@@ -154,18 +152,17 @@ class CrossEntropy(torch.autograd.Function):
         scores, labels, others, total = ctx.saved_tensors
         result = torch.empty_like(scores)
         right = others.to(total.dtype) - 1
-        for some, label, there, sums, scale, part in by_rows(scores, labels, right, total, gradient, result):
+        for some, label, there, sums, scale, part in some_rows(scores, labels, right, total, gradient, result):
             softmax = (some.to(total.dtype) - sums[:, None]).exp_()
             softmax.scatter_add_(1, label[:, None], there[:, None])
             part.copy_(softmax.mul_(scale[:, None]))
         return result, None, None, None, None
 
 
-def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Parts of some rows each; the first tensor is the widest."""
+def some_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of some rows each; the first tensor is the widest. On a GPU, or where code is made, all at once."""
     eager_on_cpu = tensors[0].device.type == "cpu" and not torch.compiler.is_compiling()
-    rows = max(1, CACHED // tensors[0].shape[1]) if eager_on_cpu else len(tensors[0])
-    return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
+    return by_rows(*tensors) if eager_on_cpu else iter([tensors])
 
 
 ENTER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Enter.apply
