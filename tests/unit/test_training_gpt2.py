@@ -200,9 +200,9 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
         model = network(checkpointing)
         calls.append(0)
 
-        def count(*given: Any) -> Any:
+        def count(*given: Any, **named: Any) -> Any:
             calls[-1] += 1
-            return in_torch.layer(*given)
+            return in_torch.layer(*given, **named)
 
         model.parts = (in_torch.embedded, count, in_torch.loss)
         model(tokens()).backward()
