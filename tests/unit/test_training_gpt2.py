@@ -274,7 +274,7 @@ def test_a_manifest_of_another_kind_or_with_too_little_text_is_refused() -> None
 
 def test_a_blocks_keys_make_its_specification() -> None:
     block = {"model": "gpt2-small", "gelu": "erf", "position_init": 0.01, "options": {"data": "synthetic"}}
-    config = load([], {"corpus": {"sequences": {1024: 20}}, "benchmarks": {"b": block}})
+    config = load([], {"benchmarks": {"b": block}})
     (spec, *_) = runs.expand(config)
     plain = json.loads(spec.canonical)
     assert (plain["sequence"], plain["gelu"], plain["position_init"]) == (1024, "erf", 0.01)
