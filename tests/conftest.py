@@ -35,6 +35,8 @@ SHARED = {
     "workflow/test_report_browser.py": "report",
     "frameworks/test_contract.py": "steps of two frameworks",
     "frameworks/test_reading.py": "dynamic corpus",
+    "frameworks/test_torch_sharding.py": "ranks that split states",
+    "frameworks/test_torch_tensor.py": "ranks that share a replica",
     "faults/test_corpus_faults.py": "large shard",
     "faults/test_workflow_faults.py::test_records_that": "planted records",
     "faults/test_workflow_faults.py::test_without_a_baseline": "planted records",

@@ -84,7 +84,9 @@ def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Calla
 
 
 def test_two_workflows_at_once_do_not_measure_at_once(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    one, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=5)) for name in ("one", "other"))
+    # The first still measures when the second, whose Snakemake has to start, comes to its run.
+    lengths = {"one": 25, "other": 5}
+    one, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=s)) for name, s in lengths.items())
     first = start(one, SUMMARY)
     until(lambda: workers_below(first.pid))
     second = start(other, SUMMARY)

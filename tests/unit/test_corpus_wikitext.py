@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from corpus_helpers import CLOSING, HEADER, page
 from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
 from throughline.corpus.source import dumps, pages
-from throughline.corpus.text import extraction, sentences
+from throughline.corpus.text import extraction, sentences, wikitext
 from throughline.corpus.text.wikitext import plain_text
 from throughline.files import UserError
 
@@ -251,3 +251,10 @@ def test_counts_and_an_article_without_text(tmp_path: Path) -> None:
         **{"schema": 1, "part": 0, "pages": 4, "articles": 2, "redirects": 1, "other_namespaces": 1, "repeated": 0},
         "characters": len('A & <b> "c"'),
     }
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Python 3.11 before 3.11.5 matches too little then, and says nothing."""
+    patterns = [value.pattern for value in vars(wikitext).values() if isinstance(value, re.Pattern)]
+    assert len(patterns) > 10
+    assert not [pattern for pattern in patterns if re.search(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+", pattern)]
