@@ -10,6 +10,7 @@ from typing import Any
 from throughline import frameworks, workloads
 from throughline.checks import equivalence
 from throughline.files import write_text
+from throughline.frameworks.reference import table
 from throughline.report.numbers import scaled
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config
@@ -63,9 +64,9 @@ def _section(folder: str) -> str:
     work = [[f"`{spec.model}`", _flops(workload, spec, known)] for spec in specs]
     return (
         f"\n## {folder}\n\n{_docstring(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
-        + _table(["", "what"], [[name, text] for name, text in facts.items()])
+        + table(["", "what"], [[name, text] for name, text in facts.items()])
         + "\nFLOPs of one sample, by the conventions above and with the default keys:\n\n"
-        + _table(["model", "FLOPs per sample"], work)
+        + table(["model", "FLOPs per sample"], work)
         + "".join(f"\n`in_{library}.py`: {_docstring(folder, f'in_{library}')}\n" for library in workload.LIBRARIES)
     )
 
@@ -109,10 +110,6 @@ def _docstring(folder: str, name: str) -> str:
     """What a workload's file says of itself, which is read without its library."""
     source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
     return ast.get_docstring(ast.parse(source)) or ""
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
 
 
 if __name__ == "__main__":

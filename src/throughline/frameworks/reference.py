@@ -32,7 +32,7 @@ def reference() -> str:
         ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
         ["main pins", *(_pins(name) for name in names)],
     ]
-    return "\n".join([HEADER, *map(_features, workloads.FOLDERS), _table(["", *names], facts)])
+    return "\n".join([HEADER, *map(_features, workloads.FOLDERS), table(["", *names], facts)])
 
 
 def _features(folder: str) -> str:
@@ -40,7 +40,7 @@ def _features(folder: str) -> str:
     model = next(model for model, own in workloads.models().items() if own == folder)
     offered = [frameworks.features(name, model) for name in frameworks.NAMES]
     rows = [[words, *("yes" if key in one else "no" for one in offered)] for key, words in frameworks.FEATURES.items()]
-    return _table([f"`{folder}`", *frameworks.NAMES], rows)
+    return table([f"`{folder}`", *frameworks.NAMES], rows)
 
 
 def _pins(name: str) -> str:
@@ -49,7 +49,7 @@ def _pins(name: str) -> str:
     return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in libraries)
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
 
 

@@ -133,7 +133,8 @@ class TorchRank(Rank):
             self.scaler.unscale_(self.update)
         if self.tensor:
             share_overflow(self.scaler, self.update, self.tensor)
-        clip(self.options["clip"], self.parameters, self.norms)
+        if self.options["clip"] != "none":
+            clip(self.options["clip"], self.parameters, self.norms)
         with self.updating():
             self.scaler.step(self.update)
         self.scaler.update()
