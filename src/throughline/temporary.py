@@ -37,12 +37,15 @@ def _locked(parent: Path) -> tuple[Path, int]:
     not locked, and nobody removes it either."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        lock = _open(path)
+        try:
+            lock = _open(path)
+        except FileNotFoundError:
+            continue  # another owner found it before it was locked
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             return path, lock
-        os.close(lock)  # another owner found it before it was locked
+        os.close(lock)  # the same, while this process waited for the lock
 
 
 def _remove_stale(parent: Path) -> None:

@@ -6,7 +6,9 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,20 @@ def test_what_a_killed_agent_left_goes_with_the_next_and_nothing_else(
         killed.end()
         live.end()
     assert folders() <= {stranger}
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+
+    def make(**how: Any) -> str:
+        made.append(Path(mkdtemp(**how)))
+        if len(made) == 1:
+            temporary._remove_stale(tmp_path)
+        return str(made[-1])
+
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", make)
+    with temporary.folder(tmp_path) as path:
+        assert made == [made[0], path] and [*tmp_path.iterdir()] == [path]
