@@ -83,7 +83,7 @@ def code_of(script):
 def summary_options(wildcards, input):
     """What a summary has to know beside its records."""
     proof = ["--equivalence", input.equivalence] if input.equivalence else []
-    return [*TARGETS.summary_options(wildcards.benchmark), *proof]
+    return [*TARGETS.summary_options(**wildcards), *proof]
 
 
 def the_plan():

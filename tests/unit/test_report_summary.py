@@ -12,6 +12,7 @@ from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_r
 from throughline.files import UserError
 from throughline.records import read_summary
 from throughline.report.analysis import advice, cells, summary
+from throughline.study.runs import RunSpec
 
 
 def cell_of(root: Path, values: list[float], topology: str = "1n1g", **changes: Any) -> Any:
@@ -125,6 +126,20 @@ def test_another_configuration_is_refused(tmp_path: Path, changes: dict[str, Any
     ]
     with pytest.raises(UserError, match=key):
         summary.summarize(paths, repeats=2)
+
+
+def test_records_of_another_configuration_than_the_present_one_are_refused(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": [100.0, 101.0]})
+    made, asked = (
+        RunSpec.model_validate_json(json.dumps(spec(topology="2n1g", repeat=7, **changes)))
+        for changes in ({}, {"seed": 7})
+    )
+    assert summary.summarize(paths, repeats=2, asked=made).frameworks["torch"]["1n1g"].n_ok == 2
+    with pytest.raises(
+        UserError, match=r"run1.json was run with seed = 42, and the configuration asks for 7"
+    ) as caught:
+        summary.summarize(paths, repeats=2, asked=asked)
+    assert all(str(path) in str(caught.value) for path in paths), "all of them are made again at once"
 
 
 def test_nothing_to_summarize(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import load
+from throughline.study.runs import RunSpec
 from throughline.study.targets import CorpusTargets, Targets
 
 BLOCK: dict[str, Any] = {
@@ -88,9 +89,12 @@ def test_an_unknown_benchmark_is_answered_with_those_there_are(targets: Targets)
 
 
 def test_what_a_summary_has_to_know(targets: Targets) -> None:
-    options, derived = targets.summary_options("b"), targets.summary_options("b__aa")
-    assert options[:2] == ["--asked", "2"] and options[4:] == ["--remarks=cold", "--strict"]
-    assert '"efficiency"' in options[3] and '"goals":null' in derived[3]
+    options, derived = (targets.summary_options(benchmark=name, batch="8", precision="fp32") for name in ("b", "b__aa"))
+    assert (
+        options[:3:2] == ["--spec", "--asked"] and options[3] == "2" and options[6:] == ["--remarks=cold", "--strict"]
+    )
+    assert '"efficiency"' in options[5] and '"goals":null' in derived[5]
+    assert RunSpec.model_validate_json(options[1]).summary == "results/b/bz8_fp32.json"
 
 
 def test_files_of_the_corpus() -> None:

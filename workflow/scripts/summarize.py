@@ -5,11 +5,13 @@ from pathlib import Path
 
 from throughline.files import command_line
 from throughline.report.analysis import summary
+from throughline.study.runs import RunSpec
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("records", nargs="+", type=Path, help="run<k>.json of every framework and topology")
+    parser.add_argument("--spec", metavar="JSON", help="what one of the runs has to be: refuse records of another kind")
     parser.add_argument("--asked", type=int, required=True, metavar="N", help="repeats that were asked for per cell")
     parser.add_argument("--remarks", help="text to show under the tables")
     parser.add_argument("--equivalence", type=Path, help="equivalence.json, where several frameworks are compared")
@@ -17,9 +19,15 @@ def main() -> None:
     parser.add_argument("--terms", default="{}", metavar="JSON", help="goals, prices and task_samples")
     parser.add_argument("--output", type=Path, required=True, help="the summary")
     arguments = parser.parse_args()
-    proof, terms = arguments.equivalence, summary.read_terms(arguments.terms)
     summary.write(
-        arguments.records, arguments.output, arguments.asked, arguments.remarks, arguments.strict, proof, terms
+        arguments.records,
+        arguments.output,
+        arguments.asked,
+        arguments.remarks,
+        arguments.strict,
+        arguments.equivalence,
+        summary.read_terms(arguments.terms),
+        RunSpec.model_validate_json(arguments.spec) if arguments.spec else None,
     )
 
 

@@ -119,8 +119,9 @@ class Targets:
         """The manifests that the runs read."""
         return sorted({spec.manifest for spec in self.specs.values() if spec.manifest})
 
-    def summary_options(self, benchmark: str) -> list[str]:
+    def summary_options(self, **wildcards: str) -> list[str]:
         """What the command that makes a summary has to know beside its records."""
+        spec, benchmark = self.specs[self.records(**wildcards)[0]], wildcards["benchmark"]
         block = self.config.block(benchmark)
         terms = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
@@ -129,7 +130,7 @@ class Targets:
         }
         remarks = [f"--remarks={block.remarks}"] if block.remarks else []
         strict = ["--strict"] if block.strict else []
-        return ["--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]
+        return ["--spec", spec.canonical, "--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]
 
 
 class CorpusTargets:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from throughline import statistics
-from throughline.files import UserError, write_json
+from throughline.files import UserError, snakemake, write_json
 from throughline.records import Cell, Cost, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware
 from throughline.study.goals import Goals, Price
@@ -51,13 +51,15 @@ def summarize(
     remarks: str | None = None,
     equivalence: Equivalence | None = None,
     terms: Terms | None = None,
+    asked: RunSpec | None = None,
 ) -> Summary:
     """The summary of the records at `paths` (one benchmark, batch and precision), of `repeats` repeats a cell.
 
     Every figure is unrounded. UserError: no record, a record under a name that is not its own, two records of one
-    run, or records that differ in more than framework, topology and repeat.
+    run, or records that differ in more than framework, topology and repeat, from each other or from a run that is
+    `asked` for.
     """
-    runs, terms = _read(paths), terms or Terms()
+    runs, terms = _read(paths, asked), terms or Terms()
     by_framework = _grouped(runs)
     proofs = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
     mathematics = {name: proof for name, proof in proofs.items() if proof} if equivalence else None
@@ -101,12 +103,15 @@ def summarize(
     )
 
 
-def _read(paths: Sequence[Path]) -> list[RunRecord]:
+def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
     """The records at `paths`, all of one configuration, each of another run."""
     if not paths:
         raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
     records = [(path, read_run(path)) for path in paths]
-    _same([(path, advice.flat(run.spec.model_dump(exclude=FREE))) for path, run in records])
+    values = [(path, advice.flat(run.spec.model_dump(exclude=FREE))) for path, run in records]
+    if asked:
+        _as_asked(values, advice.flat(asked.model_dump(exclude=FREE)))
+    _same(values)
     for topology in {run.spec.topology for _, run in records}:
         _same([(path, {"hosts": run.spec.hosts}) for path, run in records if run.spec.topology == topology])
     seen = set()
@@ -121,6 +126,20 @@ def _read(paths: Sequence[Path]) -> list[RunRecord]:
             )
         seen.add(key)
     return [run for _, run in records]
+
+
+def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, Any]) -> None:
+    """UserError where a record was made for another configuration. Snakemake sees this by itself, except where it was
+    killed and its job on a cluster went on: then it does not know what the record was made for."""
+    stale = [path for path, other in values if other != wanted]
+    if stale:
+        other = dict(values)[stale[0]]
+        key = next(key for key in wanted | other if wanted.get(key) != other.get(key))
+        raise UserError(
+            f"{stale[0]} was run with {key} = {other.get(key)}, and the configuration asks for {wanted.get(key)}",
+            why="a summary holds runs of the present configuration only",
+            next_step=f"make it again: {snakemake('--force', *map(str, stale))}",
+        )
 
 
 def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
@@ -163,10 +182,11 @@ def write(
     strict: bool = False,
     equivalence: Path | None = None,
     terms: Terms | None = None,
+    asked: RunSpec | None = None,
 ) -> None:
     """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
     compared = read_equivalence(equivalence) if equivalence else None
-    summary = summarize(paths, repeats, remarks, compared, terms)
+    summary = summarize(paths, repeats, remarks, compared, terms, asked)
     own = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
     if not output.absolute().as_posix().endswith("/" + own):
         raise UserError(
