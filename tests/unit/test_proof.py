@@ -82,7 +82,7 @@ def test_what_is_measured_is_what_is_proven() -> None:
     options = {
         "clip": "norm", "accumulate": 2, "compile": True, "unpadded": True, "checkpointing": True, "dropout": 0.1,
     }  # fmt: skip
-    optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05}
+    optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05, "momentum": 0.9}
     measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)
     proven = equivalence.settings(measured)
     assert proven.options == measured.options.model_copy(update={"dropout": 0.0})

@@ -22,7 +22,7 @@ class Parameters:
     image: int = workloads.key("pixels a side", default=32, least=8, most=512, stated=True)
     crop: bool = workloads.key("cut a random piece", default=True)
     pool: str = workloads.key("how pixels are pooled", default="max", choices=("max", "mean"))
-    classes: int = workloads.key("what a model tells apart", default=10, asked=False)
+    kinds: int = workloads.key("what a model tells apart", default=10, asked=False)
 
 
 def made_up(folder: str, parameters: type, **changes: Any) -> Any:
@@ -54,10 +54,10 @@ def specs(**block: Any) -> list[RunSpec]:
 
 def test_parameters_are_keys_and_stand_flat_in_the_specification(patches: None) -> None:
     (spec, *_) = specs(image=64, crop=False)
-    assert spec.parameters == {"image": 64, "crop": False, "pool": "max", "classes": 10}
+    assert spec.parameters == {"image": 64, "crop": False, "pool": "max", "kinds": 10}
     plain = json.loads(spec.canonical)
     assert (plain["image"], plain["crop"]) == (64, False)
-    assert not {"parameters", "pool", "classes", "corpus"} & set(plain)
+    assert not {"parameters", "pool", "kinds", "corpus"} & set(plain)
     assert list(json.loads(spec.model_dump_json()))[2:8] == ["model", *spec.parameters, "batch_per_device"]
     assert RunSpec.model_validate_json(spec.canonical) == spec == RunSpec.model_validate_json(spec.model_dump_json())
     assert spec.typed_parameters == Parameters(image=64, crop=False)
@@ -79,7 +79,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"image": "large"}, "benchmarks.b.image = 'large': a whole number is needed"),
         ({"crop": "on"}, "benchmarks.b.crop = 'on': allowed: true, false; did you mean true?"),
         ({"pool": "mux"}, "benchmarks.b.pool = 'mux': allowed: max, mean; did you mean max?"),
-        ({"classes": 3}, "benchmarks.b.classes: unknown key; allowed: "),
+        ({"kinds": 3}, "benchmarks.b.kinds: unknown key; allowed: "),
         ({"imag": 64}, "did you mean image?"),
         (
             {"sequence": 32},
@@ -87,7 +87,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ),
         (
             {"model": "bert-tiny", "image": 64},
-            "b.image: a key of patches models; bert models take: sequence",
+            "b.image: a key of resnet and patches models; bert models take: sequence",
         ),
         ({"convergence": {}}, "benchmarks.b.convergence: patches-small has no figures of held-out data"),
     ],
@@ -107,7 +107,7 @@ def test_a_configuration_comes_back_from_its_json(patches: None) -> None:
 def test_the_page_and_the_schema_show_every_workloads_keys(patches: None) -> None:
     page, schema = config_reference.reference(), json.loads(config_reference.schema())
     assert "| `benchmarks.<name>.pool` | how pixels are pooled | max or mean | `max` |" in page
-    assert "benchmarks.<name>.classes" not in page
+    assert "benchmarks.<name>.kinds" not in page
     kinds = {tuple(kind["properties"]["model"]["enum"]): kind for kind in schema["$defs"]["Benchmark"]["anyOf"]}
     assert {"image", "crop", "pool"} < set(kinds[("patches-small",)]["properties"])
     assert "sequence" not in kinds[("patches-small",)]["properties"]

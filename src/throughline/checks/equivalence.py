@@ -41,7 +41,7 @@ one number (11 bits, bf16: 8), as the errors of a dozen predictions level out in
 most 6e-4 in bf16 (bert-base, four samples; bert-tiny: 2e-4) and 3e-5 in fp16; weights kept in bf16 come to 1.6e-3."""
 SKIPPED_AT_MOST = 0.25
 """Share of the steps that a loss scaler may skip while it finds its scale."""
-RATE = {"adam": 1e-4, "adamw": 1e-4, "lamb": 3e-3}
+RATE = {"adam": 1e-4, "adamw": 1e-4, "lamb": 3e-3, "sgd": 1e-3}
 DECAY = 1.0
 """The learning rate of a proof, and a decay that is decoupled from the gradient, where there is one. With lower ones 50
 steps bring no wrong constant out of the rounding: AdamW's default (a decay of 0.01 at 1e-4) moves losses by 3e-6. With

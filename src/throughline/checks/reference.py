@@ -122,7 +122,15 @@ def _lamb(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: 
     weight -= settings.learning_rate * (size / length if size and length else 1.0) * update
 
 
-UPDATES: dict[str, Callable[..., None]] = {"adam": _adam, "adamw": _adamw, "lamb": _lamb}
+def _sgd(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
+    """Sutskever et al. 2013, without Nesterov's change; its decay is an L2 penalty: part of the gradient.
+
+    Here `mean` is the velocity, to which the rate is applied when it moves the weight."""
+    mean.mul_(settings.momentum).add_(gradient + _decay(weight, settings) * weight)
+    weight -= settings.learning_rate * mean
+
+
+UPDATES: dict[str, Callable[..., None]] = {"adam": _adam, "adamw": _adamw, "lamb": _lamb, "sgd": _sgd}
 
 
 def _network(spec: RunSpec, manifest: Manifest | None) -> Any:

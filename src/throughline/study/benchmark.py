@@ -76,13 +76,16 @@ class Runs(Section):
 
 
 class Optimizer(Section):
-    name: Literal["adamw", "adam", "lamb"] = Field("adamw", description="the update rule")
+    name: Literal["adamw", "adam", "lamb", "sgd"] = Field("adamw", description="the update rule")
     learning_rate: PositiveFloat = Field(1e-4, description="constant learning rate")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
     betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
-        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment"
+        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment; not of `sgd`"
     )
-    epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment")
+    epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment; not of `sgd`")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.9, description="share of the last update that the next one keeps; of `sgd` alone (without Nesterov's change)"
+    )
 
 
 class Options(Section):

@@ -35,11 +35,15 @@ def build(
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    constants = {"lr": settings["learning_rate"], "betas": tuple(settings["betas"]), "eps": settings["epsilon"]}
+    if settings["name"] == "sgd":
+        constants = {"lr": settings["learning_rate"], "momentum": settings["momentum"]}
+    else:
+        constants = {"lr": settings["learning_rate"], "betas": tuple(settings["betas"]), "eps": settings["epsilon"]}
     kinds: dict[str, Maker] = {
         "adamw": partial(torch.optim.AdamW, fused=True),
         "adam": partial(torch.optim.Adam, fused=True),
         "lamb": partial(Lamb, norms=norms),
+        "sgd": partial(torch.optim.SGD, fused=True),
     }
     kind = kinds[settings["name"]]
     return shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)

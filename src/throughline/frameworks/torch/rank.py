@@ -177,11 +177,17 @@ class TorchRank(Rank):
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors = self.update.param_groups
+        if self.spec["optimizer"]["name"] == "sgd":
+            own = {"momentum": matrices["momentum"], "nesterov": matrices["nesterov"]}
+        else:
+            own = {
+                "betas": list(matrices["betas"]),
+                "epsilon": matrices["eps"],
+                "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            }
         return {
             "learning_rate": matrices["lr"],
-            "betas": list(matrices["betas"]),
-            "epsilon": matrices["eps"],
-            "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            **own,
             "weight_decay": matrices["weight_decay"],
             "decays": "matrices" if vectors["weight_decay"] == 0.0 else "everything",
         }

@@ -1,0 +1,179 @@
+"""ResNet image classification, framework-neutral: shapes, batches, FLOPs.
+
+He et al. 2015 in the version that is called v1.5: where a bottleneck halves the picture, its 3x3 convolution has the
+stride of 2. Pixels reach the device as bytes, and are normalized there: a quarter of what floats would take.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Arrays, Figure, Values, key
+
+
+@dataclass(frozen=True)
+class Block:
+    """What is added to the residual: two or, in a bottleneck, three convolutions of `width` channels inside."""
+
+    inputs: int
+    width: int
+    outputs: int
+    stride: int
+
+    @property
+    def is_bottleneck(self) -> bool:
+        return self.outputs > self.width
+
+    @property
+    def has_shortcut(self) -> bool:
+        """Whether a 1x1 convolution brings the residual to the block's outputs."""
+        return self.stride > 1 or self.inputs != self.outputs
+
+
+@dataclass(frozen=True)
+class Shape:
+    stages: tuple[int, ...]
+    """Blocks of each stage."""
+    width: int = 64
+    """Channels of the stem, and inside the first stage's blocks; each stage doubles them."""
+    expansion: int = 4
+    """Outputs of a block by its width; 1: its two convolutions are no bottleneck."""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All blocks, in their order."""
+        made: list[Block] = []
+        for stage, count in enumerate(self.stages):
+            width = self.width << stage
+            for number in range(count):
+                inputs = made[-1].outputs if made else self.width
+                made.append(Block(inputs, width, width * self.expansion, 2 if stage and not number else 1))
+        return made
+
+
+SHAPES = {
+    "resnet-tiny": Shape((1, 1, 1, 1), width=16),
+    "resnet18": Shape((2, 2, 2, 2), expansion=1),
+    "resnet50": Shape((3, 4, 6, 3)),
+}
+MEAN = (123.675, 116.28, 103.53)
+DEVIATION = (58.395, 57.12, 57.375)
+"""Of ImageNet's pixels, red, green and blue, in 0 to 255: what pictures are normalized by."""
+EPSILON = 1e-5
+"""Of the batch norms."""
+MOMENTUM = 0.1
+"""A batch's share of the batch norms' running statistics."""
+
+MODELS = tuple(SHAPES)
+UNIT = "images"
+UNITS: dict[str, Any] = {}
+FIGURES: tuple[Figure, ...] = ()
+DATA: str | None = None
+LEARNS_FROM: int | None = None
+HELD_OUT: dict[str, bool] = {}
+NO_PROOF: str | None = None
+SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
+LIBRARIES: dict[str, frozenset[str]] = {}
+NO_FORM: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    image: int = key("pixels a side of a picture", default=224, least=8, most=4096, stated=True, unit="pixels")
+    classes: int = key("what the model tells apart", default=1000, least=2, most=1_000_000)
+    label_smoothing: float = key("share of a label that is spread over all classes", default=0.1, least=0, most=0.99)
+    channels_last: bool = key(
+        "memory format of pictures and weights in PyTorch: the channels of a pixel lie together", default=True
+    )
+
+
+def complete(values: Values, section: Any) -> dict[str, Any]:
+    return {}
+
+
+def folder(parameters: Parameters) -> str:
+    """One manifest for every size of picture: a crop is cut out and resized when it is read."""
+    return "images"
+
+
+def fits(parameters: Parameters, manifest: Values) -> str | None:
+    if manifest["classes"] > parameters.classes:
+        return f"holds {manifest['classes']} classes; the model tells {parameters.classes} apart"
+    return None
+
+
+def facts(manifest: Values | None) -> dict[str, Any]:
+    return {}
+
+
+def batch(rows: Arrays, options: Values) -> Arrays:
+    """What one step needs: pixels u1[B, S, S, 3], red, green and blue, cropped and flipped; labels i4[B]."""
+    return {name: rows[name] for name in ("pixels", "labels")}
+
+
+def synthetic(count: int, spec: Values, seed: int) -> Arrays:
+    """Pictures of pixels that are drawn uniformly, and labels as well."""
+    import numpy as np
+
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    size = spec["image"]
+    return {
+        "pixels": draw.integers(0, 256, (count, size, size, 3), dtype=np.uint8),
+        "labels": draw.integers(0, spec["classes"], count, dtype=np.int32),
+    }
+
+
+def counts(rows: Arrays) -> tuple[int, ...]:
+    return ()
+
+
+def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
+    return {}
+
+
+def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
+    return flops(SHAPES[spec["model"]], spec["image"], spec["classes"])
+
+
+def flops(shape: Shape, image: int, classes: int) -> float:
+    """FLOPs to train on one picture: 3 x forward, a multiply-add is 2, convolutions and the last product only.
+
+    Backward is two products for each one forward; the first convolution needs no gradient of the picture.
+    """
+    first, *others = multiply_adds(shape, image, classes)
+    return 2.0 * (2 * first + 3 * sum(others))
+
+
+def multiply_adds(shape: Shape, image: int, classes: int) -> Iterator[int]:
+    """Of each convolution's forward pass on one picture, the first one first, and of the last product."""
+    side = halved(image)
+    yield 7 * 7 * 3 * shape.width * side**2
+    side = halved(side)  # the pooling
+    for block in shape.blocks:
+        before, side = side, halved(side) if block.stride > 1 else side
+        if block.is_bottleneck:
+            yield block.inputs * block.width * before**2
+            yield 9 * block.width * block.width * side**2
+            yield block.width * block.outputs * side**2
+        else:
+            yield 9 * block.inputs * block.width * side**2
+            yield 9 * block.width * block.outputs * side**2
+        if block.has_shortcut:
+            yield block.inputs * block.outputs * side**2
+    yield shape.blocks[-1].outputs * classes
+
+
+def halved(side: int) -> int:
+    """The side of a picture after a stride of 2: every second pixel, the first one among them."""
+    return -(-side // 2)
+
+
+def convention(spec: Values) -> dict[str, str]:
+    return {
+        "flops": "3 x forward, a multiply-add is 2; convolutions and the last product only: no norms, pooling, loss or "
+        "optimizer. The first convolution has no gradient of its input",
+    }
+
+
+def look(sums: Values) -> dict[str, float]:
+    return {}
