@@ -74,7 +74,8 @@ def record(
     asked = run["steps"]["timed"]
     steps = (asked if steps_timed is None else steps_timed) if ok else 0
     replicas = world_of(run["topology"]) // run["options"].get("tensor", 1)
-    samples = replicas * run["batch_per_device"] * run["options"]["accumulate"] * steps
+    total = run["batch_per_device"] * (1 if run.get("scaling") == "strong" else replicas)
+    samples = total * run["options"]["accumulate"] * steps
     window = samples / samples_per_s if ok and samples_per_s else None
     step = window / steps if window else 0.0
     ranks = [

@@ -78,6 +78,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "gpt2-xl has 25 heads and 50,304 vocabulary rows, which divide by 1",
         ),
         ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
+        ("benchmarks: {b: {model: matmul, batch: {fp32: [1]}, scaling: strong}}", "a call of matmul has no batch that"),
         ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
         ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),
         ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list or {shards}"),

@@ -271,17 +271,6 @@ def test_out_of_memory_moves_no_baseline(tmp_path: Path) -> None:
     assert found.baselines == {"torch": "1n4g"}
 
 
-def test_strong_scaling_divides_the_batch(tmp_path: Path) -> None:
-    strong = {"scaling": "strong", "batch_per_device": 32}
-    runs = [record(spec(topology=topology, **strong), 100.0) for topology in ("1n1g", "1n2g")]
-    for run, steps in zip(runs, (1, 2), strict=True):
-        run["window_s"] /= steps
-    found = summary.summarize([write_record(tmp_path, run) for run in runs], repeats=1)
-    series = found.frameworks["torch"]
-    assert (found.batch, found.batch_size_per_device, found.baselines) == (32, None, {"torch": "1n1g"})
-    assert [(cell.global_batch, cell.batch_size_per_device) for cell in series.values()] == [(32, 32), (32, 16)]
-
-
 def test_figures_of_a_workload_and_other_units(tmp_path: Path) -> None:
     def figures(value: float) -> dict[str, object]:
         one = {"name": "top1", "unit": "%", "better": "more", "at": 10, "value": value}

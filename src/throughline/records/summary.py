@@ -7,7 +7,7 @@ from pydantic import Field
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive, Whole
 from throughline.records.run import Memory, Series, Utilization, Work
-from throughline.study.benchmark import Optimizer, Options, Steps
+from throughline.study.benchmark import Optimizer, Options, Scaling, Steps
 from throughline.study.section import Precision
 
 
@@ -112,13 +112,15 @@ class Cell(Entry):
 class Summary(OfWorkload):
     """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision.
 
-    `batch` is the number of the configuration. `batch_size_per_device` is DLPerf's key: None where `batch` is of
-    something else, and `reasons` says of what. `baselines` names each framework's topology that speedups are over.
+    `batch` is the number of the configuration: of each replica or, where `scaling` is strong, of all together.
+    `batch_size_per_device` is DLPerf's key: None where `batch` is of something else, and `reasons` says of what.
+    `baselines` names each framework's topology that speedups are over.
     """
 
     batch: Count
     batch_size_per_device: Count | None
     precision: Precision
+    scaling: Scaling = "weak"
     unit: str
     device: Device | None
     environment: dict[str, Any]

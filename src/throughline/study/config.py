@@ -173,6 +173,9 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
     for position, framework in enumerate(block.frameworks):
         if frameworks and framework not in frameworks:
             yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"
+    if not workloads.has_batch(block.model) and block.scaling == "strong":
+        yield f"scaling: a call of {block.model} has no batch that devices could share; remove the key"
+        return
     for topology in map(Topology.parse, block.topologies):
         for precision, batches in block.batch.items():
             for batch in batches:

@@ -157,13 +157,14 @@ def _medians(summary: Path) -> list[str]:
         found = files.read_json(summary)
         unit, where = found["unit"], f"{found['benchmark']} bz{found['batch']} {found['precision']}"
         cells = [(name, *cell) for name, topologies in found["frameworks"].items() for cell in topologies.items()]
+        kind = "strong-scaling " if found.get("scaling") == "strong" else ""
         lines = []
         for framework, topology, cell in cells:
             speed, speedup = cell["median_speed"], cell["speedup"]
             said = (
                 f"{speed:.1f} {unit}" if speed else " ".join(f"{n} {status}" for status, n in cell["statuses"].items())
             )
-            said += f", speedup {speedup:.2f}" if speedup and speedup != 1 else ""
+            said += f", {kind}speedup {speedup:.2f}" if speedup and speedup != 1 else ""
             lines.append(f"  {where} {framework} {topology}: {said} (median of {cell['n_ok']})")
         return lines
     except (UserError, KeyError, TypeError, AttributeError):

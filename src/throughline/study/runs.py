@@ -200,7 +200,8 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
 
     Of two specifications or summaries; None where they differ in more, or in what the parts of a step are told by.
     """
-    alike = all(getattr(before, name) == getattr(after, name) for name in ("model", "parameters", "optimizer", "steps"))
+    same = ("model", "parameters", "optimizer", "steps", "scaling")
+    alike = all(getattr(before, name) == getattr(after, name) for name in same)
     changed = [key for key, value in before.options if value != getattr(after.options, key)]
     if not alike or len(changed) != 1 or any(name.endswith("__aa") for name in (before.benchmark, after.benchmark)):
         return None

@@ -30,11 +30,13 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
         notes.append(
             f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
         )
+    strong = bool(ok) and ok[0].spec.scaling == "strong"
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     if cell.efficiency is not None and cell.efficiency > 1:
+        also = ", or smaller batches are faster here (strong scaling)" if strong else ""
         notes.append(
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
-            "probably slowed down by something else; run it again on an idle machine"
+            f"probably slowed down by something else{also}; run it again on an idle machine"
         )
     others = _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
     return [*notes, *_fewer_steps(ok), *windows.warnings(ok), *others]

@@ -14,7 +14,7 @@ from throughline.report.analysis import advice, baseline
 from throughline.study.config import block_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
-from throughline.topology import Topology
+from throughline.topology import StepSize, Topology
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
@@ -125,11 +125,28 @@ class Group:
         return self.summary is None or self.summary.batch_size_per_device is not None
 
     @property
+    def strong(self) -> bool:
+        """Whether the devices of every topology share one total batch: its speedups are those of strong scaling."""
+        return self.summary is not None and self.summary.scaling == "strong"
+
+    @property
+    def batch_name(self) -> str:
+        """`batch 32`; with strong scaling `total batch 32`."""
+        return f"{'total ' if self.strong else ''}batch {self.batch}"
+
+    @property
     def batch_text(self) -> str:
         """`batch 32 per device`, or of what else it is."""
-        if self.per_device or self.summary is None:
-            return f"batch {self.batch} per device"
-        return f"batch {self.batch} " + ("per replica" if self.summary.options.layout.tensor > 1 else "in all")
+        if self.strong:
+            return f"{self.batch_name}, strong scaling"
+        return f"{self.batch_name} per " + ("device" if self.per_device else "replica")
+
+    def batch_per_replica(self, row: Row) -> int:
+        """How many samples a replica computes at once on a row's topology."""
+        if not self.summary:
+            return self.batch
+        layout, scaling = self.summary.options.layout, self.summary.scaling
+        return StepSize.of(row.topology, layout, self.batch, scaling).batch_per_replica
 
     @property
     def name(self) -> str:
@@ -221,7 +238,8 @@ def switches(summary: Summary) -> str:
 
 def title(group: Group) -> str:
     """A table's title as DLPerf writes it."""
-    start = f"Batch size = {group.batch}, {group.precision}"
+    start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
+    start += ", strong scaling" if group.strong else ""
     return f"{start}, {switches(group.summary)}" if group.summary else start
 
 

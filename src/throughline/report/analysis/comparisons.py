@@ -280,7 +280,7 @@ def _precisions(groups: Sequence[Group]) -> Iterable[Pair]:
         for precision in LOWER:
             if full and precision in fastest:
                 (group, row), (base, first) = fastest[precision], full
-                where = f"{name} {topology}, batch {group.batch} against {base.batch}"
+                where = f"{name} {topology}, {group.batch_name} against {base.batch}"
                 yield from _pair("precisions", f"{precision} over {base.precision}", where, base, first, group, row)
 
 
@@ -290,7 +290,7 @@ def _devices(groups: Sequence[Group]) -> Iterable[Pair]:
         for name in group.frameworks:
             for before, after in pairwise(group.series(name)):
                 if after.topology.world > before.topology.world:
-                    where = f"{name}, {group.precision}, batch {group.batch}"
+                    where = f"{name}, {group.precision}, {group.batch_name}"
                     what = f"{after.topology} over {before.topology}"
                     yield from _pair("devices", what, where, group, before, group, after)
 
@@ -319,7 +319,7 @@ def _pair(kind: str, what: str, where: str, base: Group, one: Row | None, group:
 
 
 def _place(group: Group, row: Row) -> str:
-    return f"{row.topology}, {group.precision}, batch {group.batch}"
+    return f"{row.topology}, {group.precision}, {group.batch_name}"
 
 
 def _speed(row: Row) -> float:

@@ -86,6 +86,7 @@ def summarize(
         batch=spec.batch_per_device,
         batch_size_per_device=per_device,
         precision=spec.precision,
+        scaling=spec.scaling,
         unit=runs[0].unit,
         device=device,
         environment=environment,
@@ -165,10 +166,10 @@ def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
 
 def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     """DLPerf's batch per device, and why there is none where `batch` is of something else."""
-    if spec.layout.tensor > 1:
-        why = f"batch is of a replica, and {spec.layout.tensor} devices share one"
-    elif spec.scaling == "strong":
+    if spec.scaling == "strong":
         why = "batch is of all replicas together: scaling is strong"
+    elif spec.layout.tensor > 1:
+        why = f"batch is of a replica, and {spec.layout.tensor} devices share one"
     else:
         return spec.batch_per_device, {}
     return None, {"batch_size_per_device": why}

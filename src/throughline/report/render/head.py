@@ -106,7 +106,8 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
     if best.scales and cell.speedup is not None:
         ends = f", {span(cell.speedup_range)} by the ranges" if cell.speedup_range else ""
-        rows.append((f"{cell.speedup:.2f}", "×", f"speedup over {over(best.baseline)}{ends}"))
+        kind = "strong-scaling speedup" if best.group.strong else "speedup"
+        rows.append((f"{cell.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}{ends}"))
         rows.append((percent(cell.efficiency), "", "efficiency"))
     width = statistics.spread([value for value in cell.values if value])
     return [*rows, (percent(width, 1) or "n/a", "", f"spread of {cell.n_ok} of {cell.n} repeats")]
@@ -148,9 +149,10 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
         verdict = goals.overall(goal for _, goal in every)
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
         group, goal = min(deciding, key=lambda one: one[1].worst or 0.0)
-        place = f" ({group.precision}, batch {group.batch})" if goal.worst is not None else ""
+        place = f" ({group.precision}, {group.batch_name})" if goal.worst is not None else ""
         aim = f"devices busy for {percent(goal.at_least)} of the window and more"
         if goal.name == "efficiency":
-            aim = f"efficiency of {percent(goal.at_least)} and more from {goal.from_nodes} nodes on"
+            kind = "strong-scaling efficiency" if group.strong else "efficiency"
+            aim = f"{kind} of {percent(goal.at_least)} and more from {goal.from_nodes} nodes on"
         rows.append((verdict, aim, f"{goal.why}{place}"))
     return rows

@@ -208,6 +208,15 @@ def batch_heading(groups: Sequence[Group]) -> str:
     return "batch per device" if all(group.per_device for group in groups) else "batch"
 
 
+def batch_columns(group: Group, row: Row) -> dict[str, Any]:
+    """The batch per device and, where the configuration's number is of something else, what it is of."""
+    if group.per_device:
+        return {"batch_size_per_device": group.batch}
+    scaling = {"scaling": "strong", "batch_per_replica": group.batch_per_replica(row)} if group.strong else {}
+    each = row.cell.batch_size_per_device if row.cell else None
+    return {"batch": group.batch, **scaling, "batch_size_per_device": each}
+
+
 def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, Any]:
     """What a cell is; `parameters` are the columns of its workload's parameters."""
     summary, cell = group.summary, row.cell
@@ -218,8 +227,7 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
         "model": markup.spreadsheet(summary.model) if summary else None,
         **{name: values.get(name) for name in parameters},
         "precision": group.precision,
-        **({} if group.per_device else {"batch": group.batch}),
-        "batch_size_per_device": group.batch if group.per_device else cell.batch_size_per_device if cell else None,
+        **batch_columns(group, row),
         "framework": markup.spreadsheet(row.framework),
         "topology": str(row.topology),
         "nodes": row.topology.nodes,

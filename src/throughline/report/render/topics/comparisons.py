@@ -136,7 +136,7 @@ def _precision(pair: Pair) -> Finding:
     text = advice.gains_nothing(*speeds, group.precision, base.precision, native, noise)
     if text and not pair.unlike:
         return Finding(f"{row.framework}: {text}.", LOSS)
-    against = f"on one device (batch {group.batch} against {base.batch})"
+    against = f"on one device ({group.batch_name} against {base.batch})"
     verb = "are not comparable" if pair.unlike else "cannot be told apart"
     text = (
         f"{group.precision} is {pair.ratio:.2f} times as fast as {base.precision} {against}; {pair.why} of the rank "
@@ -154,7 +154,7 @@ def _no_faster(pair: Pair) -> Finding:
     (_, before), (group, after) = ((side.group, side.row) for side in pair.sides)
     return Finding(
         f"{after.framework}: {after.topology} is no faster than {before.topology} ({reading(pair.other.median)} "
-        f"against {reading(pair.one.median)} {group.unit}, {group.precision}, batch {group.batch}): the "
+        f"against {reading(pair.one.median)} {group.unit}, {group.precision}, {group.batch_name}): the "
         "additional devices gain nothing. Look at what the devices share: cores, memory bandwidth, the "
         "network; a larger batch per device exchanges less often.",
         LOSS,

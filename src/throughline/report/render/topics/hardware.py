@@ -252,7 +252,7 @@ def _value(made: Sequence[Line], best: Line) -> Iterator[str]:
 
 
 def _named(line: Line) -> str:
-    return f"{line.row.shown} {line.row.topology}, {line.group.precision}, batch {line.group.batch}"
+    return f"{line.row.shown} {line.row.topology}, {line.group.precision}, {line.group.batch_name}"
 
 
 TOPICS = (

@@ -79,7 +79,7 @@ def _switched_on(pair: Pair) -> str:
 def _where(pair: Pair) -> str:
     assert pair.sides
     group, row = pair.sides[1].group, pair.sides[1].row
-    return f"{row.shown} {row.topology}, {group.precision}, batch {group.batch}"
+    return f"{row.shown} {row.topology}, {group.precision}, {group.batch_name}"
 
 
 def changes(both: OffOn) -> list[str | Chip]:

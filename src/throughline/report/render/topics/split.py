@@ -12,7 +12,7 @@ from throughline.report.analysis.cells import Group, Note
 from throughline.report.analysis.comparisons import Side, differences
 from throughline.report.analysis.split import Split, milliseconds, split
 from throughline.report.numbers import percent
-from throughline.report.render import markup
+from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
@@ -38,7 +38,7 @@ def frame(scope: Scope) -> pd.DataFrame | None:
         {
             "benchmark": markup.spreadsheet(group.benchmark),
             "precision": group.precision,
-            "batch_size_per_device": group.batch,
+            **tables.batch_columns(group, one.row),
             "framework": markup.spreadsheet(one.row.framework),
             "topology": str(one.row.topology),
             "devices": one.row.topology.world,

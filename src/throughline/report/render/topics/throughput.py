@@ -67,13 +67,16 @@ def table(group: Group) -> Table:
     """Header and rows as DLPerf prints them; a cell without a figure says why."""
     device = group.summary.device if group.summary else None
     devices = "gpu_num" if device and device.kind == "cuda" else "device_num"
-    header = ["framework", "node_num", devices, group.unit, "speedup", "average", "range", "repeats", "efficiency"]
-    return header, [_row(row) for row in group.rows]
+    each = ["batch per replica"] if group.strong else []
+    over = "speedup (strong scaling)" if group.strong else "speedup"
+    header = ["framework", "node_num", devices, *each, group.unit, over, "average", "range", "repeats", "efficiency"]
+    return header, [_row(group, row) for row in group.rows]
 
 
-def _row(row: Row) -> list[str]:
+def _row(group: Group, row: Row) -> list[str]:
     nodes = f"{row.topology.nodes} (simulated)" if row.topology.simulated else str(row.topology.nodes)
-    start = [row.shown, nodes, str(row.topology.world)]
+    each = [str(group.batch_per_replica(row))] if group.strong else []
+    start = [row.shown, nodes, str(row.topology.world), *each]
     cell = row.cell
     if cell is None or cell.median_speed is None:
         return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]
@@ -184,7 +187,7 @@ def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
     if len({group.precision for group, _ in measured}) > 1:
         for index, name in enumerate(dict.fromkeys(row.framework for _, row in measured)):
             words = " ".join(
-                f"{point.topology} {group.precision} batch {group.batch}: {reading(point.value.median)} {group.unit}."
+                f"{point.topology} {group.precision} {group.batch_name}: {reading(point.value.median)} {group.unit}."
                 for group in scope.groups
                 for point in draws.series(group, name, _per_device).points
             )
@@ -202,7 +205,7 @@ def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -
         (name, group.precision, theme.marker(order), one)
         for order, group in enumerate(groups)
         for name in group.frameworks
-        if (one := draws.series(group, name, _per_device, f"{group.precision}, batch {group.batch}")).points
+        if (one := draws.series(group, name, _per_device, f"{group.precision}, {group.batch_name}")).points
     ]
     points = [point for *_, one in every for point in one.points]
     frameworks = [only] if only else list(dict.fromkeys(name for name, *_ in every)) or [""]
