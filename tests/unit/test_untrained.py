@@ -16,7 +16,7 @@ from throughline.report.analysis import summary
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
 from throughline.study.runs import RunSpec
-from throughline.workloads import layers, micro
+from throughline.workloads import collectives, layers, micro
 
 
 def specs(**block: Any) -> list[RunSpec]:
@@ -125,6 +125,22 @@ def test_what_a_call_computes_and_moves() -> None:
     assert moved[1] == 2 * 4096 / 1e9
     with pytest.raises(workloads.Unsupported, match="no matrix product"):
         form.build(plain(model="vector") | {"precision": "tf32"}, {}, at)
+
+
+def test_bandwidths_are_those_of_nccl_tests() -> None:
+    """doc/PERFORMANCE.md there: 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
+    assert [collectives.factor(model, 4) for model in collectives.MODELS] == [1.5, 0.75, 0.75, 0.75]
+    usual = plain(model="all-reduce")
+    assert collectives.sizes(usual, "cpu") == [1024, 4096, 16384, 65536, 262_144, 1_048_576]
+    assert collectives.sizes(usual, "cuda")[-1] == 2**30
+    assert collectives.sizes(plain(model="all-reduce", sizes=[8, 4]), "cpu") == [4, 8]
+
+
+def test_one_device_exchanges_with_nobody() -> None:
+    torch = pytest.importorskip("torch")
+    form = workloads.form("all-reduce", "torch")
+    with pytest.raises(workloads.Unsupported, match="this topology has one: choose 1n2g or more"):
+        form.build(plain(model="all-reduce"), {}, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

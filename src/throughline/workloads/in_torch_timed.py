@@ -1,9 +1,13 @@
-"""What the PyTorch forms share that are timed alone: their precision, their timer, and what they say of both."""
+"""What the PyTorch forms share that are timed alone: their precision, their timers, and what they say of them."""
 
+import math
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.utils.benchmark import Timer
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -13,6 +17,9 @@ SETTINGS = {
     "caches": "not flushed: every call has the same operands",
     "timer": "torch.utils.benchmark: the median of blocks that are long against the clock",
 }
+TOGETHER = "the median of blocks of calls that all ranks make at once; of each block the slowest rank counts"
+"""How `together` times."""
+BLOCKS = 5
 
 
 def dtype(spec: dict[str, Any]) -> torch.dtype:
@@ -23,3 +30,27 @@ def seconds(call: Callable[[], Any], at_least_s: float) -> float:
     """Median seconds of a call. The timer waits for the GPU, and warms up while it looks for the length of a block."""
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     return float(timer.blocked_autorange(min_run_time=at_least_s).median)
+
+
+def together(call: Callable[[], Any], at_least_s: float, at: torch.device) -> float:
+    """Median seconds of a call that needs every rank. All ranks make as many calls, and get the same figure."""
+
+    def block(calls: int) -> float:
+        _idle(at)
+        dist.barrier()
+        start = time.monotonic()
+        for _ in range(calls):
+            call()
+        _idle(at)
+        slowest = torch.tensor((time.monotonic() - start) / calls, dtype=torch.float64, device=at)
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        return float(slowest)
+
+    block(1)  # whatever a first one has to set up
+    calls = max(1, math.ceil(at_least_s / BLOCKS / block(2)))
+    return statistics.median(block(calls) for _ in range(BLOCKS))
+
+
+def _idle(at: torch.device) -> None:
+    if at.type == "cuda":
+        torch.cuda.synchronize(at)

@@ -1,7 +1,8 @@
 """What all workloads have in common that train nothing: their neutral files take these names over.
 
 A step is one call of the network that the form builds. There are no data, no losses, no optimizer and no exchange of
-gradients; several ranks make their calls at the same time. What is measured size by size are figures.
+gradients; several ranks make their calls at the same time, or one call together (`collectives`). What is measured size
+by size are figures.
 
 Such a workload also has `intensity(spec, figure, at)`: the FLOPs for each byte of a figure's call, for the roofline;
 None where there are none. `spec` holds model, precision, batch and the workload's parameters.

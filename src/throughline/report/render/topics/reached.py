@@ -21,7 +21,7 @@ TITLE = "What single calls reach"
 HEADER = ["test", "precision", "framework", "topology", "size", "measured", "unit", "theory", "share of theory",
           "share of the largest product"]  # fmt: skip
 REMARKS = (
-    "The size is that of a matrix, a vector or a copy, and of a layer the batch.",
+    "The size is that of a matrix, a vector, a copy or a collective operation (bytes), and of a layer the batch.",
     "Theory is the datasheet's dense peak, or the rate of its memory. The largest product is a matrix product that the "
     "same run measured at the same precision.",
 )

@@ -1,0 +1,68 @@
+"""Collective operations of all ranks of a run, framework-neutral: all-reduce, all-gather, reduce-scatter, all-to-all.
+
+A call has no batch: every rank takes part in it with its buffers. The step of a run is one call at the largest size;
+every size is a figure. Sizes and bandwidths are defined as NVIDIA's nccl-tests define them (doc/PERFORMANCE.md there):
+
+    algorithm bandwidth = S / t                     S: bytes of the whole operation; t: seconds of a call
+    bus bandwidth = algorithm bandwidth x factor    factor: what a rank sends at least, in S
+
+S is what a rank puts into an all-reduce, reduce-scatter or all-to-all, and what it gets from an all-gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Figure, key
+from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+
+MODELS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+USUAL = tuple(1024 * 4**power for power in range(11))
+"""1 KiB to 1 GiB."""
+LARGEST = {"cpu": 1 << 20, "cuda": USUAL[-1]}
+"""The largest of the usual sizes on a kind of device."""
+HAS_BATCH = False
+UNIT = "calls"
+UNITS: dict[str, Callable[[Any], float]] = {}
+FIGURES = (
+    Figure("algorithm_bandwidth", "GB/s", "more", "bytes of the operation over the time of a call, by bytes"),
+    Figure("bus_bandwidth", "GB/s", "more", "what a rank has to send at least over the same time, by bytes"),
+)
+SETTINGS = ("sizes", "operands", "caches", "timer")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    sizes: tuple[int, ...] = key(
+        "bytes of the operation; an empty list takes 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four", default=()
+    )
+    at_least_s: float = key("seconds that each size is measured for, at least", default=3.0, least=0.01)
+
+
+def sizes(spec: Mapping[str, Any], kind: str) -> list[int]:
+    """The sizes of a run on a kind of device, the largest last."""
+    return sorted(spec["sizes"] or (size for size in USUAL if size <= LARGEST[kind]))
+
+
+def factor(model: str, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth."""
+    return (2 if model == "all-reduce" else 1) * (ranks - 1) / ranks
+
+
+def intensity(spec: Mapping[str, Any], figure: str, at: int) -> None:
+    """It is no rate of FLOPs."""
+
+
+def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> str:
+    return "a collective operation is measured by what it moves"
+
+
+def convention(spec: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "bandwidth": "as nccl-tests define it: bytes of the operation over the time of a call (algorithm), and "
+        "that times 2 (n - 1) / n for all-reduce and (n - 1) / n for the others, for n ranks (bus); 1 GB is 10^9 bytes",
+        "flops": "none are counted; a step is one call at the largest size, and every rank's call counts",
+        "precision": "operands are kept in the run's precision",
+    }

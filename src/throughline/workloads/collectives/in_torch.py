@@ -1,0 +1,71 @@
+"""Collective operations in PyTorch, over the ranks of the run: gloo on CPUs, NCCL on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from throughline.workloads import Unsupported, in_torch_timed
+from throughline.workloads.collectives import factor, sizes
+
+LACKS: dict[str, str] = {}
+CHANGING: frozenset[str] = frozenset()
+OPERANDS = "random, from a standard normal distribution; of all-reduce zeros, whose sums stay finite"
+
+
+class Operation(nn.Module):
+    """`made` makes the call of a size. Calling the network does what a step does: one call at the largest size."""
+
+    def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
+        super().__init__()
+        self.model, self.at, self.dtype = spec["model"], at, in_torch_timed.dtype(spec)
+        self.sizes, self.at_least_s = sizes(spec, at.type), float(spec["at_least_s"])
+        self.ranks = dist.get_world_size()
+        self.largest, _ = self.made(self.sizes[-1])
+
+    def made(self, size: int) -> tuple[Callable[[], Any], int]:
+        """The call of about `size` bytes, and its bytes: every rank has an equal part, of at least one number."""
+        each = max(1, round(size / self.dtype.itemsize / self.ranks))
+        whole, part = (torch.randn(count, device=self.at).to(self.dtype) for count in (each * self.ranks, each))
+        call = {
+            "all-reduce": partial(dist.all_reduce, torch.zeros_like(whole)),
+            "all-gather": partial(dist.all_gather_single, whole, part),
+            "reduce-scatter": partial(dist.reduce_scatter_single, part, whole),
+            "all-to-all": partial(dist.all_to_all_single, torch.empty_like(whole), whole),
+        }[self.model]
+        return call, whole.nbytes
+
+    def forward(self) -> None:
+        self.largest()
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Operation:
+    if not dist.is_initialized():
+        raise Unsupported(f"{spec['model']} needs several ranks, and this topology has one: choose 1n2g or more")
+    if spec["precision"] == "tf32":
+        raise Unsupported(f"{spec['model']} has no matrix product, which tf32 is for")
+    return Operation(spec, at)
+
+
+def settings(network: Operation) -> dict[str, Any]:
+    return {"sizes": network.sizes, **in_torch_timed.SETTINGS, "operands": OPERANDS, "timer": in_torch_timed.TOGETHER}
+
+
+def versions() -> dict[str, str | None]:
+    return {}
+
+
+def figures(network: Operation) -> list[tuple[str, Any, float | None]]:
+    """A figure's name, at which size, and its value."""
+    found: list[tuple[str, Any, float | None]] = []
+    for size in network.sizes:
+        call, moved = network.made(size)
+        rate = moved / 1e9 / in_torch_timed.together(call, network.at_least_s, network.at)
+        found.append(("algorithm_bandwidth", size, rate))
+        found.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
+    return found

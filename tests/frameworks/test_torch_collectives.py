@@ -1,0 +1,50 @@
+"""Collective operations with real ranks: each does what its name says, and all ranks get the same figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework_lab import ROOT
+from throughline.launch import launchers
+
+HELPER = Path(__file__).with_name("torch_collectives.py")
+AFTER = {
+    "all-reduce": ([30, 32, 34, 36], [30, 32, 34, 36]),
+    "all-gather": ([10, 11, 20, 21], [10, 11, 20, 21]),
+    "reduce-scatter": ([30, 32], [34, 36]),
+    "all-to-all": ([10, 11, 20, 21], [12, 13, 22, 23]),
+}
+"""What two ranks hold that began with 10, 11, ... and 20, 21, ..."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    outputs = [tmp_path_factory.mktemp("collectives") / f"{rank}.json" for rank in range(2)]
+    with launchers.reserved_port() as reserved:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
+        variables = os.environ | place | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        started = [
+            subprocess.Popen([sys.executable, str(HELPER), str(rank), str(output)], env=variables)
+            for rank, output in enumerate(outputs)
+        ]
+        assert [process.wait(120) for process in started] == [0, 0]
+    return [json.loads(output.read_text()) for output in outputs]
+
+
+@pytest.mark.parametrize("model", AFTER)
+def test_an_operation_does_what_its_name_says(told: list[dict[str, Any]], model: str) -> None:
+    assert tuple(one[model]["taken"] for one in told) == AFTER[model]
+    assert [one[model]["moved"] for one in told] == [16, 16], "its bytes are those of the whole operation"
+    first, second = (one[model]["figures"] for one in told)
+    assert first == second, "the slowest rank counts on all"
+    names = ["algorithm_bandwidth", "bus_bandwidth"]
+    assert [(name, at) for name, at, _ in first] == [(name, at) for at in (16, 64) for name in names]
+    rates = [value for _, _, value in first]
+    assert rates[1] == pytest.approx(rates[0] * (1 if model == "all-reduce" else 0.5)), "two ranks"

@@ -1,0 +1,41 @@
+"""Helper process: what every collective operation does on two ranks. Arguments: rank, output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from throughline import workloads
+from throughline.workloads import collectives
+
+RANKS, COUNT = 2, 4
+"""Processes, and numbers of an operation."""
+
+
+def told(model: str, rank: int) -> dict[str, Any]:
+    form = workloads.form(model, "torch")
+    spec = {"model": model, "precision": "fp32", "sizes": [4 * COUNT, 64], "at_least_s": 0.001}
+    network = form.build(spec, {}, torch.device("cpu"))
+    call, moved = network.made(4 * COUNT)
+    given, taken = (call.args[0], call.args[0]) if model == "all-reduce" else (call.args[1], call.args[0])
+    given.copy_(torch.arange(given.numel()) + 10 * (rank + 1))
+    call()
+    return {"moved": moved, "taken": taken.tolist(), "figures": form.figures(network)}
+
+
+def main() -> None:
+    rank, output = int(sys.argv[1]), sys.argv[2]
+    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+    found = {model: told(model, rank) for model in collectives.MODELS}
+    with open(output, "w", encoding="utf-8") as stream:
+        json.dump(found, stream)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
