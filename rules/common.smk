@@ -34,6 +34,16 @@ def of_corpus(path, **names):
     return filled
 
 
+def of_images(path):
+    """An input function: `path`, after asking whether there are such images and such a shard."""
+
+    def filled(wildcards):
+        looked_up(IMAGES_TARGETS.check)(wildcards)
+        return expand(path, **dict(wildcards.items()), allow_missing=True)
+
+    return filled
+
+
 def manifest_of_specs(specs):
     """The manifest that a job over several specifications reads, whatever its age; none with synthetic data."""
     return ancient(specs[0].manifest) if specs[0].manifest else []

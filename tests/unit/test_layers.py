@@ -15,7 +15,7 @@ ORDER = [
     {"files", "statistics", "gpus", "processes", "sources", "recipes", "memory", "messages", "temporary", "topology"},
     {"workloads"},
     {"study"},
-    {"records", "corpus"},
+    {"records", "corpus", "images"},
     {"frameworks", "forms"},
     {"rank", "observe"},
     {"launch"},
@@ -32,6 +32,7 @@ IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
     *("corpus/reading.py", "corpus/randomness.py"),
     *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
+    *("images/reading.py", "images/index.py"),
 ]
 
 

@@ -20,6 +20,7 @@ from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.config_errors import allowed, explain, shown
 from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
+from throughline.study.images_section import Images
 from throughline.study.section import DataSection, Name, Section
 from throughline.topology import StepSize, Topology
 
@@ -30,6 +31,7 @@ class ConfigError(UserError):
 
 class Config(Section):
     corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
+    images: Images = Field(default_factory=Images, description="from a folder of pictures to shards of JPEG files")
     runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set any of these keys again")
     goals: Goals = Field(default_factory=Goals, description="what every benchmark is judged by, pass or fail")
     prices: dict[str, Price] = Field(

@@ -11,6 +11,7 @@ from typing import TypeVar
 from throughline.files import UserError
 from throughline.study.config import Config, block_name
 from throughline.study.corpus_section import BPE, Corpus, ShardFolder
+from throughline.study.images_section import Images
 from throughline.study.runs import RunSpec, switch
 from throughline.study.section import canonical
 
@@ -234,3 +235,30 @@ class CorpusTargets:
         if self.finished is not None:
             return []
         return ["--vocabulary", f"data/{self.corpus.name}/{BPE}/vocabulary", "--digest", self.corpus.digest(BPE)]
+
+
+class ImagesTargets:
+    """The files of the images."""
+
+    def __init__(self, images: Images) -> None:
+        self.folder, self.name = f"data/{images.name}/images", images.name
+        counts = images.shards.model_dump().items()
+        self.shards = [f"{split}_{number:04d}" for split, count in counts for number in range(count)]
+
+    def files(self) -> list[str]:
+        """All that `snakemake images` makes: the manifest, and by name the shards, so that a missing one is made."""
+        return [f"{self.folder}/manifest.json", *(f"{self.folder}/{shard}.tar" for shard in self.shards)]
+
+    def check(self, **wildcards: str) -> None:
+        """UserError where there are no such images, or no such shard."""
+        if wildcards["images"] != self.name:
+            raise absent(f"images {wildcards['images']}", [self.name])
+        shard = f"{wildcards['split']}_{wildcards['number']}" if "split" in wildcards else self.shards[0]
+        if shard not in self.shards:
+            there = self.shards if len(self.shards) <= LISTED_AT_MOST else [self.shards[0], "...", self.shards[-1]]
+            raise absent(f"shard {shard}", there)
+
+    def verified(self, **wildcards: str) -> list[str]:
+        """The verifications of all shards."""
+        self.check(**wildcards)
+        return [f"{self.folder}/verified/{shard}.json" for shard in self.shards]

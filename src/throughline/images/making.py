@@ -1,0 +1,80 @@
+"""From listed pictures to a shard: a tar file in webdataset's layout, and its index.
+
+Each picture is `<number>.jpg`, its file as it was, and behind it `<number>.cls`, the number of its class as text. All
+else in the tar file is the same for everyone, so the same pictures give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from throughline import files
+from throughline.files import UserError
+from throughline.images import index, listing, pictures, sample
+from throughline.images.listing import Listed
+from throughline.study.images_section import SAMPLE
+
+
+def make(listed: Path, source: str, skip: bool, path: Path) -> int:
+    """Write a shard and its index beside it; the number of damaged pictures, which it leaves out where `skip` is set.
+
+    Without it nothing is decoded here: verification finds what is damaged.
+    """
+    samples, skipped = [], 0
+    with files.atomic(path) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for one, data in _read(listing.of_shard(listed, path.stem), source):
+            if skip:
+                try:
+                    pictures.checked(data)
+                except pictures.Damaged as error:
+                    print(f"skipped {one.name}: {error}", file=sys.stderr)
+                    skipped += 1
+                    continue
+            key = f"{one.number:08d}"
+            samples.append((key, _add(archive, f"{key}.jpg", data), _add(archive, f"{key}.cls", b"%d" % one.label)))
+    files.write_text(path.with_suffix(".idx"), index.text(samples))
+    return skipped
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> index.Place:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    offset = archive.offset + tarfile.BLOCKSIZE
+    archive.addfile(member, io.BytesIO(data))
+    return offset, len(data)
+
+
+def _read(listed: Iterator[Listed], source: str) -> Iterator[tuple[Listed, bytes]]:
+    """Each picture with the bytes of its file. UserError where the source is not as it was listed."""
+    with ExitStack() as stack:
+        tars: dict[str, BinaryIO] = {}
+        for one in listed:
+            if source == SAMPLE:
+                assert one.part is not None
+                yield one, sample.crop(one.part)
+                continue
+            path = Path(source) / one.file
+            try:
+                if one.part is None:
+                    yield one, path.read_bytes()
+                    continue
+                if one.file not in tars:
+                    tars[one.file] = stack.enter_context(path.open("rb"))
+                offset, size = one.part
+                tars[one.file].seek(offset)
+                data = tars[one.file].read(size)
+            except FileNotFoundError:
+                data, size = b"", 1
+            if len(data) < size:
+                raise UserError(
+                    f"{one.name} is not in {source} any more",
+                    why="the folder has changed since its pictures were listed",
+                    next_step="put it back; or remove data/<name>/images/listing.jsonl and run snakemake again",
+                )
+            yield one, data

@@ -1,0 +1,148 @@
+"""Which pictures a folder holds, of which classes: in files or inside tar files, of which nothing is unpacked."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from throughline.files import UserError
+
+PICTURES = (".jpg", ".jpeg", ".png")
+SPLITS = {"train": "training", "training": "training", "val": "test", "validation": "test", "test": "test"}
+"""The first folder of a path -> what its pictures are for."""
+_CORRECT = "correct the folder images.source, or name another one in config.yaml"
+
+
+class Found(NamedTuple):
+    """A picture: how messages call it, its class, its split where the source says one, its file below the source, and
+    where in that file it lies: from which byte on and how many in a tar file, None where it is the whole file."""
+
+    name: str
+    label: str
+    split: str | None
+    file: str
+    part: tuple[int, int] | None
+
+
+def found(folder: Path) -> Iterator[Found]:
+    """The pictures in a folder and its tar files; UserError where one has no class or something cannot be read."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}", next_step="correct images.source in config.yaml")
+    for path in _files(folder, ()):
+        file = str(path.relative_to(folder))
+        parts = file.split(os.sep)
+        split = SPLITS.get(parts[0].lower()) if len(parts) > 1 else None
+        if path.suffix.lower() in PICTURES:
+            classes = parts[:-1] if split is None else parts[1:-1]
+            if not classes:
+                raise UserError(
+                    f"{named(file)} in {folder} has no class",
+                    why="each class has a folder of its own, such as train/cat/1.jpg",
+                    next_step=_CORRECT,
+                )
+            yield Found(named(file), classes[0], split, file, None)
+        elif path.suffix.lower() == ".tar":
+            yield from _in_tar(path, file, split or _split_of(path.stem))
+
+
+def named(name: str) -> str:
+    """A file's name as messages print it: in quotes and with escapes where it has line breaks or no characters."""
+    return name if name.isprintable() else ascii(name)
+
+
+def _files(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
+    """The files below a folder in the order of their names, through links; `above`: the folders that it is in."""
+    facts = folder.stat()
+    here = facts.st_dev, facts.st_ino
+    if here in above:
+        raise UserError(f"the folder {named(str(folder))} is a link to a folder that it is in", next_step=_CORRECT)
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _files(Path(entry.path), (*above, here))
+        elif entry.is_file():
+            yield Path(entry.path)
+        else:
+            raise UserError(
+                f"{named(entry.path)} is no file",
+                why="it is a link to something that does not exist" if entry.is_symlink() else "it is a device or pipe",
+                next_step=_CORRECT,
+            )
+
+
+def _split_of(stem: str) -> str | None:
+    """The split by the first word in a tar file's name that says one, such as `imagenet-val-000003`."""
+    words = stem.lower().replace("_", "-").replace(".", "-").split("-")
+    return next((SPLITS[word] for word in words if word in SPLITS), None)
+
+
+def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:
+    """The pictures in a tar file. Their class is in the `.cls` beside each; without any, it is the tar file's name."""
+    pictures: dict[str, tuple[int, int]] = {}
+    labels: dict[str, str] = {}
+    with path.open("rb") as stream:
+        for member in _members(path, file):
+            name, place = member.name, (member.offset_data, member.size)
+            if name in pictures:
+                raise UserError(f"{named(file)} holds {named(name)} twice", next_step=_CORRECT)
+            if name.lower().endswith(PICTURES):
+                pictures[name] = place
+            elif name.lower().endswith(".cls"):
+                stream.seek(member.offset_data)
+                labels[_key(name)] = _label(stream.read(min(member.size, 32)), file, name)
+    for name, place in pictures.items():
+        label = labels.get(_key(name)) if labels else path.stem
+        if label is None:
+            raise UserError(
+                f"{named(file)} holds {named(name)} without its class",
+                why=f"other pictures of the file have one; {named(_key(name))}.cls is missing",
+                next_step=_CORRECT,
+            )
+        yield Found(f"{named(file)}/{named(name)}", label, split, file, place)
+
+
+def _members(path: Path, file: str) -> Iterator[tarfile.TarInfo]:
+    """The files in a tar file; UserError where it has something else, is compressed, or is cut off."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                if member.isdir():
+                    continue
+                if not member.isreg() or member.issparse():
+                    raise UserError(
+                        f"{named(file)} holds {named(member.name)}, which is no ordinary file",
+                        why="links and devices are not followed out of a tar file",
+                        next_step=_CORRECT,
+                    )
+                yield member
+            end = archive.offset
+        with path.open("rb") as stream:
+            stream.seek(end)
+            if stream.read(512) != bytes(512):
+                raise tarfile.ReadError("its end is missing")
+    except tarfile.TarError as error:
+        raise UserError(
+            f"{named(file)} is no tar file, or it was cut off",
+            why=f"{error}. Compressed tar files are not read: a picture has to lie at a place in them",
+            next_step=_CORRECT,
+        ) from None
+
+
+def _key(name: str) -> str:
+    """What webdataset calls the files of one sample: the path up to the first dot of the file's name."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]
+
+
+def _label(text: bytes, file: str, name: str) -> str:
+    if not text.strip().isdigit():
+        raise UserError(
+            f"{named(file)} holds {named(name)}, which is no class",
+            why=f"a class is a whole number from 0 on, as text; this is {text[:32]!r}",
+            next_step=_CORRECT,
+        )
+    return str(int(text))

@@ -1,0 +1,111 @@
+"""Is a shard what it should be? Reads it whole, beside its index and the listing, and decodes every picture once."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from throughline import files
+from throughline.corpus.progress import Progress
+from throughline.files import UserError
+from throughline.images import index, listing, pictures
+from throughline.images.listing import Listed
+
+SCHEMA = 1
+
+
+def verify(path: Path, listed: Path, skip: bool) -> dict[str, Any]:
+    """What a manifest says of a shard; UserError naming the first fault found. `skip`: pictures may be left out."""
+    expected = {one.number: one for one in listing.of_shard(listed, path.stem)}
+    beside = path.with_suffix(".idx")
+    try:
+        places = index.read(beside).tolist()
+    except (OSError, ValueError, IndexError) as error:
+        raise _fault(beside, f"is no index: {error}") from None
+    content, counts, widths, heights = hashlib.sha256(), Counter[str](), [], []
+    progress = Progress(f"verifying {path.name}", path.stat().st_size)
+    seen: set[int] = set()
+    try:
+        with tarfile.open(path, "r:") as archive, path.open("rb") as stream:
+            members = list(archive)
+            if len(members) != 2 * len(places):
+                raise _fault(path, f"holds {len(members)} files, and its index {len(places)} pictures")
+            for row, (offset, size, label_offset, label_size) in enumerate(places):
+                pair = members[2 * row : 2 * row + 2]
+                one = _expected(path, expected, pair)
+                if [place for file in pair for place in (file.offset_data, file.size)] != places[row]:
+                    raise _fault(beside, f"has other places for {pair[0].name} than the shard")
+                stream.seek(offset)
+                data = stream.read(size)
+                stream.seek(label_offset)
+                label = stream.read(label_size)
+                if label != b"%d" % one.label:
+                    raise _fault(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
+                picture = _whole(one, data)
+                counts[f"format {picture.format}"] += 1
+                counts[f"mode {picture.mode}"] += 1
+                counts["bytes"] += size
+                widths.append(picture.width)
+                heights.append(picture.height)
+                content.update(f"{one.label} {size}\n".encode() + data)
+                seen.add(one.number)
+                progress.to(offset)
+    except tarfile.TarError as error:
+        raise _fault(path, f"is no whole tar file: {error}") from None
+    missing = [one for number, one in expected.items() if number not in seen]
+    if missing and not skip:
+        raise _fault(path, f"lacks {missing[0].name}")
+    return {
+        "schema": SCHEMA,
+        "file": path.name,
+        "rows": len(places),
+        "skipped": len(missing),
+        "sha256": files.sha256(path),
+        "index": {"file": beside.name, "sha256": files.sha256(beside)},
+        "content_digest": content.hexdigest(),
+        "statistics": {
+            "bytes": counts["bytes"],
+            "formats": _counted(counts, "format"),
+            "modes": _counted(counts, "mode"),
+            "width": [min(widths, default=0), max(widths, default=0)],
+            "height": [min(heights, default=0), max(heights, default=0)],
+            "pixels": sum(width * height for width, height in zip(widths, heights, strict=True)),
+        },
+    }
+
+
+def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.TarInfo]) -> Listed:
+    """The listed picture that two files of a shard are; UserError where they are none, or of another shard."""
+    names = [member.name for member in members]
+    key = names[0].partition(".")[0]
+    one = expected.get(int(key)) if key.isdecimal() else None
+    if one is None or names != [f"{key}.jpg", f"{key}.cls"]:
+        raise _fault(path, f"holds {' and '.join(names)}, which is no picture that is listed for it")
+    return one
+
+
+def _whole(one: Listed, data: bytes) -> Any:
+    try:
+        return pictures.checked(data)
+    except pictures.Damaged as error:
+        raise UserError(
+            f"the picture {one.name} is damaged",
+            why=str(error),
+            next_step="set images.damaged: skip in config.yaml to leave such pictures out; or replace the picture and "
+            "make its shard again with snakemake --force",
+        ) from None
+
+
+def _fault(path: Path, what: str) -> UserError:
+    return UserError(
+        f"{path} {what}",
+        why="it was changed after it was written, or its writing was interrupted",
+        next_step=f"make it again: {files.snakemake('--force', str(path.with_suffix('.tar')))}",
+    )
+
+
+def _counted(counts: Counter[str], kind: str) -> dict[str, int]:
+    return {name.split()[1]: count for name, count in sorted(counts.items()) if name.startswith(f"{kind} ")}

@@ -1,0 +1,53 @@
+"""The section `images`: from a folder of pictures to shards of JPEG files, and what of it decides which files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from throughline.study.section import DataSection, Name, PositiveInt, Section, Text
+
+IMAGES_PROTOCOL = 1
+"""Raised by a person when the same pictures give other shards: it changes the digest of all images."""
+SAMPLE = "sample"
+
+
+class ImageShards(Section):
+    training: PositiveInt = Field(8, description="tar files that training reads")
+    test: NonNegativeInt = Field(
+        2, description="tar files held back from training; a source without `val` gives them a share of its pictures"
+    )
+
+
+class Images(DataSection):
+    name: Name = Field("sample", description="name of the folder under data/; every source needs its own")
+    source: Text = Field(
+        SAMPLE,
+        description="`sample` (crops of a photograph that is installed with Throughline) or a folder. The folder has "
+        "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or it has "
+        "tar files: one for each class, or webdataset's with `.jpg` and `.cls`",
+    )
+    damaged: Literal["refuse", "skip"] = Field(
+        "refuse",
+        description="a picture that cannot be decoded is an error that names it, or it is left out and counted",
+    )
+    shards: ImageShards = Field(default_factory=ImageShards, description="files that the pictures are written into")
+
+    def decided_by(self, folder: str) -> dict[str, Any]:
+        """The source counts by its name, not by where it lies."""
+        return {
+            "protocol": IMAGES_PROTOCOL,
+            "source": Path(self.source).name,
+            "shards": self.shards.model_dump(),
+            **({} if self.damaged == "refuse" else {"damaged": self.damaged}),
+        }
+
+    def held_out_mistakes(self) -> Iterable[str]:
+        if not self.shards.test:
+            yield "convergence: it looks at held-out pictures, and images.shards.test is 0"
+
+    def without_places(self) -> dict[str, Any]:
+        return super().without_places() | {"source": Path(self.source).name}

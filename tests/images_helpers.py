@@ -1,0 +1,61 @@
+"""Small pictures, folders of them, and the steps of the data room one after the other."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from throughline.images import listing, making, manifest, verification
+
+
+def picture(seed: int = 0, size: tuple[int, int] = (24, 18), kind: str = "JPEG", mode: str = "RGB") -> bytes:
+    """The file of a picture whose colours follow from the seed."""
+    draw = np.random.default_rng(seed)
+    coarse = Image.fromarray(draw.integers(0, 256, (3, 4, 3)).astype(np.uint8))
+    stream = io.BytesIO()
+    coarse.resize(size, Image.Resampling.BILINEAR).convert(mode).save(stream, kind)
+    return stream.getvalue()
+
+
+def folder(path: Path, files: Mapping[str, bytes]) -> Path:
+    for name, data in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+def tar(files: Mapping[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def classes(count: int = 2, each: int = 4, split: str = "train/", **how: Any) -> dict[str, bytes]:
+    """Pictures in a folder for each class."""
+    names = [f"{split}class{label}/{number}.JPEG" for label in range(count) for number in range(each)]
+    return {name: picture(seed, **how) for seed, name in enumerate(names)}
+
+
+def made(source: str | Path, place: Path, training: int = 2, test: int = 1, skip: bool = False) -> Path:
+    """The manifest, after every step."""
+    place.mkdir(parents=True, exist_ok=True)
+    listed = place / "listing.jsonl"
+    listing.write(str(source), {"training": training, "test": test}, listed)
+    names = [f"training_{number:04d}" for number in range(training)] + [f"test_{number:04d}" for number in range(test)]
+    results = []
+    for name in names:
+        making.make(listed, str(source), skip, place / f"{name}.tar")
+        results.append(place / f"verified/{name}.json")
+        making.files.write_json(results[-1], verification.verify(place / f"{name}.tar", listed, skip))
+    manifest.merge("little", results, listed, {}, place / "manifest.json")
+    return place / "manifest.json"
