@@ -41,7 +41,7 @@ def test_from_a_folder_to_a_manifest(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", classes(split="train/") | classes(split="val/", each=2) | odd)
     (source / "train/class1/link.jpg").symlink_to(source / "train/class0/0.JPEG")
     content = json.loads(made(source, tmp_path / "made").read_text())
-    assert content["classes"] == ["class0", "class1"] and content["rows"] == 8 + 4 + 6 + 1 and content["skipped"] == 0
+    assert content["class_names"] == ["class0", "class1"] and content["rows"] == 8 + 4 + 6 + 1 and content["skipped"] == 0
     assert content["statistics"]["formats"] == {"JPEG": 18, "PNG": 1}
     assert content["statistics"]["modes"] == {"CMYK": 1, "L": 1, "RGB": 17}
     assert [(shard["file"], shard["split"], shard["rows"]) for shard in content["shards"]] == [
@@ -76,7 +76,7 @@ def test_the_same_pictures_give_the_same_bytes_wherever_they_lie(tmp_path: Path)
 
 def test_the_sample(tmp_path: Path) -> None:
     content = json.loads(made("sample", tmp_path, training=2, test=1).read_text())
-    assert content["rows"] == 256 and len(content["classes"]) == 16 and "Grace Hopper" in content["attribution"]
+    assert content["rows"] == 256 and content["classes"] == 16 and "Grace Hopper" in content["attribution"]
     assert content["statistics"]["width"] == content["statistics"]["height"] == [256, 256]
     labels = [one.label for one in listing.of_shard(tmp_path / "listing.jsonl", "training_0000")]
     assert set(labels) == set(range(16)), "every shard holds every class"
@@ -86,14 +86,14 @@ def test_tar_files_of_a_class_and_of_webdataset(tmp_path: Path) -> None:
     pictures = {f"{number}.jpg": picture(number) for number in range(4)}
     one = folder(tmp_path / "a", {"train/n01.tar": tar(pictures), "train/n02.tar": tar({"../../out.jpg": picture(9)})})
     content = json.loads(made(one, tmp_path / "made a", test=0).read_text())
-    assert content["classes"] == ["n01", "n02"] and content["rows"] == 5
+    assert content["class_names"] == ["n01", "n02"] and content["rows"] == 5
     assert not (tmp_path / "out.jpg").exists() and not (tmp_path.parent / "out.jpg").exists()
 
     samples = {name: data for number in range(4) for name, data in sample(f"{number:04d}", number % 2 * 10, number)}
     held = {name: data for number in range(2) for name, data in sample(f"x/{number}.y", 10, 20 + number)}
     two = folder(tmp_path / "b", {"some-train-000.tar": tar(samples), "some-val-000.tar": tar(held)})
     content = json.loads(made(two, tmp_path / "made b").read_text())
-    assert content["classes"] == [str(number) for number in range(11)]
+    assert content["class_names"] == [str(number) for number in range(11)]
     assert [one.label for one in listing.of_shard(tmp_path / "made b/listing.jsonl", "test_0000")] == [10, 10]
 
 
