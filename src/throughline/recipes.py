@@ -3,6 +3,7 @@
 The file is a requirements file, with lines for the builder (launch/installation.py) that begin with `#:`
 
     #: python 3.11            the interpreter it needs; a file without this line is for the workflow's own environment
+    #: environment NAME       instead of all others: the environment of NAME.txt, which several frameworks share
     #: step TITLE             the requirements that follow are installed from wheels
     #: source TITLE           those are compiled in the finished environment, without their dependencies
     #: patch FILE             ... after this patch (beside the file)
@@ -47,9 +48,10 @@ class Stage:
 
 @dataclass
 class Recipe:
-    """A framework's environment, as its file describes it."""
+    """An environment, as its file describes it."""
 
     framework: str
+    """The file's name: that of its framework, or what the frameworks that share it have in common."""
     python: str
     stages: list[Stage]
     modules: list[str]
@@ -108,6 +110,8 @@ def of(framework: str) -> Recipe | None:
             requirement = " ".join(line.partition("#")[0].split())
             if requirement and stages:
                 stages[-1].requirements.append(requirement)
+        elif word == "environment":
+            return of(rest)
         elif word == "python":
             python = rest
         elif word in ("step", "source"):

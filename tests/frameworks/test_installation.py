@@ -39,13 +39,14 @@ def write(folder: Path, more: str = "") -> recipes.Recipe:
 
 
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert OWN == ["mxnet-horovod", "torch-horovod"]
+    assert OWN == ["hf-loop", "mxnet-horovod", "torch-horovod"]
     for name in OWN:
         found = recipes.of(name)
         assert found is not None and found.python == "3.11"
         every = [line for stage in found.stages for line in stage.requirements]
         assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in every)
-        assert any("horovod" in module for module in found.modules)
+        library = "horovod" if "horovod" in name else "transformers"
+        assert any(library in module for module in found.modules)
         assert found.lock.is_file()
         conda = (ROOT / "envs" / f"{name}.yaml").read_text()
         assert f"# pins: {found.pins}\n" in conda, "the conda file has to change with the pins"
@@ -67,11 +68,14 @@ def pinned(*names: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("lock", "names"),
-    [("main", ("main", "torch", "test", "benchmarks")), ("torch-horovod",) * 2, ("mxnet-horovod",) * 2],
+    [
+        ("main", ("main", "torch", "test", "benchmarks")),
+        *((name, (name,)) for name in ("mxnet-horovod", "torch-horovod", "transformers")),
+    ],
 )
-def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...] | str) -> None:
+def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...]) -> None:
     text = (ROOT / "envs/lock" / f"{lock}.txt").read_text()
-    wanted = pinned(*((names,) if isinstance(names, str) else names))
+    wanted = pinned(*names)
     entries = re.findall(r"^([\w.-]+)==(\S+).* \\\n    --hash=sha256:", text, re.MULTILINE)
     assert wanted.items() <= dict(entries).items(), "make lock"
     assert len(entries) == len(re.findall("^[a-z]", text, re.MULTILINE)), "a package without a hash"
@@ -94,10 +98,11 @@ def test_the_lock_is_complete_for_every_python(version: str, tmp_path: Path) -> 
     assert done.returncode == 0 and "Would install" in done.stderr, done.stderr
 
 
-def test_both_horovods_train_on_the_same_torch() -> None:
-    assert pinned("torch").items() <= pinned("torch-horovod").items()
+@pytest.mark.parametrize("name", ["torch-horovod", "transformers"])
+def test_all_that_is_on_torch_trains_on_the_same_one(name: str) -> None:
+    assert pinned("torch").items() <= pinned(name).items()
     assert re.findall("^torch==.*", (ROOT / "envs/torch.txt").read_text(), re.MULTILINE) == re.findall(
-        "^torch==.*", (ROOT / "envs/torch-horovod.txt").read_text(), re.MULTILINE
+        "^torch==.*", (ROOT / f"envs/{name}.txt").read_text(), re.MULTILINE
     )
 
 

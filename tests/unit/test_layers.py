@@ -26,6 +26,8 @@ LIBRARIES = {
     "torch": {"torch", "horovod"},
     "mxnet": {"mxnet", "gluonnlp", "horovod"},
     "horovod": {"horovod"},
+    "transformers": {"torch", "transformers"},
+    "hf": {"torch", "transformers", "accelerate"},
 }
 """What a file may import whose name holds a library's."""
 IN_A_RANK = [

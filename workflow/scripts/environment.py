@@ -20,7 +20,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.log and not arguments.framework:
         parser.error("--log needs the name of a framework")
-    names = [arguments.framework] if arguments.framework else [n for n in frameworks.NAMES if recipes.ready(n)]
+    every = (recipes.of(name) for name in frameworks.NAMES if recipes.ready(name))
+    names = [arguments.framework] if arguments.framework else list(dict.fromkeys(one.framework for one in every if one))
     logs = [arguments.log or Path("logs", "environments", f"{name}.log") for name in names]
     if arguments.here:
         for name, log in zip(names, logs, strict=True):

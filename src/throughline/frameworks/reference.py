@@ -44,8 +44,10 @@ def _features(folder: str) -> str:
 
 
 def _pins(name: str) -> str:
-    lines = (recipes.PINS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    libraries = ("torch", "mxnet", "gluonnlp", "horovod", "numpy")
+    own = recipes.of(name)
+    path = recipes.PINS / f"{own.framework if own else name}.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    libraries = ("torch", "mxnet", "gluonnlp", "horovod", "transformers", "accelerate", "numpy")
     return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in libraries)
 
 

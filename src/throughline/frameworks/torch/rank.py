@@ -37,6 +37,8 @@ class TorchRank(Rank):
     """The ranks that share this one's replica, where it is cut."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """What shares an optimizer out among the ranks (`optimizers.build`)."""
+    keeps_freed_memory = True
+    """Whether a CPU's steps take the memory that the one before has freed (`keep_freed_memory`)."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
@@ -62,7 +64,8 @@ class TorchRank(Rank):
                     "on a CPU samples attend by their lengths, in shapes that a compiler would see anew each step"
                 )
             torch.set_num_threads(self.spec["threads"])
-            keep_freed_memory()
+            if self.keeps_freed_memory:
+                keep_freed_memory()
         torch.manual_seed(self.spec["seed"])
 
     def model(self, facts: dict[str, Any]) -> None:

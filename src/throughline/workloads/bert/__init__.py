@@ -46,7 +46,12 @@ HELD_OUT = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
 NO_PROOF: str | None = None
 SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
-LIBRARIES = {"torch": _BOTH | {"bf16", "compile", "graph", "checkpointing", "unpadded", "sharding"}, "mxnet": _BOTH}
+_IN_TORCH = _BOTH | {"bf16", "compile", "checkpointing", "sharding"}
+LIBRARIES = {
+    "torch": _IN_TORCH | {"graph", "unpadded"},
+    "mxnet": _BOTH,
+    "transformers": _IN_TORCH - {"convergence"},
+}
 NO_FORM: dict[str, str] = {}
 
 

@@ -1,0 +1,50 @@
+"""`hf-loop`: the loop that one writes by hand around a model of transformers: autocast, a loss scaler for fp16, a fused
+AdamW, DistributedDataParallel as it comes. Ranks meet, batches travel and figures are read as in `torch`.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from throughline.frameworks.torch import sharding
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.frameworks.torch.optimizers import clip, norms_here
+from throughline.frameworks.torch.rank import HALF, Batch
+
+
+class HfLoop(TorchDDP):
+    keeps_freed_memory = False
+
+    def model(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+        self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
+        self.parameters, self.norms, self.changing = list(self.network.parameters()), norms_here, {}
+        if self.options["compile"]:
+            self.network.model.compile()
+        self.in_parts = self.options["sharding"] in sharding.WEIGHTS
+        if self.world > 1 and not self.in_parts:
+            self.parallel = DistributedDataParallel(self.network, bucket_cap_mb=self.options["bucket_mb"])
+        torch.manual_seed(self.spec["seed"] + 1 + self.replica)
+
+    def step(self, batches: list[Batch]) -> Tensor:
+        total = torch.zeros((), device=self.at)
+        for number, batch in enumerate(batches, 1):
+            with self.exchange(number == len(batches)):
+                with self.autocast():
+                    loss = self.parallel(**batch) / len(batches)
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
+        if self.options["clip"] != "none":
+            self.scaler.unscale_(self.update)
+            clip(self.options["clip"], self.parameters)
+        self.scaler.step(self.update)
+        self.scaler.update()
+        self.update.zero_grad()
+        return total
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        half = HALF.get(self.spec["precision"])
+        return torch.autocast(self.kind, dtype=half, enabled=half is not None)

@@ -1,0 +1,100 @@
+"""BERT pre-training as `BertForPreTraining` of Hugging Face's transformers has it.
+
+Its loss is the same function as ours: the mean over masked tokens and the mean over next-sentence labels. It computes
+the scores of all positions and leaves out those without a label.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertForPreTraining
+
+from throughline.workloads import Arrays, in_torch_operations, in_transformers_operations
+from throughline.workloads.bert import POSITIONS, SHAPES, padded
+from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
+
+__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "versions", "weights"]
+
+IGNORED = -100
+"""The label of a position that the loss leaves out."""
+NAMES = {
+    "model.cls.predictions.transform.dense.": "transform.",
+    "model.cls.predictions.transform.LayerNorm.": "norm.",
+    "model.cls.predictions.": "",
+    "model.cls.seq_relationship.": "following.",
+    "model.": "",
+}
+"""How a parameter's name begins here, and in PyTorch's form."""
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
+    """The network that a run specification asks for, with random weights."""
+    shape, options = SHAPES[spec["model"]], spec["options"]
+    config = BertConfig(
+        vocab_size=padded(facts["vocabulary"]),
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.feed_forward,
+        max_position_embeddings=POSITIONS,
+        hidden_dropout_prob=options["dropout"],
+        attention_probs_dropout_prob=options["dropout"],
+        use_cache=False,
+    )
+    network = Pretrained(BertForPreTraining(config), inputs, options["checkpointing"])
+    network.predictions = spec["predictions"]
+    return network
+
+
+def inputs(
+    input_ids: Tensor,
+    segments: Tensor,
+    positions: Tensor,
+    labels: Tensor,
+    following: Tensor,
+    mask: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Labels [B, S] from the masked `positions` [B, P] and their `labels`; at 0, an unused one, stands no label."""
+    every = torch.full_like(input_ids, IGNORED, dtype=torch.long)
+    every.scatter_(1, positions.long(), labels.long().masked_fill(positions == 0, IGNORED))
+    given = {"input_ids": input_ids, "token_type_ids": segments.long(), "labels": every}
+    masked = {} if mask is None else {"attention_mask": mask.long()}
+    return {**given, **masked, "next_sentence_label": following.long()}
+
+
+def blocks(network: Pretrained) -> list[nn.Module]:
+    """The layers, in their order."""
+    return list(network.model.bert.encoder.layer)
+
+
+def settings(network: Pretrained) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    config = network.model.config
+    return {
+        **in_transformers_operations.settings(network),
+        "predictions": network.predictions,
+        "vocabulary_head": "all positions, sharing the word embeddings",
+        "gelu": {"gelu": "erf"}[config.hidden_act],
+        "norm_epsilon": config.layer_norm_eps,
+        "dropout": [config.hidden_dropout_prob, config.attention_probs_dropout_prob],
+        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+    }
+
+
+def weights(network: Pretrained) -> Arrays:
+    """The weights by the names of PyTorch's form."""
+    return {_named(name): array for name, array in in_torch_operations.weights(network).items()}
+
+
+def load(network: Pretrained, weights: Arrays) -> None:
+    """Set the weights, in place; all of them and no other."""
+    here = {_named(name): name for name, _ in network.named_parameters()}
+    in_torch_operations.load(network, {here.get(name, name): array for name, array in weights.items()})
+
+
+def _named(name: str) -> str:
+    start = next(start for start in NAMES if name.startswith(start))
+    return NAMES[start] + name.removeprefix(start)

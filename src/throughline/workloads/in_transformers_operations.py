@@ -1,0 +1,45 @@
+"""What the forms in Hugging Face's transformers share: the library's own model, called as its users call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import transformers
+from torch import Tensor, nn
+
+LACKS = {
+    "graph": "transformers' models read values on the host while they build masks, which no CUDA graph holds",
+    "unpadded": "the library's model computes the padding with the rest",
+    "tensor": "the library's model is trained whole on each device here",
+}
+CHANGING: frozenset[str] = frozenset()
+
+
+class Pretrained(nn.Module):
+    """`model` is the library's. `inputs` turns the tensors of a batch into the arguments of its `forward`, labels
+    included; called with such a batch, this is the loss as the library computes it."""
+
+    def __init__(self, model: Any, inputs: Callable[..., dict[str, Tensor]], checkpointing: bool) -> None:
+        super().__init__()
+        self.model, self.inputs = model.train(), inputs
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def forward(self, **batch: Tensor) -> Tensor:
+        loss: Tensor = self.model(**self.inputs(**batch)).loss
+        return loss
+
+
+def settings(network: Pretrained) -> dict[str, Any]:
+    """What every form states of itself."""
+    config = network.model.config
+    return {
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "vocabulary_rows": config.vocab_size,
+        "attention": f"transformers: {config._attn_implementation}",
+    }
+
+
+def versions() -> dict[str, str | None]:
+    return {"transformers": transformers.__version__}
