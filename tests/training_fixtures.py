@@ -134,6 +134,7 @@ def measured(rank: int = 0, **changes: Any) -> Measured:
         "memory": Memory(None, 100 + rank, {}),
         "matmul_flops_per_s": None,
         "work_reasons": {},
+        "network": None,
     }
     return Measured(**value | changes)
 

@@ -146,6 +146,16 @@ class Memory(Message):
     reasons: dict[str, str]
 
 
+class Network(Message):
+    """The messages that carry a step's gradients, and the seconds that all of them take where nothing is computed; None
+    with the reason where that was asked for and is not known."""
+
+    messages: int | None
+    bytes_per_step: int | None
+    seconds: float | None
+    reason: str | None
+
+
 class Measured(Message):
     """What a rank measured. facts and counted: what the workload knows of its data, and counted of the window's;
     figures: what it measured beside throughput ({name, unit, better, at, value}); loss: None where nothing trains."""
@@ -165,6 +175,7 @@ class Measured(Message):
     work_reasons: dict[str, str]
     window: Window
     memory: Memory
+    network: Network | None
 
 
 class Trained(Message):

@@ -1,4 +1,5 @@
-"""Collective operations with real ranks: each does what its name says, and all ranks get the same figures."""
+"""Collective operations with real ranks: each does what its name says, all ranks get the same figures, and a run makes
+those of its gradients alone."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+import training_fixtures
 from framework_lab import ROOT
-from throughline.launch import launchers
+from throughline.launch import launch, launchers
+from throughline.launch.job import Job
 
 HELPER = Path(__file__).with_name("torch_collectives.py")
 AFTER = {
@@ -48,3 +51,16 @@ def test_an_operation_does_what_its_name_says(told: list[dict[str, Any]], model:
     assert [(name, at) for name, at, _ in first] == [(name, at) for at in (16, 64) for name in names]
     rates = [value for _, _, value in first]
     assert rates[1] == pytest.approx(rates[0] * (1 if model == "all-reduce" else 0.5)), "two ranks"
+
+
+def test_a_step_s_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the window, the buckets that DistributedDataParallel has made: their bytes are those of all gradients."""
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    options = {"data": "synthetic", "bucket_mb": 1}
+    spec = training_fixtures.spec(topology="1n2g", options=options, network=True)
+    place = tmp_path / "run1.json"
+    record = launch.run(Job(spec=spec, record=place, log=place.with_suffix(".log")))
+    assert record["status"] == "ok" and record["settings"] is not None
+    network = record["network"]
+    assert network["reason"] is None and network["messages"] > 1 and network["seconds"] > 0
+    assert network["bytes_per_step"] == 4 * record["settings"]["parameters"]

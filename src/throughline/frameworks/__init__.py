@@ -136,6 +136,11 @@ class Rank(ABC):
         times = max(1, int(seconds / timed(1)))
         return 2 * size**3 * times / timed(times)
 
+    def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
+        """Bytes of each message that carries a step's gradients, and the seconds that all of them take where nothing is
+        computed (every rank calls this, and gets the same); None where it is not measured."""
+        return None
+
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
         clip, threads = self.options["clip"], self.threads() if self.kind == "cpu" else None

@@ -4,7 +4,7 @@ import math
 import signal
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from throughline import memory, records, workloads
@@ -77,6 +77,7 @@ class Outcome:
     ranks: list[records.Rank] = field(default_factory=list)
     peak_memory_bytes: int | None = None
     loader_stall_share: float | None = None
+    network: dict[str, Any] | None = None
     utilization: dict[str, float | None] = field(default_factory=lambda: {"cpu": None, "gpu": None})
 
     def as_record(self) -> dict[str, Any]:
@@ -143,6 +144,7 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         ranks=entries,
         peak_memory_bytes=max(peaks, default=None),
         loader_stall_share=max(stalls, default=None),
+        network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
     )
 

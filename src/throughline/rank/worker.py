@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, messages, workloads
-from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
+from throughline.messages import Measured, Memory, Network, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
 from throughline.rank.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
@@ -29,6 +29,7 @@ from throughline.rank.heartbeat import Heart
 from throughline.topology import StepSize
 
 MATMUL_S = 1.0
+NETWORK_S = 2.0
 WARMUP_SHARE = 1 / 3
 LEAST_WARMUP, LEAST_TIMED = 2, 3
 MARGIN = 0.95
@@ -159,6 +160,7 @@ class Run:
 
         heart.phase("end")
         every, step_seconds = framework.losses(losses) if self.trains else None, framework.seconds(marks)
+        memory = Memory(**framework.memory())  # of the run: what is measured from here on needs memory as well
         flops_per_s, why = self._matmul(end - start)
         return Measured(
             window=Window(start, end),
@@ -173,7 +175,8 @@ class Run:
             warmup_steps=warmup,
             steps_timed=timed,
             scaler_skipped_steps=framework.skipped() - skipped if self.trains else 0,
-            memory=Memory(**framework.memory()),
+            memory=memory,
+            network=self._network(),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": why} if why else {},
         )
@@ -185,6 +188,17 @@ class Run:
             {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
             for name, at, value in (self.framework.form.figures(self.framework.network) if declared else ())
         ]
+
+    def _network(self) -> Network | None:
+        """What the exchange of a step's gradients takes alone; None where nobody asks."""
+        asked = self.spec["network"]
+        asked = self.order.kind == "cuda" if asked is None else asked
+        if not (asked and self.framework.exchanges) or self.order.weights:
+            return None
+        told = self.framework.exchange_alone(NETWORK_S)
+        if told is None:
+            return Network(None, None, None, "the framework does not measure it here, or memory was too short")
+        return Network(len(told[0]), sum(told[0]), told[1], None)
 
     def _matmul(self, window_s: float) -> tuple[float | None, str | None]:
         """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second;

@@ -16,12 +16,22 @@ from throughline.records.reading import (
     read_verdict,
     write,
 )
-from throughline.records.run import DeviceTelemetry, Memory, NodeTelemetry, Rank, RunRecord, Series, Utilization, Work
+from throughline.records.run import (
+    DeviceTelemetry,
+    Memory,
+    Network,
+    NodeTelemetry,
+    Rank,
+    RunRecord,
+    Series,
+    Utilization,
+    Work,
+)
 from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
 
 __all__ = [
     "SCHEMA", "Cell", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry", "Equivalence",
-    "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory", "NodeTelemetry", "Rank",
-    "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "leave_newer", "read_curve", "read_equivalence",
-    "read_max_batch", "read_run", "read_summary", "read_verdict", "write",
+    "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory", "Network", "NodeTelemetry",
+    "Rank", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "leave_newer", "read_curve",
+    "read_equivalence", "read_max_batch", "read_run", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

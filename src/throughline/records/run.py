@@ -100,6 +100,16 @@ class Work(Entry):
     reasons: dict[str, str]
 
 
+class Network(Entry):
+    """The exchange of a step's gradients alone, after the window: how many messages (all-reduce) carry how many bytes,
+    and the seconds that all of them take."""
+
+    messages: Count | None
+    bytes_per_step: Count | None
+    seconds: Positive | None
+    reason: str | None
+
+
 class RunRecord(OfTraining):
     """One measured run. `status` is a measured outcome; only `ok` carries a throughput.
 
@@ -125,6 +135,7 @@ class RunRecord(OfTraining):
     telemetry: list[NodeTelemetry] | None = None
     memory: Memory | None = None
     work: Work | None = None
+    network: Network | None = None
     configuration: dict[str, Any] | None = None
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive, Whole
-from throughline.records.run import Memory, Series, Utilization, Work
+from throughline.records.run import Memory, Network, Series, Utilization, Work
 from throughline.study.benchmark import Optimizer, Options, Scaling, Steps
 from throughline.study.section import Precision
 
@@ -100,6 +100,7 @@ class Cell(Entry):
     memory: Memory | None = None
     use: Use | None = None
     work: Work | None = None
+    network: Network | None = None
     energy_j_per_sample: Positive | None = None
     other_units: dict[str, Positive] = Field(default_factory=dict)
     figures: list[Figure] = Field(default_factory=list)

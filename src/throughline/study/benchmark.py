@@ -57,6 +57,11 @@ class Runs(Section):
         description="`numa` binds each rank to the cores of its GPU's NUMA node. Where the system does not say which "
         "node that is, and on a CPU, such a run ends as `unsupported`. Records name the cores (`environment.binding`)",
     )
+    network: bool | None = Field(
+        None,
+        description="after the window, the ranks exchange messages as large as their gradients, two seconds long, and "
+        "compute nothing: how fast is the network alone? null: on GPUs (framework `torch`, without sharding)",
+    )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
         description="where topologies of several nodes run. null: this machine, or the nodes of a Slurm job. A list of "

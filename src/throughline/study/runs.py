@@ -46,6 +46,7 @@ class RunSpec(Section):
     device: str = Runs.model_fields["device"].default
     threads: int = Runs.model_fields["threads"].default
     binding: Literal["none", "numa"] = Runs.model_fields["binding"].default
+    network: bool | None = Runs.model_fields["network"].default
     hosts: Literal["simulated", "ssh"] | None = None
     optimizer: Optimizer = Field(default_factory=Optimizer)
     options: Options = Field(default_factory=Options)

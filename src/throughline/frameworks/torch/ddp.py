@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from throughline.frameworks import Unsupported
 from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.rank import Batch, TorchRank
+from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 FIRST = 3
@@ -89,6 +90,31 @@ class TorchDDP(TorchRank):
             self.network.set_reshard_after_backward(last)  # whole weights serve all micro-batches of a step
         alone = self.replicas > 1 and not self.in_parts and not (last and self.exchanges)
         return self.parallel.no_sync() if alone else nullcontext()
+
+    def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
+        """The buckets that DistributedDataParallel has made, all on their way at once as in a step."""
+        if self.options["sharding"] != "none":  # then other messages travel as well
+            return None
+        told = self.parallel._get_ddp_logging_data()
+        sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
+        try:
+            # All messages from the same memory: their zeros stay zeros.
+            largest = torch.zeros(max(sizes), dtype=torch.uint8, device=self.at).view(torch.float32)
+        except RuntimeError as error:
+            largest = None
+            if not self.is_out_of_memory(error):
+                raise
+        all_have_it = torch.tensor(int(largest is not None), device=self.at)
+        dist.all_reduce(all_have_it, dist.ReduceOp.MIN)
+        if largest is None or not all_have_it:
+            return None
+        parts = [largest[: size // largest.itemsize] for size in sizes]
+
+        def call() -> None:
+            for sent in [dist.all_reduce(part, group=self.averaging, async_op=True) for part in parts]:
+                sent.wait()
+
+        return sizes, in_torch_timed.together(call, at_least_s, self.at)
 
     def update_settings(self) -> dict[str, Any]:
         return {**super().update_settings(), "sharding": sharding.SETTINGS[self.options["sharding"]]}

@@ -5,7 +5,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from throughline import statistics
-from throughline.records import DeviceTelemetry, Memory, NodeTelemetry, RunRecord, Series, Use, Utilization, Work
+from throughline.records import (
+    DeviceTelemetry,
+    Memory,
+    Network,
+    NodeTelemetry,
+    RunRecord,
+    Series,
+    Use,
+    Utilization,
+    Work,
+)
 from throughline.topology import Topology
 
 T = TypeVar("T")
@@ -23,6 +33,7 @@ def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
         "memory": Memory(**_combined(memory, partial(max, default=None))) if memory else None,
         "use": _use([node for run in ok for node in run.telemetry or ()]),
         "work": Work(**_combined(work, statistics.median), convention=work[0].convention) if work else None,
+        "network": _network([run.network for run in ok if run.network]),
         "energy_j_per_sample": statistics.median(_known(energy_per_sample(run) for run in ok)),
     }
 
@@ -34,6 +45,14 @@ def energy_per_sample(run: RunRecord) -> float | None:
     if len(energies) < Topology.parse(run.spec.topology).world or run.samples_per_s is None or run.window_s is None:
         return None
     return sum(energies) / (run.samples_per_s * run.window_s) or None
+
+
+def _network(parts: Sequence[Network]) -> Network | None:
+    """With the median of the seconds; the messages are those of the first run that knows them."""
+    known = next((part for part in parts if part.seconds), None)
+    if known is None:
+        return parts[0] if parts else None
+    return known.model_copy(update={"seconds": statistics.median(_known(part.seconds for part in parts))})
 
 
 def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:

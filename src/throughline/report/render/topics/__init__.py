@@ -5,11 +5,29 @@ from pathlib import Path
 from throughline.files import write_text
 from throughline.report.render import tables
 from throughline.report.render.plots import LIGHT, save
-from throughline.report.render.topics import checks, comparisons, figures, hardware, pairs, reached, split, throughput
+from throughline.report.render.topics import (
+    checks,
+    comparisons,
+    figures,
+    hardware,
+    network,
+    pairs,
+    reached,
+    split,
+    throughput,
+)
 from throughline.report.topics import Scope, Topic
 
 TOPICS: tuple[Topic, ...] = (
-    *(throughput.TOPIC, split.TOPIC, checks.EQUIVALENCE, figures.TOPIC, *reached.TOPICS, *hardware.TOPICS),
+    *(
+        throughput.TOPIC,
+        split.TOPIC,
+        network.TOPIC,
+        checks.EQUIVALENCE,
+        figures.TOPIC,
+        *reached.TOPICS,
+        *hardware.TOPICS,
+    ),
     *(pairs.PAIRS, pairs.CASES, comparisons.TOPIC, checks.LARGEST, checks.CONVERGENCE, throughput.COMPARED),
 )
 

@@ -1,0 +1,66 @@
+"""A step's exchange beside what the network does alone: the same messages after the window, with nothing computed.
+
+algorithm bandwidth = bytes of a step's gradients / seconds of their messages alone
+bus bandwidth       = that x 2 (n - 1) / n, for n replicas (as nccl-tests define both)
+explained           = the smaller of those seconds and of what the step spends on its exchange (split.py)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.split import split
+from throughline.workloads.collectives import factor
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One framework on one topology. `communication_s`: what the step spends on its exchange, from the runs without it;
+    None where there are none. `why`: why the rest is not known."""
+
+    group: Group
+    row: Row
+    step_s: float
+    messages: int | None = None
+    bytes_per_step: int | None = None
+    alone_s: float | None = None
+    algorithm_bandwidth: float | None = None
+    bus_bandwidth: float | None = None
+    communication_s: float | None = None
+    why: str | None = None
+
+    @property
+    def explained_s(self) -> float | None:
+        """What the network's own rate explains of the exchange in the step."""
+        both = self.alone_s, self.communication_s
+        return min(part for part in both if part is not None) if None not in both else None
+
+
+def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
+    """Every measured row whose ranks have exchanged alone."""
+    everything = list(everything)
+    return [
+        found
+        for group in groups
+        for row in group.measured
+        if (found := _of_row(group, row, _communication(group, row, everything)))
+    ]
+
+
+def _of_row(group: Group, row: Row, communication_s: float | None) -> Exchange | None:
+    cell = row.cell
+    if cell is None or cell.network is None or not cell.median_speed:
+        return None
+    told, step_s = cell.network, cell.global_batch / cell.median_speed
+    if told.seconds is None or told.bytes_per_step is None:
+        return Exchange(group, row, step_s, communication_s=communication_s, why=told.reason)
+    rate = told.bytes_per_step / told.seconds / 1e9
+    bus = rate * factor("all-reduce", cell.replicas)
+    alone = told.messages, told.bytes_per_step, told.seconds
+    return Exchange(group, row, step_s, *alone, rate, bus, communication_s)
+
+
+def _communication(group: Group, row: Row, everything: list[Group]) -> float | None:
+    """What the split of the same row says."""
+    found = next((one for one in split(group, everything) if one.row == row), None)
+    return found.communication.shown_s if found and found.communication else None

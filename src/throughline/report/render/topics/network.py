@@ -1,0 +1,75 @@
+"""A step's exchange beside what the network does alone: a table, and how much of the exchange that explains."""
+
+from collections.abc import Iterator
+
+from throughline.report.analysis.network import Exchange, exchanges
+from throughline.report.analysis.split import milliseconds
+from throughline.report.numbers import reading
+from throughline.report.render.tables import Column, Figure, Grid, Line
+from throughline.report.topics import Finding, Scope, Topic
+
+COLUMNS = (
+    Column("step_s", "step", "ms"),
+    Column("communication_s", "exchange", "ms of the step"),
+    Column("messages", "messages", "of a step"),
+    Column("bytes_per_step", "gradients", "MB a step"),
+    Column("alone_s", "the same alone", "ms"),
+    Column("explained_s", "explained", "ms"),
+    Column("algorithm_gb_per_s", "algorithm bandwidth", "GB/s"),
+    Column("bus_gb_per_s", "bus bandwidth", "GB/s"),
+)
+NOTES = (
+    "After the window the ranks exchange messages of the same sizes again (all-reduce), and compute nothing: this is "
+    "the same alone. Algorithm bandwidth is the gradients' bytes over its time. Bus bandwidth is that times "
+    "2 (n - 1) / n for n replicas, as nccl-tests define both.",
+    "Exchange is the step minus the step where ranks keep their gradients (extra noexchange). Explained is the smaller "
+    "of exchange and the same alone. A step hides the rest of the messages behind its computation.",
+)
+
+
+def grid(scope: Scope) -> Grid | None:
+    lines = [Line(one.group, one.row, _figures(one)) for one in exchanges(scope.groups, scope.everything)]
+    return Grid(COLUMNS, lines, notes=NOTES) if lines else None
+
+
+def _figures(one: Exchange) -> list[Figure]:
+    without = "no repeat of the extra noexchange can be compared"
+    return [
+        Figure.of(one.step_s, milliseconds),
+        Figure.of(one.communication_s, milliseconds, without),
+        Figure.of(one.messages, str, one.why),
+        Figure.of(one.bytes_per_step, _megabytes, one.why),
+        Figure.of(one.alone_s, milliseconds, one.why),
+        Figure.of(one.explained_s, milliseconds, one.why or without),
+        Figure.of(one.algorithm_bandwidth, reading, one.why),
+        Figure.of(one.bus_bandwidth, reading, one.why),
+    ]
+
+
+def _megabytes(count: int) -> str:
+    return reading(count / 1e6)
+
+
+def findings(scope: Scope) -> Iterator[Finding]:
+    """A sentence about the largest topology; of several configurations there, the one that exchanges longest."""
+    known = [one for one in exchanges(scope.groups, scope.everything) if one.alone_s is not None]
+    if known:
+        one = max(known, key=lambda one: (one.row.topology.world, one.communication_s or 0.0))
+        where = f"{one.row.shown} {one.row.topology}, {one.group.precision}, {one.group.batch_text}"
+        yield Finding(f"{where}: {words(one)}")
+
+
+def words(one: Exchange) -> str:
+    """How much of the exchange the network's own rate explains; without such runs, the rate alone."""
+    step, alone = milliseconds(one.step_s), milliseconds(one.alone_s or 0.0)
+    rate = f"All-reduce reaches {reading(one.algorithm_bandwidth)} GB/s here"
+    if not one.communication_s or one.alone_s is None:
+        return f"a step takes {step} ms. {rate}: at that rate its gradients take {alone} ms."
+    said = f"of {step} ms, {milliseconds(one.communication_s)} are exchange. {rate}; at that rate "
+    if one.alone_s <= one.communication_s:
+        return f"{said}it explains {alone} of the {milliseconds(one.communication_s)}."
+    hidden = milliseconds(one.alone_s - one.communication_s)
+    return f"{said}the gradients take {alone} ms, and the step hides {hidden} of them behind its computation."
+
+
+TOPIC = Topic("network", "A step's exchange, and the network alone", grid=grid, findings=findings)

@@ -1,0 +1,71 @@
+"""A step's exchange beside the same messages alone: bandwidths, what they explain, and the sentences."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import report_fixture
+from throughline.records import Summary
+from throughline.report.analysis import cells, network, summary
+from throughline.report.render.topics import network as topic
+from throughline.report.render.topics import write_tables
+from throughline.report.topics import Scope
+
+ALONE = {"messages": 18, "bytes_per_step": 1_023_000_000, "seconds": 0.033, "reason": None}
+
+
+def measured(root: Path, name: str, ms: float, told: dict[str, Any] | None, **options: Any) -> Summary:
+    """A summary of BERT at batch 32 on four devices, with one repeat of so many ms a step."""
+    run = report_fixture.spec(benchmark=name, topology="1n4g", options=options)
+    record = report_fixture.record(run, 4 * 32 * 1000 / ms) | ({"network": told} if told else {})
+    path = root / name / "bz32_fp32/torch/1n4g/run1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record))
+    return summary.summarize([path], repeats=1)
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> list[cells.Group]:
+    return cells.groups([measured(tmp_path, "bert__noexchange", 114, None, exchange=False)])
+
+
+def test_what_the_network_explains(tmp_path: Path, without: list[cells.Group]) -> None:
+    groups = cells.groups([measured(tmp_path, "bert", 154, ALONE)])
+    (one,) = network.exchanges(groups, without)
+    assert (one.algorithm_bandwidth, one.bus_bandwidth) == pytest.approx((31.0, 46.5)), "1.5 times, of four replicas"
+    assert (one.communication_s, one.explained_s) == pytest.approx((0.04, 0.033))
+    said = "of 154 ms, 40 are exchange. All-reduce reaches 31.00 GB/s here; at that rate it explains 33 of the 40."
+    assert topic.words(one) == said
+    (finding,) = topic.findings(Scope(groups, without))
+    assert finding.text == f"torch 1n4g, fp32, batch 32 per device: {said}"
+    (alone,) = network.exchanges(groups, [])
+    assert alone.explained_s is None
+    assert topic.words(alone) == (
+        "a step takes 154 ms. All-reduce reaches 31.00 GB/s here: at that rate its gradients take 33 ms."
+    )
+    write_tables(Scope(groups, without), tmp_path / "tables")
+    with (tmp_path / "tables/network.csv").open(encoding="utf-8", newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["messages"], row["bytes_per_step"], row["alone_s"]) == ("18", "1023000000", "0.033")
+    assert float(row["communication_s"]) == pytest.approx(0.04) and float(row["bus_gb_per_s"]) == pytest.approx(46.5)
+
+
+def test_what_a_step_hides(tmp_path: Path, without: list[cells.Group]) -> None:
+    groups = cells.groups([measured(tmp_path, "bert", 154, {**ALONE, "seconds": 0.06})])
+    (one,) = network.exchanges(groups, without)
+    assert one.explained_s == pytest.approx(0.04)
+    assert topic.words(one).endswith("the gradients take 60 ms, and the step hides 20 of them behind its computation.")
+
+
+def test_a_reason_stands_for_the_figures_and_nothing_for_runs_that_were_not_asked(tmp_path: Path) -> None:
+    unknown = {**dict.fromkeys(ALONE), "reason": "not here"}
+    groups = cells.groups([measured(tmp_path, "bert", 154, unknown)])
+    grid = topic.grid(Scope(groups, groups))
+    assert grid and grid.lines[0].figures[4].why == "not here" and not list(topic.findings(Scope(groups, groups)))
+    before = cells.groups([measured(tmp_path, "early", 154, None)])
+    assert topic.grid(Scope(before, before)) is None
