@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from throughline.frameworks.torch import optimizers as torch_optimizers  # noqa: E402
 
 SETTINGS = {"name": "lamb", "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-6}
+SETTINGS |= {"momentum": 0.9}
 
 
 def parameters() -> list[Any]:
@@ -67,7 +68,7 @@ def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_
     assert scaler.get_scale() == 2.0 ** (10 - sum(overflows))
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "lamb"])
+@pytest.mark.parametrize("name", ["adamw", "adam", "lamb", "sgd"])
 def test_only_matrices_decay(name: str) -> None:
     groups = torch_optimizers.build(SETTINGS | {"name": name}, parameters()).param_groups
     assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
@@ -89,3 +90,28 @@ def test_kinds_of_clipping() -> None:
     assert sum(float(g.norm()) ** 2 for g in whole) ** 0.5 == pytest.approx(1.0, rel=1e-4)
     for clip, free in zip(whole, none, strict=True):
         torch.testing.assert_close(clip, free / total, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("first_overflows", [False, True])
+def test_sgd_is_pytorchs_without_the_steps_that_overflow(
+    first_overflows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that nobody has set holds NaN here, so that such a momentum would show."""
+    monkeypatch.setattr(torch, "empty_like", lambda like, **_: torch.full_like(like, float("nan")))
+    scaled, plain = parameters(), parameters()
+    ours = torch_optimizers.build(SETTINGS | {"name": "sgd", "momentum": 0.875}, scaled)
+    groups = [{"params": plain[::2], "weight_decay": 0.1}, {"params": plain[1:2]}]
+    true = torch.optim.SGD(groups, lr=0.01, momentum=0.875, foreach=False)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
+    for step, overflow in enumerate([first_overflows, False, True, False]):
+        for index, (tensor, expected) in enumerate(zip(scaled, plain, strict=True)):
+            gradient = torch.full_like(tensor, 0.1 * (step + 1)) + index
+            tensor.grad = gradient * float(scaler.get_scale()) * (float("inf") if overflow else 1)
+            expected.grad = gradient
+        if not overflow:
+            true.step()
+        scaler.scale(torch.ones(()))
+        scaler.step(ours)
+        scaler.update()
+        for tensor, expected in zip(scaled, plain, strict=True):
+            torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)

@@ -166,6 +166,11 @@ def has_batch(model: str) -> bool:
     return getattr(of(model), "HAS_BATCH", True)
 
 
+def rounding(model: str) -> float:
+    """How many times the rounding that is usual a loss in a lower precision may show (ROUNDING)."""
+    return float(getattr(of(model), "ROUNDING", 1))
+
+
 def parameters(spec: Values) -> Any:
     """The Parameters of the specification's workload, from its values."""
     kind = of(spec["model"]).Parameters

@@ -43,10 +43,23 @@ def build(
         "adamw": partial(torch.optim.AdamW, fused=True),
         "adam": partial(torch.optim.Adam, fused=True),
         "lamb": partial(Lamb, norms=norms),
-        "sgd": partial(torch.optim.SGD, fused=True),
+        "sgd": partial(Sgd, fused=True),
     }
     kind = kinds[settings["name"]]
     return shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
+
+
+class Sgd(torch.optim.SGD):
+    """PyTorch's, whose momentum is zero before the first step.
+
+    PyTorch would make it within that step; where a loss scaler skips the step, it keeps what it finds in memory.
+    """
+
+    def __init__(self, params: Any, **constants: Any) -> None:
+        super().__init__(params, **constants)
+        for group in self.param_groups:
+            if group["momentum"]:
+                self.state.update({weight: {"momentum_buffer": torch.zeros_like(weight)} for weight in group["params"]})
 
 
 class Lamb(torch.optim.Optimizer):

@@ -72,8 +72,14 @@ DATA: str | None = None
 LEARNS_FROM: int | None = None
 HELD_OUT: dict[str, bool] = {}
 NO_PROOF: str | None = None
+ROUNDING = 6
+"""How many times the rounding of other workloads a loss in a lower precision may show: a batch norm takes away what all
+pictures have in common, and rounding stays. Measured with untrained models, batches of 4 to 32 and random pixels are at
+most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
 SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
-LIBRARIES: dict[str, frozenset[str]] = {}
+LIBRARIES = {
+    "torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping"}),
+}
 NO_FORM: dict[str, str] = {}
 
 

@@ -1,0 +1,178 @@
+"""ResNet in PyTorch: the published architecture, the order of operations ours.
+
+The forward pass is a few functions, so that a compiler sees each of them whole: stem, stage, loss. A test holds it
+against Hugging Face's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_pool2d
+
+from throughline import workloads
+from throughline.workloads.in_torch_operations import load, versions, weights
+from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
+
+__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "sums", "versions", "weights"]
+
+LACKS = {
+    "checkpointing": "a batch norm that is computed again would move its running statistics twice",
+    "unpadded": "pictures have no padding that could be left out",
+    "sharding": "resnet's states are small, and every replica keeps all of them",
+    "tensor": "resnet lies on one device whole",
+}
+CHANGING = frozenset({"running_mean", "running_var"})
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> ResNet:
+    """The network that a run specification asks for, with random weights; `at` is where this process trains it."""
+    if at and at.type == "cuda":
+        torch.backends.cudnn.benchmark = True  # all batches have one shape
+    network: Any = ResNet(SHAPES[spec["model"]], workloads.parameters(spec))
+    built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
+    return built
+
+
+def settings(network: ResNet) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    stem = network.stem.weight
+    cudnn = "cuDNN's kernels, the fastest of those tried on the first batch"
+    return {
+        "parameters": sum(one.numel() for one in network.parameters()),
+        "normalization": "of bytes, on the device",
+        "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
+        "label_smoothing": network.label_smoothing,
+        "memory_format": "channels last" if stem.stride(1) == 1 else "channels first",
+        "convolutions": cudnn if stem.is_cuda else "oneDNN's kernels",
+        "dropout": [],
+        "loss": "mean over all pictures, of each replica",
+    }
+
+
+@torch.no_grad()
+def sums(network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
+    """The loss over a delivered batch, without smoothing, and the pictures whose class is found; norms use their
+    running statistics."""
+    network.eval()
+    scores, labels = network.scores(batch["pixels"]), batch["labels"].long()
+    network.train()
+    loss = cross_entropy(scores, labels, reduction="sum").double()
+    found = (scores.argmax(1) == labels).sum()
+    return {"loss": float(loss), "found": float(found), "samples": float(len(labels))}
+
+
+class Convolution(nn.Module):
+    """A convolution without bias, and the batch norm behind it."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int) -> None:
+        super().__init__()
+        self.stride, self.padding = stride, size // 2
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, size, size))
+        nn.init.kaiming_normal_(self.weight, mode="fan_out", nonlinearity="relu")
+        self.scale, self.shift = nn.Parameter(torch.ones(outputs)), nn.Parameter(torch.zeros(outputs))
+        self.register_buffer("running_mean", torch.zeros(outputs))
+        self.register_buffer("running_var", torch.ones(outputs))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        hidden = conv2d(hidden, self.weight.to(hidden.dtype), stride=self.stride, padding=self.padding)
+        running = self.running_mean, self.running_var
+        return batch_norm(hidden, *running, self.scale, self.shift, self.training, MOMENTUM, EPSILON)
+
+
+class Residual(nn.Module):
+    """A block: what its convolutions make is added to what it is given."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        inputs, width, outputs, stride = block.inputs, block.width, block.outputs, block.stride
+        if block.is_bottleneck:
+            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        else:
+            sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
+        self.convolutions = nn.ModuleList(Convolution(*one) for one in sizes)
+        self.shortcut = Convolution(inputs, outputs, 1, stride) if block.has_shortcut else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        residual = hidden if self.shortcut is None else self.shortcut(hidden)
+        *first, last = self.convolutions
+        for convolution in first:
+            hidden = convolution(hidden).relu_()
+        added: Tensor = last(hidden).add_(residual)
+        return added.relu_()
+
+
+class ResNet(nn.Module):
+    """`forward` takes the tensors of `resnet.batch`, and returns the loss: the mean over all pictures.
+
+    With `half_type`, weights stay as they are and are cast where they are used; convolutions, the last product and the
+    activations between them are of that type. Batch norms compute in the weights' own, and so does the loss.
+    """
+
+    half_type: torch.dtype | None = None
+    mean: Tensor
+    deviation: Tensor
+    stages: Any
+
+    def __init__(self, shape: Shape, given: Parameters) -> None:
+        super().__init__()
+        self.channels_last, self.label_smoothing = given.channels_last, given.label_smoothing
+        self.register_buffer("mean", torch.tensor(MEAN)[:, None, None], persistent=False)
+        self.register_buffer("deviation", torch.tensor(DEVIATION)[:, None, None], persistent=False)
+        self.stem = Convolution(3, shape.width, 7, 2)
+        blocks = iter(shape.blocks)
+        self.stages = nn.ModuleList(
+            nn.ModuleList(Residual(next(blocks)) for _ in range(count)) for count in shape.stages
+        )
+        self.head = nn.Linear(shape.blocks[-1].outputs, given.classes)
+        self.parts: tuple[Callable[..., Tensor], ...] = (begun, through, loss)
+
+    def compile_parts(self, dynamic: bool) -> None:
+        """Compile stem, stage and loss, each by itself: a stage's gradients are exchanged while others are computed."""
+        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
+
+    def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
+        begin, stage, end = self.parts
+        hidden = begin(self, pixels)
+        for blocks in self.stages:
+            hidden = stage(blocks, hidden)
+        return end(self, hidden, labels.long())
+
+    def scores(self, pixels: Tensor) -> Tensor:
+        """The scores of all classes [B, C], in the weights' own type."""
+        hidden = begun(self, pixels)
+        for blocks in self.stages:
+            hidden = through(blocks, hidden)
+        return scored(self, hidden)
+
+
+def begun(network: ResNet, pixels: Tensor) -> Tensor:
+    """The stem over bytes [B, S, S, 3]: normalized, a convolution, and the larger pixels of it."""
+    hidden = pixels.permute(0, 3, 1, 2).to(network.mean.dtype)  # whose channels stay together
+    hidden = hidden.sub_(network.mean).div_(network.deviation).to(network.half_type or hidden.dtype)
+    if not network.channels_last:
+        hidden = hidden.contiguous()
+    hidden = network.stem(hidden).relu_()
+    return max_pool2d(hidden, 3, stride=2, padding=1)
+
+
+def through(blocks: Iterable[nn.Module], hidden: Tensor) -> Tensor:
+    """The blocks of a stage."""
+    for block in blocks:
+        hidden = block(hidden)
+    return hidden
+
+
+def scored(network: ResNet, hidden: Tensor) -> Tensor:
+    mean, head = hidden.mean((2, 3)), network.head
+    return linear(mean, head.weight.to(mean.dtype), head.bias.to(mean.dtype)).to(head.weight.dtype)
+
+
+def loss(network: ResNet, hidden: Tensor, labels: Tensor) -> Tensor:
+    return cross_entropy(scored(network, hidden), labels, label_smoothing=network.label_smoothing)
