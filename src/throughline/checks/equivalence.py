@@ -43,7 +43,7 @@ SKIPPED_AT_MOST = 0.25
 """Share of the steps that a loss scaler may skip while it finds its scale."""
 RATE = {"adam": 1e-4, "adamw": 1e-4, "lamb": 3e-3, "sgd": 1e-6}
 DECAY = 1.0
-"""The learning rate of a proof, and a decay that is decoupled from the gradient, where there is one. With lower ones 50
+"""The learning rate of a proof, and the decay, where there is one (Adam's shows as it is). With lower ones 50
 steps bring no wrong constant out of the rounding: AdamW's default (a decay of 0.01 at 1e-4) moves losses by 3e-6. With
 higher ones training itself amplifies the rounding: to 1e-5 in AdamW at 1e-3, to 7e-3 at 1e-2. Batch norms amplify it
 more: with resnet-tiny and SGD it is 1e-6 at a rate of 1e-6, where a momentum of 0.899 instead of 0.9, a rate that is
