@@ -88,11 +88,13 @@ def resources_of_run(spec_of):
     }
 
 
-# No parameter of a rule: other hosts make nothing again. And no word of a command: their names are in no log.
+# No parameter of a rule: other hosts, or a model's file at another place, make nothing again. And no word of a command:
+# the names of hosts are in no log.
 os.environ.update(
     THROUGHLINE_HOSTS=json.dumps(
         {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}
     ),
+    THROUGHLINE_MODELS=json.dumps(CONFIG.model_files()),
     THROUGHLINE_STRICT=" ".join(name for name, block in CONFIG.benchmarks.items() if block.strict),
     **{
         runs.CONFIGURATION: runs.packed(CONFIG),

@@ -83,7 +83,8 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"imag": 64}, "did you mean image?"),
         (
             {"sequence": 32},
-            "benchmarks.b.sequence: a key of bert, gpt2 and layers models; patches models take: image, crop, pool",
+            "benchmarks.b.sequence: a key of bert, gpt2, hugging_face and layers models; "
+            "patches models take: image, crop, pool",
         ),
         (
             {"model": "bert-tiny", "image": 64},
@@ -108,7 +109,9 @@ def test_the_page_and_the_schema_show_every_workloads_keys(patches: None) -> Non
     page, schema = config_reference.reference(), json.loads(config_reference.schema())
     assert "| `benchmarks.<name>.pool` | how pixels are pooled | max or mean | `max` |" in page
     assert "benchmarks.<name>.kinds" not in page
-    kinds = {tuple(kind["properties"]["model"]["enum"]): kind for kind in schema["$defs"]["Benchmark"]["anyOf"]}
+    every = [(kind["properties"]["model"], kind) for kind in schema["$defs"]["Benchmark"]["anyOf"]]
+    kinds = {tuple(model["enum"]): kind for model, kind in every if "enum" in model}
+    assert [model["required"] for model, _ in every if "enum" not in model] == [["transformers", "task"]]
     assert {"image", "crop", "pool"} < set(kinds[("patches-small",)]["properties"])
     assert "sequence" not in kinds[("patches-small",)]["properties"]
 

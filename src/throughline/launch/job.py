@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import throughline
-from throughline import files, recipes
+from throughline import files, recipes, workloads
 from throughline.files import UserError
 from throughline.launch import machine, nodes
 from throughline.launch.nodes import Nodes
@@ -65,6 +65,11 @@ class Job:
         """The specification with its defaults, as JSON values."""
         value: dict[str, Any] = json.loads(self.spec.model_dump_json())
         return value
+
+    @property
+    def handed(self) -> dict[str, Any]:
+        """The same with what ranks are told beside it, from files that it names by their digests."""
+        return workloads.handed(self.full)
 
     def failed(self, what: str, why: str | None) -> UserError:
         """The run's end by an infrastructure failure."""

@@ -143,7 +143,7 @@ def _attempt(job: Job, turn: Turn) -> Ended:
 def _order(job: Job, where: Site) -> Order:
     topology = Topology.parse(job.spec.topology)
     return Order(
-        spec=job.full,
+        spec=job.handed,
         python=job.python,
         world=topology.world,
         nodes=topology.nodes,
@@ -233,7 +233,7 @@ def _record(job: Job, ended: Ended) -> dict[str, Any]:
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,
-        "work": work.of(job.full, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
+        "work": work.of(order.spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.site.warnings + record["warnings"]
     record |= observed.record(order, reports, ended.observations, record)

@@ -127,7 +127,7 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
 
 def code(framework: str, model: str) -> str:
     """12 hexadecimal digits of our own code that a rank of this framework runs on this model."""
-    known, workload, folder = frameworks.of(framework), workloads.of(model), workloads.models()[model]
+    known, workload, folder = frameworks.of(framework), workloads.of(model), str(workloads.folder(model))
     forms = sorted((sources.ROOT / "workloads" / folder).glob(f"in_{known.library}*.py"))
     # A rank loads these modules by their names: no import statement leads to them.
     loaded = [f"frameworks.{known.rank.partition(':')[0]}", *(f"workloads.{folder}.{form.stem}" for form in forms)]

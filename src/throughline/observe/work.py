@@ -54,6 +54,9 @@ def of(
         "real_token_share": share,
         "real_tokens_per_s": real_tokens * samples_per_s if real_tokens and samples_per_s else None,
     }
+    causal = getattr(workload, "causal_flops_per_sample", lambda spec: "")(spec)
+    if rate and peak and not isinstance(causal, str):
+        figures["mfu_causal"] = rate / peak * causal / per_sample
     _explain(figures, reasons, samples_per_s)
     return {
         **figures,

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from throughline.records.entry import Count, Entry, Figure, NonNegative, OfTraining, Positive, Whole
 
@@ -85,7 +85,8 @@ class Work(Entry):
     """How much work a sample is, and how much of the device's peak that came to, per device.
 
     `mfu` divides by the datasheet's dense peak at this precision, `matmul_share` by a matrix product measured on this
-    very device in this run. `convention` states every choice behind the figures.
+    very device in this run. `mfu_causal`, of decoders that state it, counts attention under the causal mask alone,
+    where `mfu` counts it in full. `convention` states every choice behind the figures.
     """
 
     flops_per_sample: Positive | None
@@ -96,8 +97,13 @@ class Work(Entry):
     matmul_share: NonNegative | None
     real_token_share: NonNegative | None
     real_tokens_per_s: Positive | None
+    mfu_causal: NonNegative | None = None
     convention: dict[str, str]
     reasons: dict[str, str]
+
+    @model_serializer(mode="wrap")
+    def _without_what_others_lack(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if name != "mfu_causal" or value is not None}
 
 
 class Network(Entry):

@@ -159,7 +159,11 @@ class Benchmark(Runs):
     folder: ClassVar[str] = ""
     models: ClassVar[tuple[str, ...]] = ()
 
-    model: str = Field(workloads.DEFAULT, description="the model that is trained; it takes keys of its own, see below")
+    model: str = Field(
+        workloads.DEFAULT,
+        description="the model that is trained, by its name; or `{transformers: FILE, task: clm}` (or `mlm`), a model of "
+        "Hugging Face's transformers by its config.json. It takes keys of its own, see below",
+    )
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
         default_factory=lambda: ["torch"], description="what trains it"
     )
@@ -196,7 +200,9 @@ class Benchmark(Runs):
     @classmethod
     def variant(cls, values: Mapping[str, Any]) -> type[Benchmark]:
         """The block's class for the model that `values` name; an unknown model is a mistake of its own."""
-        return cls.of(workloads.models().get(str(values.get("model")), workloads.models()[workloads.DEFAULT]))
+        model = values.get("model")
+        known = workloads.folder(model) if isinstance(model, (str, Mapping)) else None
+        return cls.of(known or workloads.models()[workloads.DEFAULT])
 
     @staticmethod
     @cache
@@ -241,12 +247,16 @@ class Benchmark(Runs):
         right = cls.variant(values) if isinstance(values, Mapping) else cls
         return handler(values) if right is cls else right.model_validate(values)
 
-    @field_validator("model")
+    @field_validator("model", mode="wrap")
     @classmethod
-    def _is_a_model(cls, model: str) -> str:
-        if model not in workloads.models():
-            raise ValueError(allowed(model, list(workloads.models())))
-        return model
+    def _is_a_model(cls, model: Any, handler: Any) -> str:
+        """A name; that of a model that a map describes also knows what the map says."""
+        if isinstance(model, Mapping):
+            return workloads.of_map(model)
+        name: str = handler(model)
+        if name not in workloads.models():
+            raise ValueError(allowed(name, list(workloads.models())))
+        return name
 
     @field_validator("frameworks", "topologies", "extras")
     @classmethod

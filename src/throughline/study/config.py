@@ -63,7 +63,13 @@ class Config(Section):
     def parameters_of(self, block: Benchmark) -> Any:
         """The Parameters of a block's workload; ValueError where the data have nothing for the block's own."""
         workload = workloads.of(block.model)
-        return workload.Parameters(**block.own, **workload.complete(block.own, self.data_of(block)))
+        known = {"model": block.model, **block.own}
+        return workload.Parameters(**block.own, **workload.complete(known, self.data_of(block)))
+
+    def model_files(self) -> dict[str, str]:
+        """Where the files are that describe models, by their SHA-256."""
+        models = (block.model for block in self.benchmarks.values())
+        return {model.sha256: str(model.file) for model in models if isinstance(model, workloads.Described)}
 
     def data_of(self, block: Benchmark) -> DataSection | None:
         """The section of the data that a block's model reads; None where its batches are made up."""

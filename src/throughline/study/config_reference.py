@@ -64,6 +64,15 @@ def schema() -> str:
         if workloads.DEFAULT not in block.models:
             keys["required"] = [*keys.get("required", []), "model"]
         blocks.append(keys)
+        if described := workloads.described_by(block.folder):
+            kind = {
+                "type": "object",
+                "properties": described,
+                "required": list(described),
+                "additionalProperties": False,
+            }
+            required = sorted({*keys.get("required", []), "model"})
+            blocks.append({**keys, "properties": {**keys["properties"], "model": kind}, "required": required})
     value["$defs"]["Benchmark"] = {"anyOf": blocks} if len(blocks) > 1 else blocks[0]
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 

@@ -57,7 +57,7 @@ class RunSpec(Section):
     @model_validator(mode="before")
     @classmethod
     def _gather_parameters(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or values.get("model") not in workloads.models() or "parameters" in values:
+        if not isinstance(values, dict) or "parameters" in values or not workloads.folder(str(values.get("model"))):
             return values
         own = parameter_fields(values["model"])
         if missing := [name for name, field in own.items() if name not in values and _is_needed(field)]:

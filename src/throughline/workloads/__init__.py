@@ -17,6 +17,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Protocol, cast
 
@@ -53,6 +54,13 @@ def key(
     limits = {"least": least, "most": most, "choices": choices}
     metadata = {"description": description, **limits, "asked": asked, "stated": stated, "whole": whole, "unit": unit}
     return field(default=default, metadata=metadata)
+
+
+class Described(str):
+    """The name of a model that a file describes, with the file and its SHA-256."""
+
+    file: Path
+    sha256: str
 
 
 class Unsupported(Exception):
@@ -105,8 +113,8 @@ class Workload(Protocol):
     """Why its mathematics cannot be held against a reference in double precision; None where they can."""
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
-        """The parameters that follow from a block's own (`values`) and the data's section. ValueError, which names
-        the key, where that has no data for them."""
+        """The parameters that follow from a block's model and own keys (`values`) and the data's section.
+        ValueError, which names the key, where that has no data for them."""
 
     def splits(self, model: str) -> Mapping[str, int]:
         """What the ranks that share a replica (`options.tensor`) divide among themselves -> how many a model has of it.
@@ -149,11 +157,44 @@ def models() -> dict[str, str]:
     return {model: folder for folder in FOLDERS for model in _neutral(folder).MODELS}
 
 
+def described_by(folder: str) -> Mapping[str, Any]:
+    """The keys of a map that describes a model of this workload in place of a name (its DESCRIBED), with their JSON
+    schemas; none where models have names alone. The first one tells such a map, and begins the model's name."""
+    keys: Mapping[str, Any] = getattr(_neutral(folder), "DESCRIBED", {})
+    return keys
+
+
+def folder(model: str | Values) -> str | None:
+    """The workload of a model, by its name or by a map that describes it; None where there is no such model."""
+    if isinstance(model, str) and model in models():
+        return models()[model]
+    key = {model.partition(":")[0]} if isinstance(model, str) else model.keys()
+    return next((folder for folder in FOLDERS for first in list(described_by(folder))[:1] if first in key), None)
+
+
+def of_map(values: Values) -> Described:
+    """The name of the model that a map describes, as its workload makes it (`described`); ValueError where that cannot
+    be read."""
+    place = folder(values)
+    if place is None:
+        known = [key for folder in FOLDERS for key in list(described_by(folder))[:1]]
+        raise ValueError(f"a model's name is needed, or a map with the key {' or '.join(known)}")
+    workload: Any = _neutral(place)
+    model: Described = workload.described(values)
+    return model
+
+
 def of(model: str) -> Workload:
     """The workload of a model; UserError where there is no such model."""
-    if model not in models():
+    place = folder(model)
+    if place is None:
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
-    return _neutral(models()[model])
+    return _neutral(place)
+
+
+def handed(spec: Values) -> dict[str, Any]:
+    """A specification with what ranks are told beside it: what a workload reads from files that it names (`handed`)."""
+    return {**spec, **getattr(of(spec["model"]), "handed", lambda spec: {})(spec)}
 
 
 def trains(model: str) -> bool:
@@ -188,7 +229,7 @@ def form(model: str, library: str) -> ModuleType:
     workload = of(model)
     if library not in workload.LIBRARIES:
         raise UserError(f"{model} has no form in {library}", next_step="choose one of " + ", ".join(workload.LIBRARIES))
-    return importlib.import_module(f"{__name__}.{models()[model]}.in_{library}")
+    return importlib.import_module(f"{__name__}.{folder(model)}.in_{library}")
 
 
 def _neutral(folder: str) -> Workload:

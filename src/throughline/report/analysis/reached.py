@@ -49,7 +49,7 @@ class Reached:
 def alone(group: Group) -> bool:
     """Whether a group is of a workload that trains nothing."""
     model = group.summary.model if group.summary else None
-    return model in workloads.models() and not workloads.trains(str(model))
+    return model is not None and workloads.folder(model) is not None and not workloads.trains(model)
 
 
 def reached(groups: Iterable[Group]) -> list[Reached]:

@@ -157,12 +157,11 @@ def _counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
 
 def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str]]:
     """What every framework can do, by its name and its workload."""
-    models = workloads.models()
     return {
-        (name, models[group.summary.model]): frameworks.features(name, group.summary.model)
+        (name, folder): frameworks.features(name, group.summary.model)
         for group in measured
         for name in group.frameworks
-        if group.summary and group.summary.model in models and name in frameworks.NAMES
+        if group.summary and (folder := workloads.folder(group.summary.model)) and name in frameworks.NAMES
     }
 
 

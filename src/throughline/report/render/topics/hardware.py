@@ -29,6 +29,8 @@ WORK_COLUMNS = (
     Column("real_tokens_per_s", "real tokens/s", "all devices"),
     Column("real_token_share", "real tokens", "of positions"),
 )
+CAUSAL = Column("mfu_causal", "MFU", "causal attention")
+"""Where a workload states it; it follows the MFU that counts attention in full."""
 COST_COLUMNS = (
     Column("price_per_device_hour", "device hour", "price"),
     Column("price_per_million_samples", "price", "million samples"),
@@ -126,12 +128,15 @@ def _peak(row: Row) -> str:
 def work(scope: Scope) -> Grid:
     """FLOPs, shares of the peaks, real tokens; every convention below."""
     conventions: dict[str, dict[str, None]] = {}
-    for work in (row.cell.work for group in scope.groups for row in group.rows if row.cell and row.cell.work):
+    every = [row.cell.work for group in scope.groups for row in group.rows if row.cell and row.cell.work]
+    for work in every:
         for name, text in work.convention.items():
             conventions.setdefault(name, {})[text] = None
     facts = [(CONVENTIONS.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
-    names = [column.key.removesuffix("_per_device") for column in WORK_COLUMNS]
-    return Grid(WORK_COLUMNS, lines(scope.groups, lambda cell: read(cell.work, names, _text)), facts)
+    stated = (CAUSAL,) if any(work.mfu_causal is not None for work in every) else ()
+    columns = (*WORK_COLUMNS[:4], *stated, *WORK_COLUMNS[4:])
+    names = [column.key.removesuffix("_per_device") for column in columns]
+    return Grid(columns, lines(scope.groups, lambda cell: read(cell.work, names, _text)), facts)
 
 
 def use(scope: Scope) -> Grid:
@@ -178,7 +183,7 @@ def _text(name: str, value: float) -> str:
         return reading(value / 1e6) if value else "0"
     if name.endswith("_bytes"):
         return f"{value / MIB:,.0f}"
-    if name.endswith(("_share", "_active", "mfu")):
+    if name.endswith(("_share", "_active", "mfu", "mfu_causal")):
         return percent(value, 1)
     if "flops" in name:
         return scaled(value)

@@ -1,0 +1,132 @@
+"""A model's config.json: the shapes that ship with Throughline, and files on the user's disk.
+
+What a file says is read as numbers and names. Nothing that it names is imported, run or downloaded.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from throughline.files import UserError
+from throughline.workloads import Described
+
+KEY = "transformers"
+"""Of the map that a block has as its `model`; names of such models begin with it and a colon."""
+TASKS = ("mlm", "clm")
+FILES = "THROUGHLINE_MODELS"
+"""Variable with the places of the user's files, by their SHA-256: no specification holds a path."""
+RESOURCES = Path(__file__).parents[4] / "resources"
+
+
+class Model(Described):
+    """A model's name, with what is known of it: its config.json, the file's SHA-256, and the task that it trains."""
+
+    task: str
+
+    @classmethod
+    def of(cls, name: str, file: Path, task: str) -> Model:
+        made = cls(name)
+        made.file, made.task = file, task
+        made.sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+        return made
+
+
+@cache
+def shapes() -> dict[str, dict[str, str]]:
+    """The models that ship as shapes: name -> task, number of parameters, source."""
+    with (RESOURCES / "shapes.csv").open(encoding="utf-8", newline="") as table:
+        return {row["model"]: row for row in csv.DictReader(table)}
+
+
+def of_shape(name: str) -> Model:
+    return Model.of(name, RESOURCES / "shapes" / f"{name}.json", shapes()[name]["task"])
+
+
+def described(values: Mapping[str, Any]) -> Model:
+    """The model of `{transformers: FILE, task: mlm | clm}`; ValueError where the map or the file cannot be used."""
+    if values.keys() != {KEY, "task"} or not isinstance(values[KEY], str) or values["task"] not in TASKS:
+        raise ValueError(f"a model's name is needed, or {{{KEY}: FILE, task: mlm | clm}} with a config.json")
+    path = Path(values[KEY])
+    try:
+        read(path)
+        stem = path.stem if path.stem != "config" else path.resolve().parent.name
+        return Model.of(f"{KEY}:{re.sub(r'[^A-Za-z0-9_.-]+', '-', stem)}", path, values["task"])
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}; give the path of a model's config.json") from None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a config.json holds; ValueError where it is none that can be trained."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+        raise ValueError(f"{path} names no model_type: it is no config.json of a model")
+    if named := _code(content):
+        raise ValueError(f"{path} has {named}, which names code beside the library's own: such code is never run")
+    if vocabulary(content) is None:
+        raise ValueError(f"{path} has no vocab_size: it is no language model's")
+    return content
+
+
+def _code(value: Any) -> str | None:
+    """The key, at any depth, that names code: classes of a repository, or a kernel to download."""
+    if isinstance(value, list):
+        return next(filter(None, map(_code, value)), None)
+    if not isinstance(value, dict):
+        return None
+    here = [key for key, inner in value.items() if key == "auto_map" or ("attn_impl" in key and "/" in str(inner))]
+    return here[0] if here else next(filter(None, map(_code, value.values())), None)
+
+
+def vocabulary(content: Mapping[str, Any]) -> int | None:
+    """Entries of the model's vocabulary."""
+    size = text(content).get("vocab_size")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def text(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part that describes the language model, where a config.json has several."""
+    inner = content.get("text_config")
+    return inner if isinstance(inner, dict) else content
+
+
+def positions(content: Mapping[str, Any]) -> int | None:
+    """The longest sample that the model is made for; None where the file does not say."""
+    most = text(content).get("max_position_embeddings", content.get("n_positions"))
+    return most if isinstance(most, int) and most > 0 else None
+
+
+def content(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The config.json of a specification: what came with the order, else the file, which has to have its SHA-256."""
+    if "config" in spec:
+        found: dict[str, Any] = spec["config"]
+        return found
+    model, digest = spec["model"], spec["config_sha256"]
+    if model in shapes():
+        path = of_shape(model).file
+    else:
+        known = json.loads(os.environ.get(FILES, "{}"))
+        if digest not in known:
+            raise UserError(
+                f"the config.json of {model} is not known here",
+                why="a specification holds its name and its SHA-256; the path comes from the configuration",
+                next_step="start the run through snakemake",
+            )
+        path = Path(known[digest])
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise UserError(
+            f"{path} is not the file that the run was asked with",
+            why=f"it is missing, or its SHA-256 is not {digest}",
+            next_step="run snakemake again: a changed file is another model",
+        )
+    return read(path)

@@ -1,0 +1,65 @@
+"""FLOPs of a Transformer, read from its config.json: matrix products alone, a multiply-add is 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "olmo2", "smollm3", "modernbert"}
+"""Architectures whose feed-forward part has three matrices."""
+PLAIN = {"gpt2", "bert", "roberta", "deberta-v2"}
+"""Those where it has two."""
+HIDDEN, LAYERS, HEADS = ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")
+
+
+def trained(content: Mapping[str, Any], task: str, sequence: int, batch: int, *, causal: bool = False) -> float | str:
+    """FLOPs to train on a sample of `sequence` tokens, 3 x forward; or why they are not known.
+
+    Attention counts all pairs of positions; with `causal` those alone that the mask of a decoder lets through.
+    `batch`: DeBERTa projects its table of relative positions once for a whole batch.
+    """
+    kind = content["model_type"]
+    if kind not in GATED | PLAIN:
+        return f"the FLOPs of the architecture {kind} are not known here"
+    try:
+        return 3.0 * _forward(content, task, sequence, batch, causal)
+    except KeyError as error:
+        return f"config.json does not state {error.args[0]}"
+
+
+def _forward(content: Mapping[str, Any], task: str, sequence: int, batch: int, causal: bool) -> float:
+    hidden, layers, heads = (_stated(content, *names) for names in (HIDDEN, LAYERS, HEADS))
+    head = int(content.get("head_dim") or hidden // heads)
+    queries, keys = heads * head, (content.get("num_key_value_heads") or heads) * head
+    inner = content.get("intermediate_size") or content.get("n_inner") or 4 * hidden
+    matrices = hidden * (2 * queries + 2 * keys + inner * (3 if content["model_type"] in GATED else 2))
+    pairs = sum(seen(sequence, window(content, layer)) for layer in range(layers)) if causal else layers * sequence**2
+    flops: float = layers * 2 * sequence * matrices + 4 * pairs * queries
+    if content["model_type"] == "deberta-v2" and content.get("relative_attention"):
+        buckets = content.get("position_buckets", -1)
+        table = 2 * (buckets if buckets > 0 else content["max_position_embeddings"])
+        flops += layers * len(content["pos_att_type"]) * 2 * table * hidden * (sequence + hidden / batch)
+    transform = hidden * hidden if task == "mlm" else 0
+    return flops + 2 * sequence * (transform + hidden * int(content["vocab_size"]))
+
+
+def window(content: Mapping[str, Any], layer: int) -> int | None:
+    """How many positions a position of this layer sees, itself among them; None for all."""
+    width = content.get("sliding_window")
+    if not width or content.get("use_sliding_window") is False:
+        return None
+    if kinds := content.get("layer_types"):
+        return int(width) if kinds[layer] == "sliding_attention" else None
+    every = content.get("sliding_window_pattern")
+    return None if every and (layer + 1) % every == 0 else int(width)
+
+
+def seen(sequence: int, width: int | None) -> int:
+    """Pairs of positions in a causal mask: each sees itself and those before it, `width` at most."""
+    near = min(width or sequence, sequence)
+    return near * (near + 1) // 2 + (sequence - near) * near
+
+
+def _stated(content: Mapping[str, Any], *names: str) -> int:
+    """The value of the first of these names that a config.json has."""
+    return int(next((content[name] for name in names if name in content), None) or content[names[0]])
