@@ -41,7 +41,9 @@ def test_from_a_folder_to_a_manifest(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", classes(split="train/") | classes(split="val/", each=2) | odd)
     (source / "train/class1/link.jpg").symlink_to(source / "train/class0/0.JPEG")
     content = json.loads(made(source, tmp_path / "made").read_text())
-    assert content["class_names"] == ["class0", "class1"] and content["rows"] == 8 + 4 + 6 + 1 and content["skipped"] == 0
+    assert (
+        content["class_names"] == ["class0", "class1"] and content["rows"] == 8 + 4 + 6 + 1 and content["skipped"] == 0
+    )
     assert content["statistics"]["formats"] == {"JPEG": 18, "PNG": 1}
     assert content["statistics"]["modes"] == {"CMYK": 1, "L": 1, "RGB": 17}
     assert [(shard["file"], shard["split"], shard["rows"]) for shard in content["shards"]] == [

@@ -13,9 +13,11 @@ import report_fixture
 from throughline import gpus
 from throughline.observe import work
 from throughline.report.analysis import cells, summary
+from throughline.report.analysis.parts import parts
 from throughline.report.analysis.reached import best, reached
 from throughline.report.render import page
 from throughline.report.render.page import Results
+from throughline.report.render.topics import parts as parts_topic
 from throughline.report.render.topics import write_plots, write_tables
 from throughline.report.render.topics.reached import device, rooflines
 from throughline.report.topics import Scope
@@ -108,3 +110,35 @@ def test_the_device_stands_once_on_the_page(results: tuple[Path, Results]) -> No
     text = page.render(found, [], None, root / "report.html")
     assert text.count("The device in one table</h3>") == 1 and 'id="benchmark-bert_layer-reached"' in text
     assert "benchmark-matmul-roofline_0-title" in text and "loss" not in text.partition("<main")[2]
+
+
+def trained(root: Path, speed: float, **changes: Any) -> cells.Group:
+    """BERT-base on the same card, with so many samples per second."""
+    run = report_fixture.spec(benchmark="bert", precision="fp16", batch_per_device=96, **changes)
+    run = json.loads(RunSpec.model_validate_json(json.dumps({**run, "repeat": 1})).model_dump_json())
+    record = report_fixture.record(run, speed, device=A100)
+    record["work"] = work.of(run, speed, 1, A100, {})
+    path = root / "bert/bz96_fp16/torch/1n1g/run1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record))
+    (group,) = cells.groups([summary.summarize([path], repeats=1)])
+    return group
+
+
+def test_a_step_beside_its_layers(results: tuple[Path, Results], tmp_path: Path) -> None:
+    everything = cells.groups(results[1].present.values())
+    group = trained(tmp_path, 1000.0)
+    (one,) = parts([group], everything)
+    assert (one.layer.model, one.layer.size, one.layer.value) == ("bert-layer", 128, 136.0), "not the batch of 2"
+    assert group.summary and (cell := group.summary.frameworks["torch"]["1n1g"]).work
+    assert one.share == pytest.approx(cell.work.flops_per_s / 136e12)  # type: ignore[operator]
+    (finding,) = parts_topic.findings(Scope([group], everything))
+    said = f"bert-base reaches {100 * one.share:.0f} %"
+    assert finding.text.startswith(f"{said} of what its layers reach alone: {one.value:.2f} of 136.0 TFLOPS a device")
+    shown = parts_topic.table(Scope([group], everything))
+    assert shown and shown[1][0][4:] == [f"{one.value:.2f}", "136.0", said[18:], "128", "sdpa", "bert_layer"]
+
+
+@pytest.mark.parametrize("changes", [{"sequence": 512}, {"options": {"dropout": 0.0}}, {"options": {"unpadded": True}}])
+def test_what_is_unlike_is_not_compared(results: tuple[Path, Results], tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert not parts([trained(tmp_path, 1000.0, **changes)], cells.groups(results[1].present.values()))

@@ -33,6 +33,11 @@ class Reached:
     intensity: float | None
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of its workload."""
+        return dict(self.group.summary.parameters) if self.group.summary else {}
+
+    @property
     def rank(self) -> tuple[float, ...]:
         """What one figure goes before another by."""
         return -self.row.topology.world, self.size if self.sized else 0, self.value

@@ -15,6 +15,8 @@ from throughline.workloads.untrained import *  # noqa: F403  (what all that trai
 from throughline.workloads.untrained import PRECISION, WIDTH
 
 MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
+LAYER_OF = {"bert": "bert-layer", "gpt2": "gpt2-layer"}
+"""Workload -> what a layer of its models is alone."""
 HIDDEN, HEADS, INNER = 1024, 16, 4096
 """Width, attention heads, and width of the feed-forward part: the same in all four."""
 UNIT = "samples"
