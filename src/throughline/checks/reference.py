@@ -71,7 +71,7 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
     model, size = workloads.of(spec.model), spec.size
     if manifest:
         rows = batches(manifest, spec.seed, replica, size.replicas, size.batch_per_replica)
-        return (model.batch(some, {}) for some in rows)
+        return (model.batch(some, {}) for some in manifest.decoded(rows, size.batch_per_replica))
     seeds = itertools.cycle(synthetic_seeds(spec.seed, replica))
     return (model.synthetic(size.batch_per_replica, _whole(spec), seed) for seed in seeds)
 

@@ -1,1 +1,147 @@
+"""The half of this room that training reads with: batches of pixels, decoded ahead of need by other processes.
+
+A row of a shard only says which picture it is, in which epoch. Processes of the workflow's own environment, which has
+Pillow, decode rows into memory that they share with the rank: whatever the framework, the same decoder makes the same
+pixels. Every process has each n-th row of every batch, so what comes does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import subprocess
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import throughline
+
 KIND = "images"
+"""What a manifest of such shards has under `kind`."""
+HEADER = struct.Struct("<4q")
+"""Before a batch's rows: which slot, how many rows, the place of the first in the batch, and how far they are apart."""
+HELD_OUT = -1
+"""The epoch of rows of test shards, of which nothing is drawn."""
+Arrays = dict[str, NDArray[Any]]
+
+
+def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Pictures:
+    """What reads the shards that a manifest (`content`) lists beside it, in `folder`, for a run's parameters and seed
+    (`rank.data.Decoder`)."""
+    return Pictures(content, folder, parameters.image, seed)
+
+
+class Pictures:
+    slots = 2
+    """Batches that are being decoded at a time."""
+
+    def __init__(self, content: Mapping[str, Any], folder: Path, image: int, seed: int) -> None:
+        self.folder, self.image, self.seed, self.shards = folder, image, seed, content["shards"]
+        self.numbers = {shard["file"]: number for number, shard in enumerate(self.shards)}
+        self.how: str | None = "random crops and flips drawn anew each epoch"
+
+    def rows(self, shard: Mapping[str, Any]) -> int:
+        return int(shard["rows"])
+
+    def read(self, shard: Mapping[str, Any], epoch: int) -> Arrays:
+        """`rows` i8[rows, 3]: the number of the shard, of the picture in it, and of the epoch."""
+        rows = np.empty((self.rows(shard), 3), np.int64)
+        rows[:, 0] = self.numbers[shard["file"]]
+        rows[:, 1] = np.arange(len(rows))
+        rows[:, 2] = HELD_OUT if shard["split"] == "test" else epoch
+        return {"rows": rows}
+
+    def batch_bytes(self, size: int) -> int:
+        return size * (3 * self.image**2 + 4)
+
+    def decoded(self, rows: Iterator[Arrays], size: int, processes: int, python: str) -> Iterator[Arrays]:
+        """`pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows, by so many processes."""
+        count = min(processes, size)
+        memory = os.memfd_create("pictures")  # no name that could be left behind, and no limit of /dev/shm
+        workers: list[subprocess.Popen[bytes]] = []
+        try:
+            os.ftruncate(memory, self.slots * self.batch_bytes(size))
+            shared = mmap.mmap(memory, 0)
+            for _ in range(count):
+                workers.append(self._started(memory, size, python))
+            versions = {_answer(worker) for worker in workers}
+            self.how = (
+                "random crops and flips drawn anew each epoch, "
+                f"decoded by Pillow {', '.join(sorted(versions))} in {count} process{'es' * (count > 1)} beside this one"
+            )
+            asked: deque[tuple[int, int]] = deque()  # slot and number of rows
+            free = list(range(self.slots))
+            while True:
+                while free and (batch := next(rows, None)) is not None:
+                    slot = free.pop()
+                    for first, worker in enumerate(workers):
+                        _ask(worker, slot, batch["rows"], first, count)
+                    asked.append((slot, len(batch["rows"])))
+                if not asked:
+                    return
+                slot, length = asked.popleft()
+                if problem := next(filter(None, [_answer(worker) for worker in workers]), None):
+                    raise RuntimeError(problem)
+                pixels, labels = views(shared, slot, size, self.image)
+                ready = {"pixels": pixels[:length].copy(), "labels": labels[:length].copy()}
+                free.append(slot)
+                yield ready
+        finally:
+            for worker in workers:
+                worker.kill()
+                with suppress(OSError):
+                    worker.communicate()
+            os.close(memory)
+
+    def _started(self, memory: int, size: int, python: str) -> subprocess.Popen[bytes]:
+        source = str(Path(throughline.__file__).parents[1])
+        worker = subprocess.Popen(
+            [python, "-m", "throughline.images.decoding"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[memory],
+            env={**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        job = {
+            "folder": str(self.folder),
+            "shards": [{key: shard[key] for key in ("file", "index")} for shard in self.shards],
+            "image": self.image,
+            "seed": self.seed,
+            "size": size,
+            "memory": memory,
+            "parent": os.getpid(),
+        }
+        assert worker.stdin
+        worker.stdin.write(json.dumps(job).encode() + b"\n")
+        worker.stdin.flush()
+        return worker
+
+
+def views(memory: mmap.mmap, slot: int, size: int, image: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A slot's pixels u1[size, S, S, 3] and labels i4[size]."""
+    begin, pixels = slot * size * (3 * image**2 + 4), size * 3 * image**2
+    flat = np.frombuffer(memory, np.uint8)[begin : begin + pixels + 4 * size]
+    return flat[:pixels].reshape(size, image, image, 3), flat[pixels:].view(np.int32)
+
+
+def _ask(worker: subprocess.Popen[bytes], slot: int, rows: NDArray[Any], first: int, step: int) -> None:
+    own = np.ascontiguousarray(rows[first::step])
+    assert worker.stdin
+    with suppress(BrokenPipeError):  # `_answer` says how it ended
+        worker.stdin.write(HEADER.pack(slot, len(own), first, step) + own.tobytes())
+        worker.stdin.flush()
+
+
+def _answer(worker: subprocess.Popen[bytes]) -> str:
+    assert worker.stdout
+    line = worker.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a process that decodes pictures ended with status {worker.wait()}")
+    return line.decode().strip()

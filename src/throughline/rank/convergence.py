@@ -74,16 +74,20 @@ def train(run: Any, order: Training) -> Trained:
 
 def _held_out(run: Any, samples: int) -> Iterator[Any]:
     """The first `samples` rows of the test shards as delivered batches."""
+    for rows in run.decoded(_first(run.manifest, samples, run.size.batch_per_replica)):
+        yield run.framework.deliver(run.framework.data(run.workload.batch(rows, {})))
+
+
+def _first(manifest: Manifest, samples: int, size: int) -> Iterator[dict[str, Any]]:
+    """The first `samples` rows of the test shards, at most `size` at a time."""
     import numpy as np
 
-    manifest: Manifest = run.manifest
-    size, left = run.size.batch_per_replica, samples
+    left = samples
     for shard in manifest.held_out:
         rows, count = manifest.reader.read(shard, 0), min(left, manifest.reader.rows(shard))
         for start in range(0, count, size):
             until = min(start + size, count)
-            part = {name: np.ascontiguousarray(array[start:until]) for name, array in rows.items()}
-            yield run.framework.deliver(run.framework.data(run.workload.batch(part, {})))
+            yield {name: np.ascontiguousarray(array[start:until]) for name, array in rows.items()}
         left -= count
 
 

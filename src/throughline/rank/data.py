@@ -7,19 +7,22 @@ reads rows of its own: the ranks that share one read the same. Standard library 
 
 import importlib
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from throughline import files
 from throughline.files import UserError
 from throughline.workloads import Arrays, Workload
 
 AHEAD = 8
-"""Batches that wait in the queue."""
+"""Batches that are ready, or nearly so, before they are needed."""
+AHEAD_BYTES = 256 << 20
+"""Where batches are decoded: what those may hold together. There are three at least."""
 GATHERED = 1024
 """Rows that are gathered at a time, or a few more: whole batches."""
 SYNTHETIC_BATCHES = 4
@@ -41,6 +44,21 @@ class Reader(Protocol):
 
     def read(self, shard: Shard, epoch: int) -> Arrays:
         """A shard's arrays, whole, with a row each as they are in the epoch."""
+
+
+@runtime_checkable
+class Decoder(Reader, Protocol):
+    """A reader whose rows only name samples, such as pictures: it has other processes decode whole batches of them."""
+
+    slots: int
+    """Batches that are being decoded at a time."""
+
+    def batch_bytes(self, size: int) -> int:
+        """The bytes of a decoded batch of so many rows."""
+
+    def decoded(self, rows: Iterator[Arrays], size: int, processes: int, python: str) -> Iterator[Arrays]:
+        """The arrays of batches of at most `size` rows, in their order; `python` is the interpreter of the processes.
+        They end with this iterator, and with this process."""
 
 
 class Manifest:
@@ -96,6 +114,18 @@ class Manifest:
                 rows += each
         return [self.shards[shard] for shard in sorted(used)]
 
+    def ahead(self, size: int) -> int:
+        """Batches of `size` rows that may wait, beside those that are being decoded."""
+        if not isinstance(self.reader, Decoder):
+            return AHEAD
+        return max(1, min(AHEAD, AHEAD_BYTES // self.reader.batch_bytes(size)) - self.reader.slots)
+
+    def decoded(
+        self, rows: Iterator[Arrays], size: int, processes: int = 1, python: str = sys.executable
+    ) -> Iterator[Arrays]:
+        """What a workload takes, from batches of rows as the reader gives them."""
+        return self.reader.decoded(rows, size, processes, python) if isinstance(self.reader, Decoder) else rows
+
     def order(self, seed: int, replica: int, replicas: int) -> Iterator[tuple[int, int, int]]:
         """(epoch, shard, this replica's rows in it), for ever: shards in another order each epoch.
 
@@ -123,10 +153,13 @@ class Manifest:
                     )
 
     def _fault(self, shard: dict[str, Any]) -> str | None:
-        path = self.file(shard)
-        if not path.is_file():
-            return "is missing"
-        return "was changed: its sha256 differs" if files.sha256(path) != shard["sha256"] else None
+        for entry in filter(None, (shard, shard.get("index"))):
+            path, beside = self.file(entry), "" if entry is shard else f" in its index {entry['file']}"
+            if not path.is_file():
+                return f"is missing{beside}"
+            if files.sha256(path) != entry["sha256"]:
+                return f"was changed{beside}: its sha256 differs"
+        return None
 
 
 def _shuffled(count: int, *key: int) -> Any:
@@ -178,11 +211,11 @@ def synthetic_seeds(seed: int, replica: int) -> list[int]:
 class Loader:
     """Prepares items of `source` in a thread; `next()` hands one over and counts the seconds it had to wait."""
 
-    def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any]) -> None:
-        self.stall_s = 0.0
+    def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any], ahead: int = AHEAD) -> None:
+        self.stall_s, self.ahead = 0.0, ahead
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each batch that may be prepared
-        for _ in range(AHEAD):
+        for _ in range(ahead):
             self._room.put(None)
         self._source, self._prepare = source, prepare
         self._stopped = threading.Event()

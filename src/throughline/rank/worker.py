@@ -24,7 +24,7 @@ from throughline import frameworks, messages, workloads
 from throughline.messages import Measured, Memory, Network, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
-from throughline.rank.data import AHEAD, Loader, Manifest, batches, synthetic_seeds
+from throughline.rank.data import Loader, Manifest, batches, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 from throughline.topology import StepSize
 
@@ -103,11 +103,17 @@ class Run:
             done = training.resume.step if training and training.resume else 0
             source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
             source = itertools.islice(source, done * self.options["accumulate"], None)
-            self.loader = Loader(source, self._prepared)
+            self.loader = Loader(self.decoded(source), self._prepared, self.manifest.ahead(count))
         else:
             made = (self.workload.synthetic(count, self.spec, one) for one in synthetic_seeds(seed, self.replica))
             kept = [self.framework.deliver(self.framework.data(arrays)) for arrays in made]
             self.resident: Iterator[Any] = itertools.cycle(kept)
+
+    def decoded(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """What the workload takes, from batches of rows; decoded, where they need it, in the workflow's environment."""
+        assert self.manifest
+        python = self.order.telemetry or sys.executable
+        return self.manifest.decoded(rows, self.size.batch_per_replica, self.spec["threads"], python)
 
     def _prepared(self, rows: Any) -> Any:
         self.counts.append(self.workload.counts(rows))
@@ -244,7 +250,7 @@ class Run:
         if not self.trains:
             return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
-        read = f", {f'{how}, ' if how else ''}prepared {AHEAD} batches ahead" if self.loader else ""
+        read = f", {f'{how}, ' if how else ''}prepared {self.loader.ahead} batches ahead" if self.loader else ""
         return {
             **self.framework.settings(),
             "bucket_mb": self.options["bucket_mb"],

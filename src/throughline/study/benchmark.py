@@ -51,7 +51,11 @@ class Runs(Section):
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
-    threads: PositiveInt = Field(1, description="threads per worker on a CPU, the same in every topology")
+    threads: PositiveInt = Field(
+        1,
+        description="threads per worker on a CPU, the same in every topology; where pictures are read, also the "
+        "processes that decode them for each worker, beside a GPU as well",
+    )
     binding: Literal["none", "numa"] = Field(
         "none",
         description="`numa` binds each rank to the cores of its GPU's NUMA node. Where the system does not say which "

@@ -1,0 +1,87 @@
+"""A process that decodes pictures for a rank: rows come in, pixels go into memory that both share.
+
+    python -m throughline.images.decoding     (reading.py starts it, in the workflow's own environment)
+
+Input: a line of JSON, then for each batch HEADER and the rows. Output: a line with Pillow's version, then for each batch
+a line that is empty, or says what went wrong. It ends with its input, and with the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import PIL
+from numpy.typing import NDArray
+
+from throughline import files
+from throughline.corpus.randomness import Stream
+from throughline.images import crops, index, pictures
+from throughline.images.reading import HEADER, HELD_OUT, views
+from throughline.processes import die_with_parent
+
+OPEN_AT_MOST = 64
+"""Shards that are kept open."""
+
+
+class Decoder:
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.folder, self.image, self.seed, self.shards = Path(job["folder"]), job["image"], job["seed"], job["shards"]
+        self.opened = lru_cache(OPEN_AT_MOST)(self._open)
+
+    def _open(self, shard: int) -> tuple[BinaryIO, NDArray[Any]]:
+        entry = self.shards[shard]
+        beside = self.folder / entry["index"]["file"]
+        if files.sha256(beside) != entry["index"]["sha256"]:
+            raise ValueError(f"{beside} is not what the manifest says: make it again")
+        return (self.folder / entry["file"]).open("rb", buffering=0), index.read(beside)
+
+    def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
+        """A picture's pixels, and its class."""
+        stream, places = self.opened(shard)
+        offset, size, label_offset, label_size = places[row].tolist()
+        label = int(os.pread(stream.fileno(), label_size, label_offset))
+        picture = pictures.opened(os.pread(stream.fileno(), size, offset))
+        if epoch == HELD_OUT:
+            return crops.pixels(picture, crops.middle(*picture.size), self.image), label
+        name = Path(self.shards[shard]["file"]).stem
+        box, mirrored = crops.drawn(Stream(self.seed, "crop", name, row, epoch), *picture.size)
+        array = crops.pixels(picture, box, self.image)
+        return array[:, ::-1] if mirrored else array, label
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    job = json.loads(stdin.readline())
+    die_with_parent(job["parent"], signal.SIGKILL)
+    decoder, memory = Decoder(job), mmap.mmap(job["memory"], 0)
+    answer = PIL.__version__
+    while True:
+        stdout.write(answer.encode() + b"\n")
+        stdout.flush()
+        header = stdin.read(HEADER.size)
+        if len(header) < HEADER.size:
+            return
+        slot, count, first, step = HEADER.unpack(header)
+        rows = np.frombuffer(stdin.read(count * 24), np.int64).reshape(-1, 3)
+        pixels, labels = views(memory, slot, job["size"], job["image"])
+        answer = ""
+        for place, (shard, row, epoch) in zip(range(first, first + count * step, step), rows.tolist(), strict=True):
+            try:
+                pixels[place], labels[place] = decoder.sample(shard, row, epoch)
+            except Exception as error:  # told to the rank, which ends with it
+                answer = f"picture {row} of {job['shards'][shard]['file']}: {type(error).__name__}: {error}"
+                answer = " ".join(answer.split())
+
+
+if __name__ == "__main__":
+    main()
