@@ -80,7 +80,7 @@ def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
         framework=framework, heart=heart, rank=0, workload=bert, size=SimpleNamespace(batch_per_replica=4),
         options={"tensor": 1, "sharding": "none"},
         spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, micro_batches=lambda: [None],
-        manifest=SimpleNamespace(held_out=[{}], reader=reader),
+        manifest=SimpleNamespace(held_out=[{}], reader=reader), decoded=lambda rows: rows,
     )  # fmt: skip
     trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None))
     assert [look["step"] for look in trained.curve] == [0, 2, 4] and len(trained.losses) == 4

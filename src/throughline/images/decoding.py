@@ -2,8 +2,8 @@
 
     python -m throughline.images.decoding     (reading.py starts it, in the workflow's own environment)
 
-Input: a line of JSON, then for each batch HEADER and the rows. Output: a line with Pillow's version, then for each batch
-a line that is empty, or says what went wrong. It ends with its input, and with the process that started it.
+Input: a line of JSON, then for each batch HEADER and the rows. Output: a line with Pillow's version, then for each
+batch a line that is empty, or says what went wrong. It ends with its input, and with the process that started it.
 """
 
 from __future__ import annotations

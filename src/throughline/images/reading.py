@@ -29,6 +29,7 @@ HEADER = struct.Struct("<4q")
 """Before a batch's rows: which slot, how many rows, the place of the first in the batch, and how far they are apart."""
 HELD_OUT = -1
 """The epoch of rows of test shards, of which nothing is drawn."""
+DRAWN = "random crops and flips drawn anew each epoch"
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -45,7 +46,7 @@ class Pictures:
     def __init__(self, content: Mapping[str, Any], folder: Path, image: int, seed: int) -> None:
         self.folder, self.image, self.seed, self.shards = folder, image, seed, content["shards"]
         self.numbers = {shard["file"]: number for number, shard in enumerate(self.shards)}
-        self.how: str | None = "random crops and flips drawn anew each epoch"
+        self.how: str | None = DRAWN
 
     def rows(self, shard: Mapping[str, Any]) -> int:
         return int(shard["rows"])
@@ -71,11 +72,8 @@ class Pictures:
             shared = mmap.mmap(memory, 0)
             for _ in range(count):
                 workers.append(self._started(memory, size, python))
-            versions = {_answer(worker) for worker in workers}
-            self.how = (
-                "random crops and flips drawn anew each epoch, "
-                f"decoded by Pillow {', '.join(sorted(versions))} in {count} process{'es' * (count > 1)} beside this one"
-            )
+            versions = ", ".join(sorted({_answer(worker) for worker in workers}))
+            self.how = f"{DRAWN}, decoded by Pillow {versions} in {count} process{'es' * (count > 1)}"
             asked: deque[tuple[int, int]] = deque()  # slot and number of rows
             free = list(range(self.slots))
             while True:
