@@ -87,12 +87,12 @@ def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("model", hugging_face.MODELS)
 def test_a_shape_has_the_parameters_that_are_published(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = form().build(handed(model, monkeypatch), {}, torch.device("meta"))
-    assert form().settings(network)["parameters"] == int(configuration.shapes()[model]["parameters"])
-    assert len(form().blocks(network)) == network.config.num_hidden_layers
+    assert form().settings(network)["parameters"] == configuration.SHAPES[model].parameters
+    assert len(form().blocks(network)) == network.model.config.num_hidden_layers
 
 
-def test_every_shape_stands_in_the_table() -> None:
-    assert {path.stem for path in (configuration.RESOURCES / "shapes").iterdir()} == set(hugging_face.MODELS)
+def test_every_file_of_a_shape_has_a_name() -> None:
+    assert {path.stem for path in configuration.RESOURCES.iterdir()} == set(hugging_face.MODELS)
 
 
 @pytest.mark.parametrize("kind", sorted(work.GATED | work.PLAIN))

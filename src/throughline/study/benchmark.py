@@ -165,8 +165,8 @@ class Benchmark(Runs):
 
     model: str = Field(
         workloads.DEFAULT,
-        description="the model that is trained, by its name; or `{transformers: FILE, task: clm}` (or `mlm`), a model of "
-        "Hugging Face's transformers by its config.json. It takes keys of its own, see below",
+        description="the model that is trained, by its name; or `{transformers: FILE, task: clm}` (or `mlm`), a model "
+        "of Hugging Face's transformers by its config.json. It takes keys of its own, see below",
     )
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
         default_factory=lambda: ["torch"], description="what trains it"

@@ -14,7 +14,7 @@ from throughline.topology import StepSize
 from throughline.workloads import Arrays, Figure, Values, bert, gpt2, key
 from throughline.workloads.hugging_face import configuration, work
 
-MODELS = tuple(configuration.shapes())
+MODELS = tuple(configuration.SHAPES)
 DESCRIBED = {configuration.KEY: {"type": "string"}, "task": {"enum": list(configuration.TASKS)}}
 described = configuration.described
 UNIT = "samples"

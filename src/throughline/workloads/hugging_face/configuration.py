@@ -5,13 +5,12 @@ What a file says is read as numbers and names. Nothing that it names is imported
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ KEY = "transformers"
 TASKS = ("mlm", "clm")
 FILES = "THROUGHLINE_MODELS"
 """Variable with the places of the user's files, by their SHA-256: no specification holds a path."""
-RESOURCES = Path(__file__).parents[4] / "resources"
+RESOURCES = Path(__file__).parents[4] / "resources" / "shapes"
 
 
 class Model(Described):
@@ -39,15 +38,38 @@ class Model(Described):
         return made
 
 
-@cache
-def shapes() -> dict[str, dict[str, str]]:
-    """The models that ship as shapes: name -> task, number of parameters, source."""
-    with (RESOURCES / "shapes.csv").open(encoding="utf-8", newline="") as table:
-        return {row["model"]: row for row in csv.DictReader(table)}
+@dataclass(frozen=True)
+class Shape:
+    """What a published model is trained for, its number of parameters, and where on huggingface.co it is."""
+
+    task: str
+    parameters: int
+    source: str
+
+
+SHAPES = {
+    "llama-3.1-8b": Shape("clm", 8_030_261_248, "meta-llama/Llama-3.1-8B"),
+    "llama-3.2-1b": Shape("clm", 1_235_814_400, "meta-llama/Llama-3.2-1B"),
+    "llama-3.2-3b": Shape("clm", 3_212_749_824, "meta-llama/Llama-3.2-3B"),
+    "qwen3-0.6b": Shape("clm", 596_049_920, "Qwen/Qwen3-0.6B"),
+    "qwen3-1.7b": Shape("clm", 1_720_574_976, "Qwen/Qwen3-1.7B"),
+    "qwen3-4b": Shape("clm", 4_022_468_096, "Qwen/Qwen3-4B"),
+    "qwen3-8b": Shape("clm", 8_190_735_360, "Qwen/Qwen3-8B"),
+    "mistral-7b-v0.1": Shape("clm", 7_241_732_096, "mistralai/Mistral-7B-v0.1"),
+    "gemma-3-1b": Shape("clm", 999_885_952, "google/gemma-3-1b-pt"),
+    "smollm2-135m": Shape("clm", 134_515_008, "HuggingFaceTB/SmolLM2-135M"),
+    "gpt2-124m": Shape("clm", 124_439_808, "openai-community/gpt2"),
+    "gpt2-355m": Shape("clm", 354_823_168, "openai-community/gpt2-medium"),
+    "gpt2-774m": Shape("clm", 774_030_080, "openai-community/gpt2-large"),
+    "gpt2-1.5b": Shape("clm", 1_557_611_200, "openai-community/gpt2-xl"),
+    "modernbert-base": Shape("mlm", 149_655_232, "answerdotai/ModernBERT-base"),
+    "deberta-v3-base": Shape("mlm", 184_551_780, "microsoft/deberta-v3-base"),
+}
+"""The models whose config.json ships in resources/shapes/."""
 
 
 def of_shape(name: str) -> Model:
-    return Model.of(name, RESOURCES / "shapes" / f"{name}.json", shapes()[name]["task"])
+    return Model.of(name, RESOURCES / f"{name}.json", SHAPES[name].task)
 
 
 def described(values: Mapping[str, Any]) -> Model:
@@ -112,7 +134,7 @@ def content(spec: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = spec["config"]
         return found
     model, digest = spec["model"], spec["config_sha256"]
-    if model in shapes():
+    if model in SHAPES:
         path = of_shape(model).file
     else:
         known = json.loads(os.environ.get(FILES, "{}"))

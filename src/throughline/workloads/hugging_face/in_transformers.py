@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read where the library is imported: nothing is ever downloaded
@@ -15,9 +16,10 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from throughline.files import UserError
-from throughline.workloads import Unsupported
+from throughline.workloads import Unsupported, in_transformers_operations
 from throughline.workloads.hugging_face import configuration
 from throughline.workloads.in_torch_operations import load, weights
+from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
 
 __all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "versions", "weights"]
 
@@ -25,11 +27,9 @@ CLASSES: dict[str, Any] = {
     "clm": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING,
     "mlm": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING,
 }
-LACKS: dict[str, str] = {}
-CHANGING: frozenset[str] = frozenset()
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Network:
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
     """The network that a run specification asks for, with random weights, made where this process trains it."""
     config = _config(spec)
     if not spec["options"]["dropout"]:
@@ -38,11 +38,13 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
     kind = _class(spec, config)
     with torch.device(at or "cpu"):
         model = kind(config)
-    if spec["options"]["checkpointing"]:
-        if not model.supports_gradient_checkpointing:
-            raise Unsupported(f"{kind.__name__} of transformers cannot recompute activations")
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    return Network(model.float().train(), facts.get("vocabulary"))
+    checkpointing = bool(spec["options"]["checkpointing"])
+    if checkpointing and not model.supports_gradient_checkpointing:
+        raise Unsupported(f"{kind.__name__} of transformers cannot recompute activations")
+    language = config.get_text_config()
+    entries = language.vocab_size if (facts.get("vocabulary") or 0) > language.vocab_size else None
+    given = partial(inputs, entries, bool(getattr(language, "type_vocab_size", 0)))
+    return Pretrained(model.float(), given, checkpointing)
 
 
 def _config(spec: dict[str, Any]) -> Any:
@@ -85,63 +87,33 @@ def _dropouts(config: Any) -> dict[str, float]:
     return {name: value for name, value in values if name.endswith(ends) and isinstance(value, (int, float))}
 
 
-class Network(nn.Module):
-    """`forward` takes the tensors of a batch, and returns the loss as the library computes it.
+def inputs(entries: int | None, segments: bool, **batch: Tensor) -> dict[str, Tensor]:
+    """The arguments of the model's forward pass, labels among them, from the tensors of a batch.
 
-    vocabulary: entries of the vocabulary that made the data; None where it is the model's own.
+    entries: of the model's vocabulary, where the data have more; segments: whether the model tells them apart.
     """
-
-    half_type: torch.dtype | None = None
-
-    def __init__(self, model: Any, vocabulary: int | None) -> None:
-        super().__init__()
-        self.model = model
-        self.config = model.config.get_text_config()
-        self.entries = int(self.config.vocab_size)
-        self.beyond = vocabulary is not None and vocabulary > self.entries
-        self.segments = bool(getattr(self.config, "type_vocab_size", 0))
-
-    def inputs(self, **batch: Tensor) -> dict[str, Tensor]:
-        """The arguments of the model's forward pass, labels among them, from the tensors of a batch."""
-        ids = self.below(batch["input_ids"].long())
-        given = {"input_ids": ids, "labels": self.below(batch["labels"].long()) if "labels" in batch else ids}
-        if "attention_mask" in batch:
-            given["attention_mask"] = batch["attention_mask"].long()
-        if self.segments and "token_type_ids" in batch:
-            given["token_type_ids"] = batch["token_type_ids"].long()
-        return given
-
-    def below(self, ids: Tensor) -> Tensor:
-        """Ids below the model's vocabulary; labels that are not predicted stay negative."""
-        return ids.where(ids < 0, ids % self.entries) if self.beyond else ids
-
-    def forward(self, **batch: Tensor) -> Tensor:
-        loss: Tensor = self.model(**self.inputs(**batch)).loss
-        return loss
-
-    def compile_parts(self, dynamic: bool) -> None:
-        """Compile the layers in their places: one is compiled, and serves all that are alike."""
-        for block in blocks(self):
-            block.compile(dynamic=None if dynamic else False)
+    ids = _below(entries, batch["input_ids"].long())
+    given = {"input_ids": ids, "labels": _below(entries, batch["labels"].long()) if "labels" in batch else ids}
+    names = ("attention_mask", "token_type_ids") if segments else ("attention_mask",)
+    return given | {name: batch[name].long() for name in names if name in batch}
 
 
-def blocks(network: Network) -> list[nn.Module]:
+def _below(entries: int | None, ids: Tensor) -> Tensor:
+    """Ids below the number of entries; labels of positions that are not predicted stay negative."""
+    return ids if entries is None else ids.where(ids < 0, ids % entries)
+
+
+def blocks(network: Pretrained) -> list[nn.Module]:
     """The layers, as the library marks them for recomputing."""
     return [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
-def settings(network: Network) -> dict[str, Any]:
+def settings(network: Pretrained) -> dict[str, Any]:
     """What the network is, as built, in the words of `SETTINGS`."""
-    config = network.config
     return {
-        "parameters": sum(one.numel() for one in network.parameters()),
+        **in_transformers_operations.settings(network),
         "architecture": type(network.model).__name__,
-        "vocabulary_rows": network.entries,
-        "attention": f"{config._attn_implementation} of transformers",
-        "dropout": list(_dropouts(config).values()),
+        "vocabulary_rows": network.model.config.get_text_config().vocab_size,
+        "dropout": list(_dropouts(network.model.config).values()),
         "loss": "as transformers computes it: mean over the predicted words, of each replica",
     }
-
-
-def versions() -> dict[str, str | None]:
-    return {"transformers": transformers.__version__}
