@@ -70,7 +70,8 @@ def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
 def _needs_proof(block: Sequence[RunSpec]) -> bool:
     first, several = block[0], len({spec.framework for spec in block}) > 1
     split = any(first.parameters[name] != value for name, value in workloads.whole(first.model).items())
-    return several or split or first.layout != Layout()
+    own = workloads.own_exchange(first.model_dump()) and any(spec.size.replicas > 1 for spec in block)
+    return several or split or own or first.layout != Layout()
 
 
 def _request(block: Sequence[RunSpec]) -> list[RunSpec]:

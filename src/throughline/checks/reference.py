@@ -61,7 +61,7 @@ def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequ
         with torch.no_grad():
             clipped += _clip([parameter.grad for parameter in parameters], spec.options.clip)
             for parameter, (mean, square) in zip(parameters, moments, strict=True):
-                UPDATES[spec.optimizer.name](parameter, parameter.grad, mean, square, step, spec.optimizer)
+                _update(parameter, parameter.grad, mean, square, step, spec.optimizer)
                 parameter.grad = None
     return Trained(every, clipped)
 
@@ -88,6 +88,19 @@ def _clip(gradients: Sequence[Any], kind: str) -> bool:
         elif above:
             gradient /= max(1.0, float(one))
     return above
+
+
+def _update(weight: Tensor, gradient: Any, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
+    """Of a gradient that names single rows: these rows alone, with their moments."""
+    if not gradient.is_sparse:
+        UPDATES[settings.name](weight, gradient, mean, square, step, settings)
+        return
+    gradient = gradient.coalesce()
+    rows = gradient.indices()[0]
+    parts = [tensor[rows] for tensor in (weight, mean, square)]
+    UPDATES[settings.name](parts[0], gradient.values(), *parts[1:], step, settings)
+    for tensor, part in zip((weight, mean, square), parts, strict=True):
+        tensor[rows] = part
 
 
 def _direction(gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> Tensor:

@@ -195,6 +195,7 @@ FEATURES = {
     "unpadded": "padding left out",
     "sharding": "states split over replicas (sharding)",
     "tensor": "several devices for one replica (tensor parallelism)",
+    "own_exchange": "parameters that a model's ranks exchange in a way of their own (split tables)",
     "convergence": "convergence check with checkpoints",
 }
 """What the feature matrix asks of every framework, and in words."""
@@ -282,6 +283,7 @@ def needs(spec: Spec) -> list[str]:
         "unpadded": options["unpadded"],
         "sharding": options["sharding"] != "none",
         "tensor": options["tensor"] > 1,
+        "own_exchange": topology.world > 1 and workloads.own_exchange(spec),
     }
     return [feature for feature, is_needed in needed.items() if is_needed]
 

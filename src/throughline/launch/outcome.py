@@ -138,7 +138,7 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
-        figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures],
+        figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures] + _of_steps(spec, ranks),
         loss=_finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
@@ -147,6 +147,28 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
     )
+
+
+def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+    """The figures of single steps that the workload declares, of the slowest rank: median and other percentiles.
+
+    A percentile is a step's own time, the least that so many of a hundred steps do not exceed; the median is that of
+    two steps where their number is even.
+    """
+    steps = sorted(max((rank.step_seconds for rank in ranks), key=sum))
+    declared = (one for one in workloads.of(spec["model"]).FIGURES if steps)
+    return [
+        {
+            "name": one.name,
+            "unit": one.unit,
+            "better": one.better,
+            "at": "median" if share == 50 else f"{share} %",
+            "value": 1000
+            * (statistics.median(steps) if share == 50 else steps[math.ceil(share * len(steps) / 100) - 1]),
+        }
+        for one in declared
+        for share in one.of_steps
+    ]
 
 
 def _finite(values: Iterable[float | None]) -> list[float | None]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from throughline import files, frameworks, messages
+from throughline import files, frameworks, messages, workloads
 from throughline.messages import Checkpoint, Trained, Training
 from throughline.rank.data import Manifest
 from throughline.rank.heartbeat import Heart
@@ -36,6 +36,10 @@ def train(run: Any, order: Training) -> Trained:
     if run.options["tensor"] > 1 or run.options["sharding"] != "none":
         whole = "a convergence check looks at whole replicas, with all states of the optimizer"
         raise frameworks.Unsupported(f"{whole}: train it without options.tensor and options.sharding")
+    if split := [name for name, value in workloads.whole(run.spec["model"]).items() if run.spec[name] != value]:
+        raise frameworks.Unsupported(
+            f"a convergence check looks at whole models, and {', '.join(split)} splits this one"
+        )
     book = Book(Path(order.folder), order.identity, heart)
     done = 0
     curve: list[dict[str, Any]] = []

@@ -189,7 +189,7 @@ class Run:
 
     def _figures(self) -> list[dict[str, Any]]:
         """What the workload declares beside throughput, as its form measures it after the window."""
-        declared = {one.name: one for one in self.workload.FIGURES}
+        declared = {one.name: one for one in self.workload.FIGURES if not one.of_steps}
         return [
             {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
             for name, at, value in (self.framework.form.figures(self.framework.network) if declared else ())

@@ -44,16 +44,17 @@ def key(
     stated: bool = False,
     whole: Any = MISSING,
     unit: str | None = None,
+    titled: bool = False,
 ) -> Any:
     """A field of `Parameters`: a key of a benchmark's block in config.yaml, with what is allowed.
 
     `asked` off: no key of a block, it follows from the data's section (`complete`). `stated`: a specification names
     it even where it has its default. `whole`, of a key that splits the model over ranks: the value with which each
-    rank holds all of it. `unit`: of its number, where it has one; tables name it.
+    rank holds all of it. `unit`: of its number, where it has one; tables name it. `titled`: titles of tables name it.
     """
     limits = {"least": least, "most": most, "choices": choices}
-    metadata = {"description": description, **limits, "asked": asked, "stated": stated, "whole": whole, "unit": unit}
-    return field(default=default, metadata=metadata)
+    facts = {"asked": asked, "stated": stated, "whole": whole, "unit": unit, "titled": titled}
+    return field(default=default, metadata={"description": description, **limits, **facts})
 
 
 class Described(str):
@@ -71,7 +72,8 @@ class Unsupported(Exception):
 class Figure:
     """A figure beside throughput that every run of a workload measures.
 
-    `peak`: the peak of the datasheet that a rate can be held against, in TFLOPS or GB/s.
+    `peak`: the peak of the datasheet that a rate can be held against, in TFLOPS or GB/s. `of_steps`: percentiles of the
+    timed steps' milliseconds, which the launcher takes from the slowest rank; a form measures all others.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Figure:
     better: Literal["more", "less"]
     description: str
     peak: Literal["flops", "memory"] | None = None
+    of_steps: tuple[int, ...] = ()
 
 
 class Workload(Protocol):
@@ -210,6 +213,13 @@ def has_batch(model: str) -> bool:
 def rounding(model: str) -> float:
     """How many times the rounding that is usual a loss in a lower precision may show (ROUNDING)."""
     return float(getattr(of(model), "ROUNDING", 1))
+
+
+def own_exchange(spec: Values) -> bool:
+    """Whether the form's ranks exchange some of the parameters themselves; such a workload has a function of this
+    name, and its form `spread`."""
+    asked: Callable[[Values], bool] | None = getattr(of(spec["model"]), "own_exchange", None)
+    return asked is not None and asked(spec)
 
 
 def parameters(spec: Values) -> Any:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
+from throughline import workloads
 from throughline.frameworks import Unsupported
 from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.rank import Batch, TorchRank
@@ -33,6 +34,8 @@ class TorchDDP(TorchRank):
             # The address and port of rank 0 stand in MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
+            if workloads.own_exchange(self.spec):
+                self.together = TensorGroup(dist.new_group())
         if self.options["tensor"] > 1:
             # Consecutive ranks share a replica; those with the same place in theirs average their gradients.
             shape, names = (self.replicas, self.options["tensor"]), ("replica", "tensor")
@@ -58,7 +61,7 @@ class TorchDDP(TorchRank):
         self.in_parts = self.options["sharding"] in sharding.WEIGHTS
         if self.replicas > 1 and self.trains and not self.in_parts:
             # It broadcasts rank 0's buffers in every step: those alone that training changes.
-            kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
+            kept = [*self.own, *(name for name, _ in self.network.named_buffers() if name not in self.changing)]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
             ddp._set_params_and_buffers_to_ignore_for_model(self.network, kept)
             self.parallel = torch.nn.parallel.DistributedDataParallel(

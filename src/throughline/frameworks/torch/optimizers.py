@@ -25,12 +25,19 @@ def norms_here(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tenso
 
 
 def build(
-    settings: dict[str, Any], parameters: Sequence[Tensor], norms: Norms = norms_here, shared_by: Maker | None = None
-) -> torch.optim.Optimizer:
+    settings: dict[str, Any],
+    parameters: Sequence[Tensor],
+    norms: Norms = norms_here,
+    shared_by: Maker | None = None,
+    by_rows: Sequence[Tensor] = (),
+) -> Any:
     """The optimizer; weight decay is on matrices only (not on biases and norms).
 
-    `shared_by(groups, kind, **constants)` makes one of which every rank keeps a part, which is a `kind`.
+    `shared_by(groups, kind, **constants)` makes one of which every rank keeps a part, which is a `kind`. Of tables that
+    are updated `by_rows`, it updates the rows that a gradient names (Adam and AdamW).
     """
+    apart = set(by_rows)
+    parameters = [parameter for parameter in parameters if parameter not in apart]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
@@ -46,7 +53,71 @@ def build(
         "sgd": partial(Sgd, fused=True),
     }
     kind = kinds[settings["name"]]
-    return shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
+    made = shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
+    if not by_rows:
+        return made
+    decay = settings["weight_decay"]
+    return Beside(made, ByRows(by_rows, **constants, weight_decay=decay, decoupled=settings["name"] == "adamw"))
+
+
+class ByRows(torch.optim.Optimizer):
+    """Adam or AdamW of the rows that a sparse gradient names; all others, and their moments, stay as they are.
+
+    This is TensorFlow's LazyAdam and PyTorch's SparseAdam, with epsilon where the other optimizers here add it.
+    Moments are corrected by the number of all steps.
+    """
+
+    def __init__(self, params: Any, **constants: Any) -> None:
+        super().__init__(params, constants)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            group["step"] = group.get("step", 0) + 1
+            for table in group["params"]:
+                self._update(group, table, table.grad.coalesce())
+
+    def _update(self, group: dict[str, Any], table: Tensor, gradient: Tensor) -> None:
+        state = self.state[table]
+        if not state:
+            state.update(mean=torch.zeros_like(table), square=torch.zeros_like(table))
+        (beta1, beta2), decay = group["betas"], group["weight_decay"]
+        correct1, correct2 = 1 - beta1 ** group["step"], 1 - beta2 ** group["step"]
+        rows, gradients = gradient.indices()[0], gradient.values()
+        weights = table.index_select(0, rows)
+        if decay and not group["decoupled"]:
+            gradients = gradients.add(weights, alpha=decay)
+        means = state["mean"].index_select(0, rows).lerp_(gradients, 1 - beta1)
+        squares = state["square"].index_select(0, rows).mul_(beta2).addcmul_(gradients, gradients, value=1 - beta2)
+        state["mean"].index_copy_(0, rows, means)
+        state["square"].index_copy_(0, rows, squares)
+        if decay and group["decoupled"]:
+            weights.mul_(1 - group["lr"] * decay)
+        roots = squares.div_(correct2).sqrt_().add_(group["eps"])
+        table.index_copy_(0, rows, weights.addcdiv_(means, roots, value=-group["lr"] / correct1))
+
+
+class Beside:
+    """Two optimizers as one: of most tensors, and of the tables that are updated by rows."""
+
+    def __init__(self, most: torch.optim.Optimizer, tables: torch.optim.Optimizer) -> None:
+        self.both = most, tables
+        self.param_groups = most.param_groups
+
+    def step(self) -> None:
+        for one in self.both:
+            one.step()
+
+    def zero_grad(self) -> None:
+        for one in self.both:
+            one.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: one.state_dict() for name, one in zip(("most", "tables"), self.both, strict=True)}
+
+    def load_state_dict(self, states: dict[str, Any]) -> None:
+        for name, one in zip(("most", "tables"), self.both, strict=True):
+            one.load_state_dict(states[name])
 
 
 class Sgd(torch.optim.SGD):

@@ -35,6 +35,10 @@ class TorchRank(Rank):
 
     tensor: TensorGroup | None = None
     """The ranks that share this one's replica, where it is cut."""
+    together: TensorGroup | None = None
+    """All ranks, where the form exchanges some of the parameters itself."""
+    own: frozenset[str] = frozenset()
+    """The names of these parameters."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """What shares an optimizer out among the ranks (`optimizers.build`)."""
     keeps_freed_memory = True
@@ -74,6 +78,8 @@ class TorchRank(Rank):
         network = self.form.build(self.spec, facts, self.at)
         if self.tensor:
             self.form.split(network, self.tensor)
+        if self.together:
+            self.own = self.form.spread(network, self.together)
         self.network = self.parallel = network.to(self.at)
         self.parameters: list[Tensor] = list(self.network.parameters())
         self.norms = norms_of_whole(self.tensor, self.network) if self.tensor else norms_here
@@ -105,7 +111,8 @@ class TorchRank(Rank):
         return tensors
 
     def optimizer(self) -> None:
-        self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms, self.shared_by)
+        by_rows = getattr(self.network, "by_rows", ())
+        self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms, self.shared_by, by_rows)
         # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
         fp16 = self.spec["precision"] == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)

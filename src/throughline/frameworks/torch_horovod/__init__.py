@@ -9,10 +9,11 @@ FRAMEWORK = replace(
     rank="torch_horovod.rank:TorchHorovod",
     starter=starters.HOROVOD,
     calls=False,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding"},
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "own_exchange"},
     reasons={
         "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",
         "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
         "sharding": "Horovod gives every rank all gradients; what shares states out has an exchange of its own",
+        "own_exchange": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
     },
 )

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from throughline.files import UserError
 from throughline.records import Cell, Summary
-from throughline.report.analysis import advice, baseline
+from throughline.report.analysis import advice, baseline, figures
 from throughline.study.config import block_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
@@ -240,7 +240,10 @@ def title(group: Group) -> str:
     """A table's title as DLPerf writes it."""
     start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
     start += ", strong scaling" if group.strong else ""
-    return f"{start}, {switches(group.summary)}" if group.summary else start
+    if group.summary is None:
+        return start
+    parts = start, figures.titled(group.summary), switches(group.summary)
+    return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)

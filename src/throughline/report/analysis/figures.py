@@ -44,6 +44,16 @@ def parameters(summary: Summary) -> dict[str, Any]:
     }
 
 
+def titled(summary: Summary) -> str:
+    """The parameters that decide so much that every title names them: `vocabulary 20000 & table rows`."""
+    declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["titled"])
+    return " & ".join(
+        f"{field.name} {_plain(summary.parameters[field.name])}"
+        for field in declared
+        if field.name in summary.parameters
+    )
+
+
 def _plain(value: Value) -> int | float | str | bool:
     """A list as text, such as `128 512`."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else value

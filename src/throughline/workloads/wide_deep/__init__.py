@@ -1,0 +1,192 @@
+"""Wide & deep (Cheng et al. 2016): will somebody click? Framework-neutral: fields, batches, FLOPs.
+
+A sample has 26 categories and 13 numbers, as Criteo's logs have them. Every category is a row of one deep table
+[V, E]; the rows and the numbers go through hidden layers. Two crosses of categories are rows of a wide table [V, 1],
+whose sum is added to the logit.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Arrays, Figure, Values, key
+
+FIELDS, NUMBERS = 26, 13
+"""Categories and numbers of a sample."""
+CROSSES = ((0, 1), (2, 3))
+"""The pairs of fields that the wide table knows."""
+CARDINALITIES = (
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
+    27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
+)  # fmt: skip
+"""How many values each field has in Criteo's data of 2014; made-up fields have the same shares of the vocabulary."""
+EXPONENT = 1.05
+"""Of Zipf's law, by which made-up values are drawn."""
+BIAS, EFFECT, SLOPE = -0.3, 0.35, 0.2
+"""The rule behind made-up samples: 17 to 40 of 100 are clicks, the more the larger the vocabulary."""
+
+MODELS = ("wide-deep",)
+UNIT = "samples"
+UNITS: dict[str, Any] = {}
+FIGURES = (
+    Figure("latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)),
+    Figure("unique_ids", "rows", "less", "different rows of the deep table in the last batch of a rank"),
+)
+DATA = None
+LEARNS_FROM = 100
+HELD_OUT = {"loss": False, "auc": True}
+NO_PROOF: str | None = None
+SETTINGS = ("tables", "rows_updated")
+LIBRARIES = {"torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_exchange"})}
+NO_FORM = {
+    "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their own"
+}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    vocabulary: int = key("rows of each table", default=2_359_296, least=1000, most=2**31 - 1, stated=True, titled=True)
+    embedding: int = key("numbers of a row of the deep table", default=16, least=1, stated=True, titled=True)
+    hidden: int = key("hidden layers", default=7, least=1, stated=True, titled=True)
+    width: int = key("numbers of a hidden layer", default=1024, least=1)
+    table: str = key(
+        "how the tables lie on the ranks: `replicated`, every rank has both; `columns`, each has some columns of the "
+        "deep table and some rows of the wide one; `rows`, each has some rows of both",
+        default="replicated",
+        choices=("replicated", "columns", "rows"),
+        whole="replicated",
+        stated=True,
+        titled=True,
+    )
+    update: str = key(
+        "what of the tables a step updates: `lazy`, the rows that its samples name; `dense`, all rows, as Adam is "
+        "defined. It decides the bytes that a step moves",
+        default="lazy",
+        choices=("lazy", "dense"),
+        stated=True,
+        titled=True,
+    )
+
+
+def complete(values: Values, section: Any) -> dict[str, Any]:
+    return {}
+
+
+def own_exchange(spec: Values) -> bool:
+    """Whether ranks exchange the tables, or their gradients, in another way than dense gradients."""
+    return bool(spec["table"] != "replicated" or spec["update"] == "lazy")
+
+
+def folder(parameters: Parameters) -> str:
+    raise ValueError("wide & deep reads no data")
+
+
+def fits(parameters: Parameters, manifest: Values) -> str | None:
+    return None
+
+
+def facts(manifest: Values | None) -> dict[str, Any]:
+    return {}
+
+
+def batch(rows: Arrays, options: Values) -> Arrays:
+    return rows
+
+
+def synthetic(count: int, spec: Values, seed: int) -> Arrays:
+    """Made-up clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
+    import numpy as np
+
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    sizes = cardinalities(spec["vocabulary"])
+    values = drawn(draw, count, sizes)
+    numbers = np.log1p(draw.lognormal(size=(count, NUMBERS)))
+    starts = np.cumsum([0, *sizes[:-1]])
+    return {
+        "ids": (values + starts).astype(np.int32),
+        "numbers": numbers.astype(np.float32),
+        "labels": clicked(draw, values, numbers),
+    }
+
+
+def cardinalities(vocabulary: int) -> list[int]:
+    """How many values each made-up field has; together they fill the vocabulary."""
+    whole = sum(CARDINALITIES)
+    sizes = [max(2, size * vocabulary // whole) for size in CARDINALITIES]
+    sizes[CARDINALITIES.index(max(CARDINALITIES))] += vocabulary - sum(sizes)
+    return sizes
+
+
+def drawn(draw: Any, count: int, sizes: list[int]) -> Any:
+    """Values i8[count, fields], from 0 on, by Zipf's law within each field: of a continuous one, rounded down."""
+    import numpy as np
+
+    power = 1 - EXPONENT
+    ends = np.power(np.asarray(sizes, np.float64) + 1, power)
+    values = np.power(1 + draw.random((count, len(sizes))) * (ends - 1), 1 / power)
+    return np.minimum(values.astype(np.int64), sizes) - 1
+
+
+def clicked(draw: Any, values: Any, numbers: Any) -> Any:
+    """Clicks f4[count]: each value of each field has an effect of its own, each number a slope."""
+    return (draw.random(len(values)) < probability(values, numbers)).astype("f4")
+
+
+def probability(values: Any, numbers: Any) -> Any:
+    """How probable a click is under the made-up rule: what the best possible model would say."""
+    import numpy as np
+
+    field = np.arange(values.shape[1], dtype=np.uint64) << np.uint64(32)
+    mixed = ((values.astype(np.uint64) + field + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+    effects = mixed.astype(np.float64) / 2**23 - 1
+    slopes = np.where(np.arange(numbers.shape[1]) % 2, -SLOPE, SLOPE)
+    return 1 / (1 + np.exp(-(BIAS + EFFECT * effects.sum(1) + numbers @ slopes)))
+
+
+def counts(rows: Arrays) -> tuple[int, ...]:
+    return ()
+
+
+def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
+    return {}
+
+
+def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
+    """FLOPs to train on one sample: 3 x forward, a multiply-add is 2, matrix products only."""
+    first, width = FIELDS * spec["embedding"] + NUMBERS, spec["width"]
+    return float(3 * 2 * (first * width + (spec["hidden"] - 1) * width**2 + width))
+
+
+def bytes_per_sample(spec: Values) -> int:
+    """Bytes of both tables and their states that a sample's rows come to, in a lazy update: each is read by the
+    forward pass; weight and two moments are then read and written. Rows that samples share count for each."""
+    return int(FIELDS * spec["embedding"] + len(CROSSES)) * 4 * (1 + 2 * 3)
+
+
+def convention(spec: Values) -> dict[str, str]:
+    whole = spec["vocabulary"] * (spec["embedding"] + 1) * 4 * 7
+    moved = (
+        f"{bytes_per_sample(spec):,} bytes of the tables and their moments per sample"
+        if spec["update"] == "lazy"
+        else f"{whole:,} bytes of the tables, their gradients and moments per step, over all ranks that share them"
+    )
+    return {
+        "flops": "3 x forward, a multiply-add is 2; matrix products only: looking up a row is none",
+        "bytes": f"beside the FLOPs: {moved}",
+    }
+
+
+def look(sums: Values) -> dict[str, float]:
+    """Loss, and the area under the ROC curve from the counts of clicks and others by score."""
+    clicks = [sums[f"click_{step}"] for step in range(BINS)]
+    others = [sums[f"other_{step}"] for step in range(BINS)]
+    below, area = 0.0, 0.0
+    for click, other in zip(clicks, others, strict=True):
+        area += click * (below + other / 2)
+        below += other
+    pairs = sum(clicks) * sum(others)
+    return {"loss": sums["loss"] / sums["samples"], "auc": area / pairs if pairs else math.nan}
+
+
+BINS = 1000
+"""Steps of the predicted probability by which clicks are counted for the AUC; ties within a step count half."""

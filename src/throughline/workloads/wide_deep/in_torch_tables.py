@@ -1,0 +1,188 @@
+"""Tables of embeddings whose ranks exchange rows, in PyTorch: whole on every rank, or split by columns or by rows.
+
+Every rank has samples of its own, and the loss is the mean of the ranks'. Ids are gathered from all ranks (all-gather),
+vectors go where they are needed (all-to-all), and the backward pass does the same the other way round. Nothing of it is
+a gradient of single rows that travels as such, which NCCL does not know.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from throughline.workloads import Unsupported
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
+
+INITIAL = 0.05
+"""Rows are drawn uniformly between this and its negative."""
+
+
+class Table(nn.Module):
+    """Rows by their ids. `lazy`: its gradient names single rows, else it is dense. `exchange` off: ranks train alone.
+
+    `apart`: a split table has no rows before `spread`: no rank ever holds all of it.
+    """
+
+    ranks: TensorGroup | None = None
+
+    def __init__(self, rows: int, columns: int, split: str, lazy: bool, exchange: bool, apart: bool) -> None:
+        super().__init__()
+        self.rows, self.columns, self.split, self.lazy, self.exchange = rows, columns, split, lazy, exchange
+        held = 0 if apart and split != "replicated" else rows
+        self.weight = nn.Parameter(torch.empty(held, columns).uniform_(-INITIAL, INITIAL))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Rows [B, fields, columns] of ids i8[B, fields]."""
+        if self.split == "replicated" and not self.lazy:
+            return embedding(ids, self.weight)  # its dense gradient is exchanged like any other
+        look: dict[str, Callable[..., Tensor]] = {"replicated": WHOLE, "columns": COLUMNS, "rows": ROWS}
+        ranks = self.ranks if self.exchange else None
+        return look[self.split if ranks else "replicated"](self.weight, ids, self.lazy, ranks, self.columns)
+
+    @property
+    def words(self) -> str:
+        parted = "whole on every rank" if self.split == "replicated" else f"split by {self.split} over the ranks"
+        return f"{self.rows} x {self.columns}, {parted}"
+
+    def spread(self, ranks: TensorGroup) -> None:
+        """Share this table with other ranks: hold a part of it, or exchange its gradient."""
+        if self.split == "columns" and self.columns < ranks.size:
+            raise Unsupported(f"{self.columns} columns of a table cannot be split over {ranks.size} ranks")
+        self.ranks = ranks
+        if self.split != "replicated":
+            # The ranks draw the same numbers up to here, and different rows or columns from here on.
+            draw = torch.Generator().manual_seed(int(torch.randint(2**62, ())) + ranks.place)
+            shape = self.part(np.broadcast_to(0, (self.rows, self.columns))).shape
+            self.weight.data = torch.empty(shape).uniform_(-INITIAL, INITIAL, generator=draw)
+
+    def part(self, whole: Any) -> Any:
+        """What this rank holds of a whole table: columns side by side, or every so many-th row."""
+        if self.ranks is None or self.split == "replicated":
+            return whole
+        if self.split == "rows":
+            return whole[self.ranks.place :: self.ranks.size]
+        ends = columns_of(self.columns, self.ranks.size)
+        return whole[:, ends[self.ranks.place] : ends[self.ranks.place + 1]]
+
+    def whole(self) -> Any:
+        """The whole table, as an array. All ranks that share it have to call this."""
+        own = self.weight.detach().cpu().numpy()
+        if self.ranks is None or self.split == "replicated":
+            return own
+        parts: list[Any] = [None] * self.ranks.size
+        dist.all_gather_object(parts, own, group=self.ranks.group)
+        if self.split == "columns":
+            return np.concatenate(parts, 1)
+        whole = np.empty((self.rows, self.columns), own.dtype)
+        for place, part in enumerate(parts):
+            whole[place :: self.ranks.size] = part
+        return whole
+
+
+def columns_of(columns: int, size: int) -> list[int]:
+    """Where each rank's columns begin, and where the last ones end."""
+    return [columns * place // size for place in range(size + 1)]
+
+
+def gathered(own: Tensor, ranks: TensorGroup) -> Tensor:
+    """The ranks' tensors, one after the other, along the first dimension."""
+    every = own.new_empty((ranks.size * len(own), *own.shape[1:]))
+    dist.all_gather_single(every, own.contiguous(), group=ranks.group)
+    return every
+
+
+def sent(own: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
+    """All-to-all: the first `sizes[0]` rows go to the first rank, and so on; `received` from each."""
+    here = own.new_empty((sum(received), *own.shape[1:]))
+    dist.all_to_all_single(here, own, received, sizes, group=group)
+    return here
+
+
+def gradient(table: Tensor, ids: Tensor, vectors: Tensor, lazy: bool) -> Tensor:
+    """A table's gradient from those of its rows, of which some are named several times."""
+    vectors = vectors.reshape(-1, table.shape[1])
+    if lazy:
+        # Unchecked: checks would wait for the device.
+        return torch.sparse_coo_tensor(ids.reshape(1, -1), vectors, table.shape, check_invariants=False)
+    return torch.zeros_like(table).index_add_(0, ids.flatten(), vectors)
+
+
+class Whole(torch.autograd.Function):
+    """Every rank has the table; the backward pass gathers ids and gradients of all ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup | None, columns: int) -> Tensor:
+        ctx.save_for_backward(table, ids)
+        ctx.lazy, ctx.ranks = lazy, ranks
+        return embedding(ids, table)
+
+    @staticmethod
+    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
+        table, ids = ctx.saved_tensors
+        if ctx.ranks:
+            ids, vectors = gathered(ids, ctx.ranks), gathered(vectors / ctx.ranks.size, ctx.ranks)
+        return gradient(table, ids, vectors, ctx.lazy), None, None, None, None
+
+
+class Columns(torch.autograd.Function):
+    """Every rank has some columns, looks up the samples of all ranks, and sends each rank what is its."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
+        every = gathered(ids, ranks)
+        ctx.save_for_backward(table, every)
+        ctx.lazy, ctx.ranks = lazy, ranks
+        ctx.widths = [end - begin for begin, end in itertools.pairwise(columns_of(columns, ranks.size))]
+        ctx.own = [ids.numel() * table.shape[1]] * ranks.size
+        ctx.others = [ids.numel() * width for width in ctx.widths]
+        parts = sent(embedding(every, table).flatten(), ctx.own, ctx.others, ranks.group)
+        each = zip(torch.split(parts, ctx.others), ctx.widths, strict=True)
+        return torch.cat([part.view(*ids.shape, width) for part, width in each], 2)
+
+    @staticmethod
+    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
+        table, every = ctx.saved_tensors
+        parts = torch.cat([part.flatten() for part in torch.split(vectors / ctx.ranks.size, ctx.widths, 2)])
+        here = sent(parts, ctx.others, ctx.own, ctx.ranks.group)
+        return gradient(table, every, here, ctx.lazy), None, None, None, None
+
+
+class Rows(torch.autograd.Function):
+    """Rank r of W has the rows r, r + W, ...: so frequent ids, which are often neighbours, lie on all ranks.
+
+    How many vectors go where follows from the ids: one look at the device's numbers in every forward pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
+        size, place = ranks.size, ranks.place
+        every = gathered(ids.flatten(), ranks).view(size, -1)
+        owners = every % size
+        pairs = owners + size * torch.arange(size, device=ids.device)[:, None]
+        counts = torch.bincount(pairs.flatten(), minlength=size**2).view(size, size).tolist()
+        ctx.sizes, ctx.received = [asked[place] for asked in counts], counts[place]
+        own = every[owners == place] // size
+        ctx.order = owners[place].argsort(stable=True)
+        ctx.save_for_backward(table, own)
+        ctx.lazy, ctx.ranks = lazy, ranks
+        parts = sent(embedding(own, table), ctx.sizes, ctx.received, ranks.group)
+        return torch.empty_like(parts).index_copy_(0, ctx.order, parts).view(*ids.shape, -1)
+
+    @staticmethod
+    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
+        table, own = ctx.saved_tensors
+        parts = (vectors.flatten(0, 1) / ctx.ranks.size)[ctx.order]
+        here = sent(parts, ctx.received, ctx.sizes, ctx.ranks.group)
+        return gradient(table, own, here, ctx.lazy), None, None, None, None
+
+
+WHOLE: Callable[..., Tensor] = Whole.apply
+COLUMNS: Callable[..., Tensor] = Columns.apply
+ROWS: Callable[..., Tensor] = Rows.apply

@@ -1,0 +1,118 @@
+"""Helper process: steps of wide & deep whose tables are whole or split over several ranks. Argument: a folder for the
+results.
+
+Forks the ranks of each layout: PyTorch is imported once for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.parallel
+
+from throughline import workloads
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.launch import launchers
+from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.workloads import wide_deep
+from throughline.workloads.wide_deep import in_torch
+
+STEPS, BATCH, VOCABULARY = 3, 12, 1001
+TABLES, UPDATES = ("replicated", "columns", "rows"), ("lazy", "dense")
+WORLDS = (1, 2, 4)
+COLUMNS = 6
+"""Of the deep table: over four ranks they do not divide, and neither do the rows."""
+
+
+def spec(table: str, update: str, world: int, **changed: Any) -> RunSpec:
+    plain = {
+        "benchmark": "clicks", "framework": "torch", "model": "wide-deep", "vocabulary": VOCABULARY,
+        "embedding": COLUMNS, "hidden": 2, "width": 32, "table": table, "update": update, "precision": "fp32",
+        "batch_per_device": BATCH // world, "topology": f"1n{world}g", "repeat": 1, "device": "cpu",
+        "protocol": PROTOCOL, "steps": {"warmup": 0, "timed": STEPS},
+        "optimizer": {"name": "adamw", "learning_rate": 1e-2, "weight_decay": 0.1},
+        "options": {"data": "synthetic", "dropout": 0.0},
+    }  # fmt: skip
+    return RunSpec.model_validate_json(json.dumps({**plain, **changed}))
+
+
+def batch(world: int, rank: int, step: int) -> dict[str, Any]:
+    """A rank's share of a batch that is the same for every number of ranks."""
+    whole = wide_deep.synthetic(BATCH, {"vocabulary": VOCABULARY}, step)
+    whole = {name: array if name == "ids" else array.astype(float) for name, array in whole.items()}
+    return {name: np.split(array, world)[rank] for name, array in whole.items()}
+
+
+def dense(table: in_torch.Table) -> Any:
+    """A table's whole gradient; all ranks have to ask. A dense one that is exchanged by DDP is whole."""
+    gradient = table.weight.grad.to_dense()
+    kept, table.weight.data = table.weight.data, gradient
+    whole = table.whole().copy()
+    table.weight.data = kept
+    return whole
+
+
+def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) -> dict[str, Any]:
+    """What a rank can tell of a training."""
+    values = json.loads(asked.model_dump_json())
+    one = TorchDDP(values, joined.rank, joined.rank, joined.world, "cpu")
+    one.together = joined.together if workloads.own_exchange(values) else None
+    one.device()
+    one.model({})
+    told: dict[str, Any] = {"held": sum(table.weight.numel() for table in one.network.tables)}
+    if weights is not None:
+        one.load(weights)
+    one.optimizer()
+    losses = []
+    for step in range(STEPS):
+        batches = [one.deliver(one.data(batch(one.world, one.rank, step)))]
+        if step == 0:
+            one.passes(batches)
+            told["gradients"] = {name: dense(getattr(one.network, name)) for name in ("deep", "wide")}
+            one.update.zero_grad()
+        losses.append(one.step(batches))
+    return {**told, "losses": one.losses(losses), "weights": one.form.weights(one.network), "settings": one.settings()}
+
+
+def rank(number: int, world: int, port: int, folder: Path) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_default_dtype(torch.float64)
+    joined = TorchDDP(json.loads(spec("rows", "lazy", world).model_dump_json()), number, number, world, "cpu")
+    joined.join()
+    path = folder / "weights.pickle"
+    weights = pickle.loads(path.read_bytes()) if path.exists() else None
+    results = {
+        (table, update): trained(spec(table, update, world), joined, weights) for table in TABLES for update in UPDATES
+    }
+    (folder / f"{world}_{number}.pickle").write_bytes(pickle.dumps(results))
+    joined.close()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(1)
+    network = in_torch.build(spec("replicated", "lazy", 1).model_dump(), {})
+    (folder / "weights.pickle").write_bytes(pickle.dumps(in_torch.weights(network)))
+    for world in WORLDS:
+        with launchers.reserved_port() as reserved:
+            port, children = reserved.getsockname()[1], []
+            for number in range(world):
+                child = os.fork()
+                if child == 0:
+                    rank(number, world, port, folder)
+                    os._exit(0)
+                children.append(child)
+            if any(os.waitpid(child, 0)[1] for child in children):
+                sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

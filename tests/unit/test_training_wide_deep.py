@@ -1,0 +1,136 @@
+"""Wide & deep: FLOPs, made-up clicks, the figures of held-out data, and the update by rows against SparseAdam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from throughline import messages, workloads
+from throughline.launch import outcome
+from throughline.workloads import wide_deep
+
+torch = pytest.importorskip("torch")
+
+from throughline.frameworks.torch.optimizers import build  # noqa: E402
+from throughline.workloads.wide_deep import in_torch  # noqa: E402
+
+SPEC: dict[str, Any] = {
+    "model": "wide-deep", "vocabulary": 20000, "embedding": 8, "hidden": 3, "width": 64, "table": "replicated",
+    "update": "lazy", "topology": "1n1g", "optimizer": {"name": "adam"}, "options": {"dropout": 0.0, "exchange": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("hidden", "embedding", "millions"), [(7, 16, 40.39), (7, 32, 42.95), (2, 16, 8.93)])
+def test_flops_agree_with_the_known_figures(hidden: int, embedding: int, millions: float) -> None:
+    spec = {**SPEC, "hidden": hidden, "embedding": embedding, "width": 1024}
+    assert wide_deep.flops_per_sample(spec, {}, {}) == pytest.approx(millions * 1e6, rel=1e-3)
+
+
+def test_flops_agree_with_a_count_of_the_real_operations() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network = in_torch.build(SPEC, {})
+    batch = {name: torch.from_numpy(array) for name, array in wide_deep.synthetic(5, SPEC, 1).items()}
+    with FlopCounterMode(display=False) as counter:
+        network(**batch).backward()
+    assert counter.get_total_flops() == 5 * wide_deep.flops_per_sample(SPEC, {}, {})
+
+
+def test_the_layers_have_as_many_parameters_as_the_published_model() -> None:
+    with torch.device("meta"):
+        network = in_torch.build({**SPEC, "hidden": 7, "embedding": 16, "width": 1024}, {})
+    assert sum(parameter.numel() for parameter in network.layers.parameters()) == 6_738_945
+
+
+@pytest.mark.parametrize("vocabulary", [1000, 2_359_296, 409_600_000])
+def test_made_up_fields_fill_the_vocabulary(vocabulary: int) -> None:
+    sizes = wide_deep.cardinalities(vocabulary)
+    assert (len(sizes), sum(sizes), min(sizes) > 1) == (26, vocabulary, True)
+
+
+def test_made_up_clicks() -> None:
+    batch = wide_deep.synthetic(20000, SPEC, 7)
+    again, other = wide_deep.synthetic(20000, SPEC, 7), wide_deep.synthetic(20000, SPEC, 8)
+    assert all((batch[name] == again[name]).all() and (batch[name] != other[name]).any() for name in batch)
+    assert {name: (array.shape, array.dtype.str) for name, array in batch.items()} == {
+        "ids": ((20000, 26), "<i4"), "numbers": ((20000, 13), "<f4"), "labels": ((20000,), "<f4"),
+    }  # fmt: skip
+    ends = np.cumsum(wide_deep.cardinalities(20000))
+    assert (batch["ids"] < ends).all() and (batch["ids"] >= ends - wide_deep.cardinalities(20000)).all()
+    assert 0.2 < batch["labels"].mean() < 0.25
+
+
+def test_made_up_values_follow_zipfs_law() -> None:
+    draw = np.random.Generator(np.random.Philox(key=1))
+    counts = np.bincount(wide_deep.drawn(draw, 400_000, [1000])[:, 0], minlength=1000)
+    assert len(counts) == 1000
+    tens = [counts[begin : 2 * begin].sum() for begin in (8, 32, 128)]
+    # From n to 2 n there are n^(1 - s) as many as from 1 to 2.
+    assert tens[1] / tens[0] == pytest.approx(4 ** (1 - wide_deep.EXPONENT), rel=0.1)
+    assert tens[2] / tens[0] == pytest.approx(16 ** (1 - wide_deep.EXPONENT), rel=0.1)
+
+
+def test_held_out_figures_are_those_of_all_pairs() -> None:
+    network = in_torch.build(SPEC, {})
+    batch = {name: torch.from_numpy(array) for name, array in wide_deep.synthetic(400, SPEC, 3).items()}
+    network.load_state_dict({name: 3 * one for name, one in network.state_dict().items()})
+    looked = wide_deep.look(in_torch.sums(network, batch))
+    scores = network.logits(batch["ids"], batch["numbers"]).sigmoid()
+    assert looked["loss"] == pytest.approx(float(network(**batch).detach()), rel=1e-5)
+    clicks, others = scores[batch["labels"] > 0], scores[batch["labels"] == 0]
+    assert looked["auc"] == pytest.approx(float((clicks[:, None] > others).float().mean()), abs=2e-3)
+
+
+def test_an_untrained_model_knows_nothing() -> None:
+    network = in_torch.build(SPEC, {})
+    network.deep.weight.data.zero_()
+    network.wide.weight.data.zero_()
+    batch = {name: torch.from_numpy(array) for name, array in wide_deep.synthetic(400, SPEC, 3).items()}
+    batch["numbers"].zero_()
+    assert float(network(**batch).detach()) == pytest.approx(np.log(2))
+
+
+def test_the_update_by_rows_is_sparse_adam() -> None:
+    torch.manual_seed(1)
+    tables = [torch.rand(50, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    tables[1].data.copy_(tables[0].data)
+    constants = {"learning_rate": 1e-2, "betas": [0.9, 0.999], "epsilon": 1e-30, "weight_decay": 0.0, "name": "adam"}
+    ours = build(constants, [tables[0], torch.zeros(1, requires_grad=True)], by_rows=[tables[0]])
+    theirs = torch.optim.SparseAdam([tables[1]], lr=1e-2, betas=(0.9, 0.999), eps=1e-30)
+    for _ in range(20):
+        ids = torch.randint(50, (12,))  # some of them several times
+        vectors = torch.rand(12, 4, dtype=torch.float64)
+        for table in tables:
+            table.grad = torch.sparse_coo_tensor(ids[None], vectors, table.shape, check_invariants=True)
+        ours.step()
+        theirs.step()
+        torch.testing.assert_close(tables[0], tables[1], rtol=0, atol=1e-12)
+
+
+def test_what_a_lazy_update_cannot_do_is_said() -> None:
+    for changed, words in (
+        ({"optimizer": {"name": "lamb"}}, "Adam and AdamW"),
+        ({"table": "rows", "options": {"dropout": 0.0, "exchange": False}}, "none can train alone"),
+    ):
+        with pytest.raises(workloads.Unsupported, match=words):
+            in_torch.build({**SPEC, **changed}, {})
+
+
+def test_latency_is_that_of_the_slowest_ranks_steps() -> None:
+    """Step times in milliseconds: of one rank 1 to 200, of the other 2 to 201."""
+
+    def rank(first: int) -> messages.Measured:
+        seconds = [step / 1000 for step in range(first, first + 200)]
+        measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
+        return messages.Measured(**{**measured, "step_seconds": seconds})
+
+    found = outcome._of_steps({"model": "wide-deep"}, [rank(1), rank(2), rank(1)])
+    assert [(one["name"], one["at"]) for one in found] == [
+        ("latency", "median"),
+        ("latency", "95 %"),
+        ("latency", "99 %"),
+    ]
+    assert [one["value"] for one in found] == pytest.approx([101.5, 191, 199])
+    assert outcome._of_steps({"model": "bert-tiny"}, [rank(1)]) == []
