@@ -56,7 +56,7 @@ def _all() -> dict[str, Gpu]:
                 name=f"{row['gpu']} {row['form_factor']}",
                 peak_flops_per_s={
                     precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
-                    for precision in ("fp32", "tf32", "bf16", "fp16")
+                    for precision in ("fp32", "tf32", "bf16", "fp16", "fp8")
                 },
                 memory_bytes_per_s=float(row["bandwidth_gb_s"]) * 1e9 if row["bandwidth_gb_s"] else None,
                 price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,

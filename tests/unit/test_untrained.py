@@ -48,11 +48,12 @@ def test_a_list_of_sizes_is_a_key() -> None:
         ({"sizes": [0]}, "benchmarks.b.sizes.0 = 0: it has to be greater than or equal to 1"),
         ({"batch": {"fp32": [32]}}, "benchmarks.b.batch: a call of matmul has no batch; write batch: {fp32: [1]}"),
         ({"convergence": {}}, "benchmarks.b.convergence: matmul has no figures of held-out data"),
+        ({"model": "all-reduce", "batch": {"fp8": [1]}}, "benchmarks.b.batch.fp8: all-reduce has no fp8"),
     ],
 )
 def test_a_mistake_is_named(block: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        specs(model="matmul", **block)
+        specs(**{"model": "matmul", **block})
     assert message in str(caught.value)
 
 
@@ -125,6 +126,30 @@ def test_what_a_call_computes_and_moves() -> None:
     assert moved[1] == 2 * 4096 / 1e9
     with pytest.raises(workloads.Unsupported, match="no matrix product"):
         form.build(plain(model="vector") | {"precision": "tf32"}, {}, at)
+
+
+def test_a_product_in_fp8() -> None:
+    """PyTorch's CPU computes it slowly, and right: sums of what e4m3 holds, rounded to bf16."""
+    torch = pytest.importorskip("torch")
+    from throughline.workloads.in_torch_timed import product
+
+    call = product(32, torch.device("cpu"), torch.float8_e4m3fn)
+    call()
+    left, right = (one.float() for one in call.args[:2])
+    assert torch.allclose(call.keywords["out"].float(), left @ right, rtol=2**-7, atol=0.1)
+    spec = plain(model="matmul", sizes=[32], batch={"fp8": [1]})
+    frameworks.refuse(spec)
+    assert micro.intensity(spec, "matmul", 32) == 2 * 32 / 3
+    form = workloads.form("matmul", "torch")
+    for other, why in (
+        ({"model": "vector"}, "no matrix product"),
+        ({"sizes": [24]}, "multiples of 16, and sizes has 24"),
+    ):
+        with pytest.raises(workloads.Unsupported, match=why):
+            form.build({**spec, **other}, {}, torch.device("cpu"))
+    rank = frameworks.load("torch")(spec, 0, 0, 1, "cpu")
+    with pytest.raises(workloads.Unsupported, match="no fast product in fp8 on a CPU"):
+        rank.device()
 
 
 def test_bandwidths_are_those_of_nccl_tests() -> None:

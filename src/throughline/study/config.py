@@ -175,6 +175,9 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
     if block.convergence and not workload.HELD_OUT:
         yield f"convergence: {block.model} has no figures of held-out data"
     yield from _of_tensor(block.model, block.options.tensor)
+    if "fp8" in block.batch and not _any_has("fp8", workload):
+        can = ", ".join(model for model in workloads.models() if _any_has("fp8", workloads.of(model)))
+        yield f"batch.fp8: {block.model} has no fp8; these have: {can}"
     if not workloads.has_batch(block.model) and any(batches != [1] for batches in block.batch.values()):
         precisions = ", ".join(f"{precision}: [1]" for precision in block.batch)
         yield f"batch: a call of {block.model} has no batch; write batch: {{{precisions}}}"
@@ -193,10 +196,15 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
                     yield f"batch.{precision}: {error.what}; {error.next_step}"
 
 
+def _any_has(feature: str, workload: workloads.Workload) -> bool:
+    """Whether the workload's form in any library has a feature."""
+    return any(feature in features for features in workload.LIBRARIES.values())
+
+
 def _of_tensor(model: str, tensor: int) -> Iterable[str]:
     """The mistake of a replica that cannot be divided among `tensor` devices. Without the feature a run says why."""
     workload = workloads.of(model)
-    if tensor == 1 or not any("tensor" in features for features in workload.LIBRARIES.values()):
+    if tensor == 1 or not _any_has("tensor", workload):
         return
     parts = workload.splits(model)
     if any(count % tensor for count in parts.values()):

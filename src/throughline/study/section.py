@@ -15,7 +15,7 @@ TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 
 Name = Annotated[str, Field(pattern=rf"^{NAME}$")]
 Text = Annotated[str, Field(min_length=1)]
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 PositiveInt = Annotated[int, Field(ge=1)]
 Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 """A list of whole numbers; what is read of it cannot be changed."""

@@ -18,7 +18,7 @@ NO_FORM = {"mxnet": "what a device reaches is measured with PyTorch alone"}
 LEARNS_FROM = None
 PRECISION = {"precision": "operands and weights are kept in the run's precision, without autocast"}
 """For `convention`."""
-WIDTH = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+WIDTH = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """Bytes of a number in memory."""
 HELD_OUT: dict[str, bool] = {}
 NO_PROOF = "it trains nothing, so there are no losses to compare"

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import IO, Any
 
 import torch
@@ -18,6 +17,7 @@ from throughline import gpus, memory
 from throughline.frameworks import Rank, Spec, Unsupported
 from throughline.frameworks.torch.optimizers import build, clip, norms_here
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
+from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -53,7 +53,8 @@ class TorchRank(Rank):
         if self.kind == "cuda":
             torch.cuda.set_device(self.at)
             major, _ = torch.cuda.get_device_capability(self.at)
-            if precision in ("tf32", "bf16") and major < 8:
+            least = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
+            if torch.cuda.get_device_capability(self.at) < least:
                 raise Unsupported(f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
             if self.options["unpadded"] and precision == "fp16" and major < 8:
                 raise Unsupported(f"PyTorch's attention of several lengths has no {precision} kernel for this GPU")
@@ -63,6 +64,8 @@ class TorchRank(Rank):
         else:
             if precision == "tf32":
                 raise Unsupported("tf32 exists on GPUs only")
+            if precision == "fp8":
+                raise Unsupported("PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on")
             if self.options["unpadded"] and self.options["compile"]:
                 raise Unsupported(
                     "on a CPU samples attend by their lengths, in shapes that a compiler would see anew each step"
@@ -181,9 +184,7 @@ class TorchRank(Rank):
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
     def product(self, size: int) -> Callable[[], Any]:
-        dtype = HALF.get(self.spec["precision"], torch.float32)
-        left, right, product = (torch.randn(size, size, device=self.at).to(dtype) for _ in range(3))
-        return partial(torch.mm, left, right, out=product)
+        return in_torch_timed.product(size, self.at, in_torch_timed.dtype(self.spec))
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors = self.update.param_groups

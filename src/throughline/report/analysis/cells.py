@@ -16,7 +16,7 @@ from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
 from throughline.topology import StepSize, Topology
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
 NO_UNIT = "throughput"
 """What stands in the place of a unit that neither a record nor the configuration tells."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from throughline.workloads import Figure, key
 from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
-from throughline.workloads.untrained import PRECISION, WIDTH
+from throughline.workloads.untrained import LIBRARIES, PRECISION, WIDTH
 
 SIZES = {
     "matmul": (128, 512, 2048, 8192),
@@ -21,6 +21,7 @@ SIZES = {
 }
 """Model -> the sizes of a block that lists none: rows of a matrix, elements of a vector, bytes of a copy."""
 MODELS = tuple(SIZES)
+LIBRARIES = {library: features | {"fp8"} for library, features in LIBRARIES.items()}
 HAS_BATCH = False
 UNIT = "calls"
 UNITS: dict[str, Callable[[Any], float]] = {}
@@ -69,4 +70,8 @@ def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted:
 
 def convention(spec: Mapping[str, Any]) -> dict[str, str]:
     each = {"matmul": "2 n^3", "vector": "n", "copies": "none"}[spec["model"]]
-    return {"flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size", **PRECISION}
+    return {
+        "flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size",
+        **PRECISION,
+        "fp8": "e4m3, with a scale of 1 for each matrix, fast accumulation, and a result in bf16",
+    }

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from throughline.workloads import Unsupported, in_torch_timed
+from throughline.workloads.in_torch_timed import random
 from throughline.workloads.micro import flops, sizes
 
 Call = Callable[[], Any]
@@ -38,8 +39,7 @@ class Test(nn.Module):
 
 
 def matmul(size: int, at: torch.device, dtype: torch.dtype) -> Made:
-    left, right, product = (random(size, size, at=at, dtype=dtype) for _ in range(3))
-    return {"matmul": (partial(torch.mm, left, right, out=product), flops("matmul", size) / 1e12)}
+    return {"matmul": (in_torch_timed.product(size, at, dtype), flops("matmul", size) / 1e12)}
 
 
 def vector(size: int, at: torch.device, dtype: torch.dtype) -> Made:
@@ -63,13 +63,12 @@ def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
     }
 
 
-def random(*shape: int, at: torch.device, dtype: torch.dtype) -> Tensor:
-    return torch.randn(*shape, device=at).to(dtype)
-
-
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Test:
-    if spec["precision"] == "tf32" and spec["model"] != "matmul":
-        raise Unsupported(f"{spec['model']} has no matrix product, which tf32 is for")
+    precision, model = spec["precision"], spec["model"]
+    if precision in ("tf32", "fp8") and model != "matmul":
+        raise Unsupported(f"{model} has no matrix product, which {precision} is for")
+    if odd := [size for size in sizes(spec) if precision == "fp8" and size % 16]:
+        raise Unsupported(f"a product in fp8 has rows and columns in multiples of 16, and sizes has {odd[0]}")
     return Test(spec, at)
 
 
