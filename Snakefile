@@ -88,7 +88,7 @@ wildcard_constraints:
     dump=r"[a-z0-9_-]+",
     benchmark="[a-z][a-z0-9_]*",
     batch=r"[1-9]\d*",
-    precision="fp32|tf32|bf16|fp16",
+    precision="fp32|tf32|bf16|fp16|fp8",
     framework="[a-z][a-z0-9-]*",
     digest="[0-9a-f]{12}(-nccl)?",
     topology=r"[1-9]\d*n[1-9]\d*g",
