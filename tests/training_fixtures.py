@@ -81,8 +81,8 @@ def spec(**changes: Any) -> RunSpec:
         "corpus": {"name": "sample", "digest": "0123456789ab"},
         "protocol": PROTOCOL,
     }
-    if str(changes.get("model")).startswith("gpt"):
-        del value["predictions"]
+    for name in {"gpt": ("predictions",), "res": ("sequence", "predictions")}.get(str(changes.get("model"))[:3], ()):
+        del value[name]
     for key, change in changes.items():
         value[key] = value[key] | change if isinstance(value.get(key), dict) and isinstance(change, dict) else change
     if value.get("options", {}).get("data") == "synthetic":

@@ -44,18 +44,25 @@ class AdamW(Adam):
         )  # fmt: skip
 
 
-KINDS: dict[str, Callable[..., mx.optimizer.Optimizer]] = {"adamw": AdamW, "adam": Adam, "lamb": mx.optimizer.LAMB}
+KINDS: dict[str, Callable[..., mx.optimizer.Optimizer]] = {
+    "adamw": AdamW,
+    "adam": Adam,
+    "lamb": mx.optimizer.LAMB,
+    "sgd": mx.optimizer.SGD,
+}
 
 
 def build(settings: dict[str, Any], parameters: list[Any]) -> mx.optimizer.Optimizer:
     """The optimizer; weight decay is on matrices only (not on biases and norms)."""
     for parameter in parameters:
         parameter.wd_mult = 1.0 if len(parameter.shape) >= 2 else 0.0
-    beta1, beta2 = settings["betas"]
-    return KINDS[settings["name"]](
-        learning_rate=settings["learning_rate"], wd=settings["weight_decay"], beta1=beta1, beta2=beta2,
-        epsilon=settings["epsilon"],
-    )  # fmt: skip
+    if settings["name"] == "sgd":
+        constants = {"momentum": settings["momentum"]}
+    else:
+        beta1, beta2 = settings["betas"]
+        constants = {"beta1": beta1, "beta2": beta2, "epsilon": settings["epsilon"]}
+    kind = KINDS[settings["name"]]
+    return kind(learning_rate=settings["learning_rate"], wd=settings["weight_decay"], **constants)
 
 
 def clip(kind: str, gradients: list[mx.nd.NDArray], threshold: float) -> None:

@@ -140,11 +140,17 @@ class MXNetHorovod(Rank):
     def update_settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer
         vectors = [parameter for parameter in self.parameters if len(parameter.shape) < 2]
+        if self.spec["optimizer"]["name"] == "sgd":
+            own = {"momentum": optimizer.momentum, "nesterov": False}
+        else:
+            own = {
+                "betas": [optimizer.beta1, optimizer.beta2],
+                "epsilon": getattr(optimizer, "stated_epsilon", optimizer.epsilon),
+                "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            }
         return {
             "learning_rate": optimizer.lr,
-            "betas": [optimizer.beta1, optimizer.beta2],
-            "epsilon": getattr(optimizer, "stated_epsilon", optimizer.epsilon),
-            "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            **own,
             "weight_decay": optimizer.wd,
             "decays": "matrices" if all(vector.wd_mult == 0.0 for vector in vectors) else "everything",
         }

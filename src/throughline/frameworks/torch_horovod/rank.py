@@ -12,6 +12,20 @@ from throughline.frameworks import horovod
 from throughline.frameworks.torch.rank import Batch, TorchRank
 
 
+class Dense:
+    """Horovod refuses tensors whose memory is not in the order of their dimensions, such as channels last. They travel
+    as a view that is: nothing is copied. Its interface is that of Horovod's compressions."""
+
+    @staticmethod
+    def compress(tensor: Tensor) -> tuple[Tensor, bool]:
+        is_last = not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+        return (tensor.permute(0, 2, 3, 1) if is_last else tensor), is_last
+
+    @staticmethod
+    def decompress(tensor: Tensor, is_last: bool) -> Tensor:
+        return tensor.permute(0, 3, 1, 2) if is_last else tensor
+
+
 class TorchHorovod(TorchRank):
     def join(self) -> None:
         if self.world > 1:
@@ -20,7 +34,8 @@ class TorchHorovod(TorchRank):
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
         if self.world > 1:
-            hvd.broadcast_parameters(self.network.state_dict(), root_rank=0)
+            tensors = self.network.state_dict().items()
+            hvd.broadcast_parameters({name: Dense.compress(tensor)[0] for name, tensor in tensors}, root_rank=0)
 
     def optimizer(self) -> None:
         super().optimizer()
@@ -28,7 +43,10 @@ class TorchHorovod(TorchRank):
             # It exchanges gradients from hooks of the backward pass, with the last micro-batch's.
             made = self.update
             self.update = hvd.DistributedOptimizer(
-                made, self.network.named_parameters(), backward_passes_per_step=self.options["accumulate"]
+                made,
+                self.network.named_parameters(),
+                compression=Dense,
+                backward_passes_per_step=self.options["accumulate"],
             )
             # It makes another optimizer from the groups alone: this one skips an overflow on the device as well, and
             # the loss scaler need not wait to see whether there was one.

@@ -18,6 +18,7 @@ UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
 BY_TOPOLOGY = tuple(
     f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
 )  # differs between topologies for good reasons; a commit in between need not touch what is measured
+KERNELS = ("attention", "convolutions", "memory_format")  # settings: each framework has its own
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
@@ -130,7 +131,7 @@ def about_frameworks(
         name: [
             f"{key} is {stated.get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
             for key in dict.fromkeys([*reference, *stated])
-            if key != "attention" and stated.get(key) != reference.get(key)  # each has kernels of its own
+            if key not in KERNELS and stated.get(key) != reference.get(key)
         ]
         if stated
         else []

@@ -78,6 +78,7 @@ pictures have in common, and rounding stays. Measured with untrained models, bat
 most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
 SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
 LIBRARIES = {
+    "mxnet": frozenset({"devices", "nodes", "amp", "accumulation", "clipping"}),
     "torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping"}),
 }
 NO_FORM: dict[str, str] = {}

@@ -1,0 +1,35 @@
+"""Helper process, in MXNet's environment: the loss, the gradients and the settings of a small ResNet.
+
+Arguments: weights (.npz), pictures (.npz), output. The output has the gradients by name, and `loss`; the settings go
+to the standard output.
+"""
+
+import json
+import sys
+
+import mxnet as mx
+import numpy as np
+
+from throughline.workloads import resnet
+from throughline.workloads.resnet import in_mxnet
+
+
+def main() -> None:
+    weights, pictures, output = sys.argv[1:]
+    arrays, given = dict(np.load(pictures)), dict(np.load(weights))
+    shape = resnet.Shape((1, 2), width=8, expansion=given["head.weight"].shape[1] // 16)
+    network = in_mxnet.ResNet(shape, resnet.Parameters(image=33, classes=7, label_smoothing=0.2))
+    network.initialize(ctx=mx.cpu())
+    network.hybridize(static_alloc=True, static_shape=True)
+    in_mxnet.load(network, given)
+    batch = [mx.nd.array(array, dtype=array.dtype) for array in in_mxnet.batch(arrays)]
+    with mx.autograd.record():
+        loss = network(*batch)
+    loss.backward()
+    gradients = {name: one.grad().asnumpy() for name, one in network.named_parameters()}
+    np.savez(output, loss=loss.asnumpy(), **gradients)
+    print(json.dumps(in_mxnet.settings(network)))
+
+
+if __name__ == "__main__":
+    main()

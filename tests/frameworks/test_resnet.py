@@ -1,0 +1,75 @@
+"""ResNet in MXNet and over Horovod: the same network as in PyTorch, and the same training on one rank and on two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import training_fixtures
+from framework_lab import ROOT, python
+from throughline.checks import equivalence
+from throughline.workloads import resnet
+from throughline.workloads.resnet import in_torch
+
+HELPER = Path(__file__).with_name("resnet_in_mxnet.py")
+SAME = ("parameters", "normalization", "batch_norm", "label_smoothing", "dropout", "loss")
+
+
+@pytest.mark.parametrize("expansion", [1, 4])
+def test_loss_gradients_and_settings_in_mxnet_are_pytorchs(tmp_path: Path, expansion: int) -> None:
+    torch.manual_seed(3)
+    own = in_torch.ResNet(
+        resnet.Shape((1, 2), width=8, expansion=expansion),
+        resnet.Parameters(image=33, classes=7, label_smoothing=0.2),
+    )
+    for name, one in own.named_parameters():  # no norm leaves out what it has to multiply or add
+        if name.endswith(("scale", "shift")):
+            torch.nn.init.normal_(one, mean=float(name.endswith("scale")), std=0.2)
+    arrays = resnet.synthetic(6, {"image": 33, "classes": 7}, 1)
+    np.savez(tmp_path / "weights.npz", **in_torch.weights(own))
+    np.savez(tmp_path / "pictures.npz", **arrays)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    names = "weights", "pictures", "found"
+    done = subprocess.run(
+        [python("mxnet-horovod"), str(HELPER), *(str(tmp_path / f"{name}.npz") for name in names)],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    stated: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert {name: stated[name] for name in SAME} == {name: in_torch.settings(own)[name] for name in SAME}
+    assert set(resnet.SETTINGS) < set(stated)
+    found = dict(np.load(tmp_path / "found.npz"))
+    own.double()
+    loss = own(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+    loss.backward()
+    assert float(found.pop("loss")[0]) == pytest.approx(float(loss.detach()), rel=1e-6)
+    expected = {name: one.grad.numpy() for name, one in own.named_parameters() if one.grad is not None}
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name], gradient, rtol=0, atol=1e-5 * np.abs(gradient).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("framework", ["mxnet-horovod", "torch-horovod"])
+def test_training_on_one_and_two_devices_are_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framework: str
+) -> None:
+    """Each rank has the statistics of its own pictures; momentum and decay are those of PyTorch's SGD."""
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    monkeypatch.setattr(equivalence, "STEPS", 20)  # enough to tell a wrong constant from rounding
+    parameters = {"model": "resnet-tiny", "image": 33, "classes": 10}
+    change = {
+        **parameters, "framework": framework, "optimizer": {"name": "sgd", "momentum": 0.875, "weight_decay": 1e-4},
+        "options": {"data": "synthetic", "accumulate": 2, "clip": "global_norm"},
+    }  # fmt: skip
+    specs = [training_fixtures.spec(topology=topology, **change) for topology in ("1n1g", "1n2g")]
+    found = equivalence.prove(specs, None, {framework: python(framework)}, tmp_path / "equivalence")
+    for topology, one in found["frameworks"][framework].items():
+        assert one["verdict"] == "equal", (topology, one["reason"])
+        assert one["largest_difference"] < 1e-5
