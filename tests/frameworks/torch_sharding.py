@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_reading import Reading
 
 import training_fixtures
-from throughline import workloads
+from throughline import frameworks, workloads
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.launch import launchers
 
@@ -57,7 +57,7 @@ def trained(one: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, A
     one.device()
     one.model({"vocabulary": VOCABULARY})
     one.changing = {"norm.running_mean": torch.full((3,), float(one.rank))}
-    given = workloads.form(spec["model"], "torch").weights(one.network)
+    given = one.form.weights(one.network)
     one.load({name: array * np.float32(1.5) for name, array in given.items()})
     one.optimizer()
     held: dict[str, int] = {}
@@ -94,7 +94,7 @@ def train(cases: dict[str, Any], rank: int, world: int, port: int, results: str)
     for name, case in cases.items():
         overflows = case.pop("overflows", False)
         spec = json.loads(training_fixtures.spec(topology=f"1n{world}g", **case).model_dump_json())
-        one = TorchDDP(spec, rank, rank, world, "cpu")
+        one: Any = frameworks.load(spec["framework"])(spec, rank, rank, world, "cpu")
         if met is None:
             one.join()
         else:
@@ -107,6 +107,7 @@ def train(cases: dict[str, Any], rank: int, world: int, port: int, results: str)
 
 
 def main() -> None:
+    workloads.form("gpt2-tiny", "transformers")  # imported before the ranks are forked
     groups, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     for group, cases in groups.items():
         world = int(group.split()[0])

@@ -119,6 +119,33 @@ def theirs(own: Any, gelu: str = "gelu_new") -> Any:
     return network
 
 
+@pytest.mark.parametrize(("gelu", "deviations"), [("tanh", (0.02, 0.01, 0.01)), ("erf", (0.01, 0.02, 0.02))])
+def test_the_form_in_transformers_trains_the_same_function(gelu: str, deviations: tuple[float, ...]) -> None:
+    from throughline.workloads.gpt2 import in_transformers
+
+    positions, mix, down = deviations
+    given = {"gelu": gelu, "position_init": positions, "residual_init": "scaled" if mix < 0.02 else "plain"}
+    spec = spec_of("gpt2-tiny", sequence=SEQUENCE, **given)
+    torch.manual_seed(0)
+    own, other = (form.build(spec, {"vocabulary": VOCABULARY}) for form in (in_torch, in_transformers))
+    drawn = in_transformers.weights(other)
+    wanted = {"positions": positions, "layers.1.mix": mix, "layers.0.down": down, "layers.0.up": 0.02, "tokens": 0.02}
+    assert {name: drawn[f"{name}.weight"].std() for name in wanted} == pytest.approx(wanted, rel=0.03)
+    weights = {name: array * np.float32(1.5) for name, array in in_torch.weights(own).items()}
+    for form, one in ((in_torch, own), (in_transformers, other)):
+        form.load(one, weights)
+        back = form.weights(one)
+        assert back.keys() == weights.keys() and all((back[name] == weights[name]).all() for name in weights)
+    batch = {"tokens": tokens()}
+    losses = [one(**batch).item() for one in (own, other)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert in_transformers.sums(other, batch) == pytest.approx(in_torch.sums(own, batch), rel=1e-6)
+    stated = [form.settings(one) for form, one in ((in_torch, own), (in_transformers, other))]
+    assert stated[1] == {**stated[0], "attention": "transformers: sdpa"}
+    with pytest.raises(ValueError, match="weights of another network"):
+        in_transformers.load(other, {**weights, "more": np.zeros(1)})
+
+
 def their_loss(network: Any, batch: Any) -> Any:
     ids = batch.long()
     scores = network(input_ids=ids[:, :-1]).logits

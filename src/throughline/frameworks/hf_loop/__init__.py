@@ -1,4 +1,7 @@
-"""`hf-loop`: a plain training loop around the models of Hugging Face's transformers. No PyTorch in here."""
+"""`hf-loop`: a plain training loop around the models of Hugging Face's transformers. No PyTorch in here.
+
+What it lacks, the forms in transformers lack as well, and say why.
+"""
 
 from dataclasses import replace
 
@@ -9,9 +12,5 @@ FRAMEWORK = replace(
     rank="hf_loop.rank:HfLoop",
     library="transformers",
     calls=False,
-    features=torch.FRAMEWORK.features - {"graph", "tensor"},
-    reasons={
-        "graph": "the plain loop records no CUDA graph",
-        "tensor": "the plain loop has a whole model on every device; options.sharding splits its weights",
-    },
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded"},
 )

@@ -22,9 +22,10 @@ class HfLoop(TorchDDP):
         self.facts = facts
         self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
         self.parameters, self.norms, self.changing = list(self.network.parameters()), norms_here, {}
-        if self.options["compile"]:
-            self.network.model.compile()
         self.in_parts = self.options["sharding"] in sharding.WEIGHTS
+        if self.options["compile"]:  # weights in parts are gathered between the layers
+            for module in self.form.blocks(self.network) if self.in_parts else [self.network.model]:
+                module.compile()
         if self.world > 1 and not self.in_parts:
             self.parallel = DistributedDataParallel(self.network, bucket_cap_mb=self.options["bucket_mb"])
         torch.manual_seed(self.spec["seed"] + 1 + self.replica)

@@ -47,11 +47,7 @@ NO_PROOF: str | None = None
 SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
 _IN_TORCH = _BOTH | {"bf16", "compile", "checkpointing", "sharding"}
-LIBRARIES = {
-    "torch": _IN_TORCH | {"graph", "unpadded"},
-    "mxnet": _BOTH,
-    "transformers": _IN_TORCH - {"convergence"},
-}
+LIBRARIES = {"torch": _IN_TORCH | {"graph", "unpadded"}, "mxnet": _BOTH, "transformers": _IN_TORCH}
 NO_FORM: dict[str, str] = {}
 
 

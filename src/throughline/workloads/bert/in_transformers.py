@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForPreTraining
 
 from throughline.workloads import Arrays, in_torch_operations, in_transformers_operations
 from throughline.workloads.bert import POSITIONS, SHAPES, padded
 from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
 
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "versions", "weights"]
+__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
 
 IGNORED = -100
 """The label of a position that the loss leaves out."""
@@ -82,6 +83,26 @@ def settings(network: Pretrained) -> dict[str, Any]:
         "dropout": [config.hidden_dropout_prob, config.attention_probs_dropout_prob],
         "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
     }
+
+
+@torch.no_grad()
+def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
+    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
+    samples (nsp), without dropout."""
+    network.eval()
+    given = inputs(**batch)
+    labels, following = given.pop("labels").flatten(), given.pop("next_sentence_label")
+    found = network.model(**given)
+    network.train()
+    scores, order = found.prediction_logits.flatten(0, 1), found.seq_relationship_logits
+    every = {
+        "mlm_loss": cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum"),
+        "mlm_right": (scores.argmax(1) == labels).sum(),
+        "masked": (labels != IGNORED).sum(),
+        "nsp_loss": cross_entropy(order, following, reduction="sum"),
+        "nsp_right": (order.argmax(1) == following).sum(),
+    }
+    return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
 
 
 def weights(network: Pretrained) -> Arrays:

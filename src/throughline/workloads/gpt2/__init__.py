@@ -43,12 +43,11 @@ LEARNS_FROM = 100
 HELD_OUT = {"loss": False}
 NO_PROOF: str | None = None
 SETTINGS = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
-LIBRARIES = {
-    "torch": frozenset({
-        "devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping", "checkpointing", "sharding",
-        "tensor", "convergence",
-    }),
-}  # fmt: skip
+_BOTH = frozenset({
+    "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
+    "convergence",
+})  # fmt: skip
+LIBRARIES = {"torch": _BOTH | {"graph", "tensor"}, "transformers": _BOTH}
 NO_FORM = {
     "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the example "
     "scripts of its repository, for generating text and not for training"

@@ -1,0 +1,124 @@
+"""GPT-2 pre-training as `GPT2LMHeadModel` of Hugging Face's transformers has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from throughline import workloads
+from throughline.workloads import Arrays, in_torch_operations, in_transformers_operations
+from throughline.workloads.gpt2 import POSITIONS, SHAPES, padded
+from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
+
+__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
+
+GELU = {"tanh": "gelu_new", "erf": "gelu"}
+"""A parameter's `gelu` in the library's words."""
+TABLES = {"wte": "tokens", "wpe": "positions", "ln_f": "norm"}
+LAYER = {
+    "ln_1": ["attention_norm"],
+    "attn.c_attn": ["query", "key", "value"],
+    "attn.c_proj": ["mix"],
+    "ln_2": ["feed_norm"],
+    "mlp.c_fc": ["up"],
+    "mlp.c_proj": ["down"],
+}
+"""The library's names, and those of PyTorch's form: several where the library keeps their matrices side by side."""
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
+    """The network that a run specification asks for, with random weights."""
+    shape, given, options = SHAPES[spec["model"]], workloads.parameters(spec), spec["options"]
+    config = GPT2Config(
+        vocab_size=padded(facts["vocabulary"]),
+        n_positions=max(POSITIONS, given.sequence),
+        n_embd=shape.hidden,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        activation_function=GELU[given.gelu],
+        resid_pdrop=options["dropout"],
+        embd_pdrop=options["dropout"],
+        attn_pdrop=options["dropout"],
+        bos_token_id=None,
+        eos_token_id=None,
+        use_cache=False,
+    )
+    model = GPT2LMHeadModel(config)
+    nn.init.normal_(model.transformer.wpe.weight, std=given.position_init)
+    if given.residual_init == "plain":  # the library scales them
+        for layer in model.transformer.h:
+            for added in (layer.attn.c_proj, layer.mlp.c_proj):
+                nn.init.normal_(added.weight, std=config.initializer_range)
+    return Pretrained(model, inputs, options["checkpointing"])
+
+
+def inputs(tokens: Tensor) -> dict[str, Tensor]:
+    """tokens [B, S + 1]. Labels are shifted already, as the library's own shift would leave out the last position; it
+    wants `labels` as well."""
+    ids = tokens.long()
+    labels = ids[:, 1:].contiguous()
+    return {"input_ids": ids[:, :-1].contiguous(), "labels": labels, "shift_labels": labels}
+
+
+def blocks(network: Pretrained) -> list[nn.Module]:
+    """The layers, in their order."""
+    return list(network.model.transformer.h)
+
+
+def settings(network: Pretrained) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    config = network.model.config
+    return {
+        **in_transformers_operations.settings(network),
+        "vocabulary_head": "all positions, sharing the token embeddings",
+        "gelu": {theirs: ours for ours, theirs in GELU.items()}[config.activation_function],
+        "norm_epsilon": config.layer_norm_epsilon,
+        "dropout": [config.embd_pdrop, config.attn_pdrop, config.resid_pdrop],
+        "loss": "mean over all tokens, of each replica",
+    }
+
+
+@torch.no_grad()
+def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
+    """The loss over a delivered batch, summed over its tokens, without dropout; one sample at a time."""
+    network.eval()
+    samples, each = torch.split(batch["tokens"], 1), batch["tokens"].shape[1] - 1
+    total = sum(float(network(tokens=one)) * each for one in samples)
+    network.train()
+    return {"loss": total, "tokens": float(len(samples) * each), "samples": float(len(samples))}
+
+
+def weights(network: Pretrained) -> Arrays:
+    """The weights by the names of PyTorch's form."""
+    found: Arrays = {}
+    for name, array in in_torch_operations.weights(network).items():
+        parts = _named(name)
+        found |= zip(parts, np.split(_turned(name, array), len(parts)), strict=True)
+    return found
+
+
+def load(network: Pretrained, weights: Arrays) -> None:
+    """Set the weights, in place; all of them and no other."""
+    parts = {name: _named(name) for name, _ in network.named_parameters()}
+    if {one for names in parts.values() for one in names} != weights.keys():
+        raise ValueError("weights of another network")
+    whole = {name: np.concatenate([weights[one] for one in names]) for name, names in parts.items()}
+    in_torch_operations.load(network, {name: _turned(name, array) for name, array in whole.items()})
+
+
+def _turned(name: str, array: Any) -> Any:
+    """Matrices of a layer are the transposed ones of a linear layer."""
+    return array.T if ".h." in name and array.ndim == 2 else array
+
+
+def _named(name: str) -> list[str]:
+    """What PyTorch's form calls a parameter of this one: its parts, one below the other."""
+    place, _, kind = name.removeprefix("model.transformer.").rpartition(".")
+    if place in TABLES:
+        return [f"{TABLES[place]}.{kind}"]
+    _, number, part = place.split(".", 2)
+    return [f"layers.{number}.{one}.{kind}" for one in LAYER[part]]
