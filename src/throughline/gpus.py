@@ -19,6 +19,7 @@ class Gpu:
     hour, and sources."""
 
     name: str
+    kind: str
     peak_flops_per_s: dict[str, float | None]
     memory_bytes_per_s: float | None
     price_per_hour: float | None
@@ -54,6 +55,7 @@ def _all() -> dict[str, Gpu]:
         for row in csv.DictReader(stream):
             gpu = Gpu(
                 name=f"{row['gpu']} {row['form_factor']}",
+                kind=row["gpu"],
                 peak_flops_per_s={
                     precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
                     for precision in ("fp32", "tf32", "bf16", "fp16", "fp8")

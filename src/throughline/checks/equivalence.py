@@ -111,6 +111,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     return spec.model_copy(
         update={
             "repeat": 1,
+            "job": None,
             "steps": Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
             "optimizer": own.model_copy(update=optimizer),
             "options": options.model_copy(update=changed),

@@ -13,7 +13,7 @@ import itertools
 import pkgutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -37,6 +37,9 @@ class Rank(ABC):
 
     network: Any
     """What `model` has built, as the workload's form knows it."""
+    own_step: str | None = None
+    """What a step is, in words, where the library makes the steps in a loop of its own: then there is `drive`, and no
+    `step`."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         """`kind` is `cpu` or `cuda`. The libraries are imported by now; no memory limit holds yet."""
@@ -74,6 +77,19 @@ class Rank(ABC):
 
     def step(self, batches: list[Any]) -> Any:
         """One optimizer step over delivered micro-batches; the mean loss as the device holds it."""
+
+    def drive(self, loop: Generator[None, Any, Any], batches: Callable[[], list[Any]], heart: Any) -> Any:
+        """Train in the library's own loop until `loop` ends, and return what it returns. It is started with `next`, is
+        sent the loss of every optimizer step, and ends when it has seen enough of them. `batches` gives the delivered
+        micro-batches of a step. An evaluation is a phase of `heart` (rank/heartbeat.py)."""
+
+    def samples(self, training: Any, held_out: Any) -> None:
+        """What a whole job trains on and is evaluated on: two batches with all samples (`data`), the second may be
+        None. Of a framework with `jobs`, in place of batches."""
+
+    def told(self) -> dict[str, float]:
+        """The library's own figures of the job that it has trained, by their names in `job.FIGURES`."""
+        return {}
 
     def call(self) -> None:
         """One call of a workload that trains nothing, in place of a step."""
@@ -210,7 +226,7 @@ class Framework:
     (`workloads.form`). `gpus`: a line of Python for its environment that prints {count, name, fp16} of the GPUs it
     sees. `reasons`: why a feature is not there, where more is to be said than that. `starter`: a launcher of its own
     that starts the ranks; without one every node's agent starts them. `calls`: whether it makes the calls of a workload
-    that trains nothing.
+    that trains nothing. `jobs`: whether it trains whole jobs, with epochs and evaluations.
     """
 
     rank: str
@@ -220,6 +236,7 @@ class Framework:
     reasons: Mapping[str, str] = field(default_factory=dict)
     starter: starters.Starter | None = None
     calls: bool = False
+    jobs: bool = False
 
 
 SETTINGS = (
@@ -260,6 +277,9 @@ def refuse(spec: Spec) -> None:
         raise Unsupported(f"{model} has no form in {framework.library}: {why}")
     if not (framework.calls or workloads.trains(model)):
         raise Unsupported(f"{spec['framework']} only trains, and {model} trains nothing: torch measures it")
+    if spec.get("job") and not framework.jobs:
+        able = ", ".join(name for name in NAMES if of(name).jobs)
+        raise Unsupported(f"{spec['framework']} trains steps, and no whole jobs: {able} does")
     lacks = workloads.form(model, framework.library).LACKS
     for feature in needs(spec):
         if feature not in offered:

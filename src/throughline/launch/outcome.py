@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from throughline import memory, records, workloads
+from throughline import job, memory, records, workloads
 from throughline.messages import Measured, RankReport
 from throughline.topology import StepSize
 
@@ -86,7 +86,7 @@ class Outcome:
 
 def assemble(spec: Spec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
     """What a run came to whose ranks ended as they should, or were refused."""
-    steps = spec["steps"]
+    steps = _steps(spec)
     for status in ("oom", "unsupported"):
         if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
             where = f"rank {refused[0].rank}: " if status == "oom" else ""
@@ -133,7 +133,7 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
     return Outcome(
         status="ok",
         reason=None,
-        steps_asked=spec["steps"]["timed"],
+        steps_asked=_steps(spec)["timed"],
         window_s=max(entry.window_end_s for entry in entries),
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
@@ -171,13 +171,17 @@ def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     ]
 
 
+def _steps(spec: Spec) -> dict[str, Any]:
+    return job.timed(spec, StepSize.of_spec(spec).samples_per_step)
+
+
 def _finite(values: Iterable[float | None]) -> list[float | None]:
     return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
 def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
     """Why the numbers of a finished run must not enter a median; None where they may."""
-    first, requested = ranks[0], spec["steps"]["timed"]
+    first, requested = ranks[0], _steps(spec)["timed"]
     timed = first.steps_timed
     for number, rank in enumerate(ranks):
         done = len(rank.step_seconds if rank.loss is None else rank.loss)
@@ -190,7 +194,7 @@ def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
         skipped = rank.scaler_skipped_steps
         if skipped > SKIPPED_AT_MOST * timed:
             return f"the loss scaler skipped {skipped} of {timed} timed steps: no update, no exchange to measure"
-    if timed < requested and spec["steps"]["at_most_s"] is None:
+    if timed < requested and _steps(spec)["at_most_s"] is None:
         return f"{timed} steps timed of {requested} asked"
     learns_from = workloads.of(spec["model"]).LEARNS_FROM
     learns = learns_from is None or timed < learns_from or falls((first.warmup_loss or []) + (first.loss or []))

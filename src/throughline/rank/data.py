@@ -203,6 +203,25 @@ def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: in
                         parts, need = [], size
 
 
+def held_out(manifest: Manifest, count: int) -> Arrays:
+    """The first `count` held-out rows, as arrays by their names. UserError where there are fewer."""
+    import numpy as np
+
+    has = sum(map(manifest.reader.rows, manifest.held_out))
+    if has < count:
+        raise UserError(
+            f"{manifest.path} has {has} held-out rows for an evaluation over {count}",
+            next_step="use more data, or set job.held_out to a smaller number",
+        )
+    parts, left = [], count
+    for shard in manifest.held_out:
+        parts.append({name: array[:left] for name, array in manifest.reader.read(shard, 0).items()})
+        left -= min(left, manifest.reader.rows(shard))
+        if not left:
+            break
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def synthetic_seeds(seed: int, replica: int) -> list[int]:
     """Seeds of the batches that a replica trains on in turn, where nothing is read."""
     return [seed * 1_000_003 + replica * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]

@@ -16,15 +16,17 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, messages, workloads
+from throughline.job import Job, figures, timed
 from throughline.messages import Measured, Memory, Network, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
-from throughline.rank.data import Loader, Manifest, batches, synthetic_seeds
+from throughline.rank.data import Loader, Manifest, batches, held_out, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 from throughline.topology import StepSize
 
@@ -54,13 +56,31 @@ def timed_steps(requested: int, at_most_s: float, elapsed_s: float, step_s: floa
     return min(requested, max(LEAST_TIMED, fit))
 
 
+@dataclass(frozen=True)
+class Timed:
+    """What the measured loop has seen: the loss of every step, warm-up included, and a mark at the window's start and
+    after each timed step; seconds of the processor in the window, and what was skipped and waited for before it."""
+
+    losses: list[Any]
+    warmup: int
+    marks: list[Any]
+    window: Window
+    cpu_seconds: float
+    skipped: int
+    stalled: float
+
+
+Loop = Generator[None, Any, Timed]
+"""It is sent the loss of each step, as the device holds it."""
+
+
 class Run:
     """One rank of one run, after its framework is joined and built."""
 
     def __init__(self, order: Order, rank: int, heart: Heart) -> None:
         self.order, self.spec, self.rank, self.world, self.heart = order, order.spec, rank, order.world, heart
-        self.steps, self.options = self.spec["steps"], self.spec["options"]
-        self.size = StepSize.of_spec(self.spec)
+        self.size, self.options = StepSize.of_spec(self.spec), self.spec["options"]
+        self.job, self.steps = Job.of(self.spec), timed(self.spec, self.size.samples_per_step)
         self.replica = rank // (self.world // self.size.replicas)
         self.workload, self.trains = workloads.of(self.spec["model"]), workloads.trains(self.spec["model"])
         read = str(self.workload.DATA), workloads.parameters(self.spec), self.spec["seed"]
@@ -97,6 +117,10 @@ class Run:
                 self.framework.load(dict(file))
 
     def _open(self) -> None:
+        self.opened = time.monotonic()
+        if self.job:
+            self._open_job(self.job)
+            return
         count, seed = self.size.batch_per_replica, self.spec["seed"]
         if self.manifest:
             training = self.order.convergence
@@ -115,18 +139,33 @@ class Run:
         python = self.order.telemetry or sys.executable
         return self.manifest.decoded(rows, self.size.batch_per_replica, self.spec["threads"], python)
 
+    def _open_job(self, job: Job) -> None:
+        """All samples at once: the framework shares them out among the ranks."""
+        seed, ready = self.spec["seed"], self.framework.data
+        if self.manifest is None:
+            training, evaluation = (
+                ready(self.workload.synthetic(count, self.spec, one)) if count else None
+                for count, one in zip((job.samples, job.held_out), synthetic_seeds(seed, 0), strict=False)
+            )
+        else:
+            training = self._prepared(next(batches(self.manifest, seed, 0, 1, job.samples)))
+            looked_at = held_out(self.manifest, job.held_out) if job.held_out else None
+            evaluation = looked_at and ready(self.workload.batch(looked_at, self.options))
+        self.framework.samples(training, evaluation)
+
     def _prepared(self, rows: Any) -> Any:
         self.counts.append(self.workload.counts(rows))
         return self.framework.data(self.workload.batch(rows, self.options))
 
     def _counted(self, warmup: int, timed: int) -> dict[str, float]:
         """What the workload says of the window's rows, which the thread that prepares batches has counted."""
-        if self.loader is None:
+        if not self.counts:
             return {}
         each = self.options["accumulate"]
-        window = self.counts[warmup * each : (warmup + timed) * each]
+        window = self.counts if self.job else self.counts[warmup * each : (warmup + timed) * each]
         sums = tuple(sum(counts) for counts in zip(*window, strict=True))
-        return self.workload.counted(sums, len(window) * self.size.batch_per_replica, self.spec)
+        samples = self.job.samples if self.job else len(window) * self.size.batch_per_replica
+        return self.workload.counted(sums, samples, self.spec)
 
     def micro_batches(self) -> list[Any]:
         """What one optimizer step takes, on its way to the device."""
@@ -141,8 +180,47 @@ class Run:
 
     def measure(self) -> Measured:
         """Warm up, time the window, and read everything afterwards."""
+        framework, loop = self.framework, self._loop()
+        done = framework.drive(loop, self.micro_batches, self.heart) if framework.own_step else self._drive(loop)
+        losses, warmup, timed = done.losses, done.warmup, len(done.marks) - 1
+        step_seconds = framework.seconds(done.marks)
+        every = framework.losses(losses) if self.trains else None
+        memory = Memory(**framework.memory())  # of the run: what is measured from here on needs memory as well
+        flops_per_s, why = self._matmul(done.window.seconds)
+        return Measured(
+            window=done.window,
+            cpu_seconds=done.cpu_seconds,
+            loader_stall_s=self.loader.stall_s - done.stalled if self.loader else None,
+            facts=self.facts,
+            counted=self._counted(warmup, timed),
+            figures=[*self._figures(), *self._of_job(done.window, sum(step_seconds))],
+            step_seconds=step_seconds,
+            loss=every[warmup:] if every is not None else None,
+            warmup_loss=every[:warmup] if every is not None else None,
+            warmup_steps=warmup,
+            steps_timed=timed,
+            scaler_skipped_steps=framework.skipped() - done.skipped if self.trains else 0,
+            memory=memory,
+            network=self._network(),
+            matmul_flops_per_s=flops_per_s,
+            work_reasons={"matmul_flops_per_s": why} if why else {},
+        )
+
+    def _drive(self, loop: Loop) -> Timed:
+        """Make the steps that the loop asks for."""
+        next(loop)
+        while True:
+            try:
+                loop.send(self.step())
+            except StopIteration as end:
+                timed: Timed = end.value
+                return timed
+
+    def _loop(self) -> Loop:
+        """The measured loop: it waits for a step and is sent its loss, until it has timed enough of them. Whoever makes
+        the steps, this is where they are counted and timed."""
         framework, heart = self.framework, self.heart
-        losses, warmup, timed = self._warm_up()
+        losses, warmup, timed = yield from self._warm_up()
 
         heart.phase("training", timed)
         gc.collect()
@@ -156,36 +234,17 @@ class Run:
         start = time.monotonic()
         marks = [framework.mark()]
         for done in range(1, timed + 1):
-            losses.append(self.step())
+            losses.append((yield))
             marks.append(framework.mark())
             heart.step(done)
+        if self.job:
+            yield  # until its last evaluation is over
         framework.sync()
         end = time.monotonic()
         cpu = time.process_time() - cpu
         gc.enable()
-
         heart.phase("end")
-        every, step_seconds = framework.losses(losses) if self.trains else None, framework.seconds(marks)
-        memory = Memory(**framework.memory())  # of the run: what is measured from here on needs memory as well
-        flops_per_s, why = self._matmul(end - start)
-        return Measured(
-            window=Window(start, end),
-            cpu_seconds=cpu,
-            loader_stall_s=self.loader.stall_s - stalled if self.loader else None,
-            facts=self.facts,
-            counted=self._counted(warmup, timed),
-            figures=self._figures(),
-            step_seconds=step_seconds,
-            loss=every[warmup:] if every is not None else None,
-            warmup_loss=every[:warmup] if every is not None else None,
-            warmup_steps=warmup,
-            steps_timed=timed,
-            scaler_skipped_steps=framework.skipped() - skipped if self.trains else 0,
-            memory=memory,
-            network=self._network(),
-            matmul_flops_per_s=flops_per_s,
-            work_reasons={"matmul_flops_per_s": why} if why else {},
-        )
+        return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled)
 
     def _figures(self) -> list[dict[str, Any]]:
         """What the workload declares beside throughput, as its form measures it after the window."""
@@ -206,6 +265,16 @@ class Run:
             return Network(None, None, None, "the framework does not measure it here, or memory was too short")
         return Network(len(told[0]), sum(told[0]), told[1], None)
 
+    def _of_job(self, window: Window, training_s: float) -> list[dict[str, Any]]:
+        """What a whole job is measured by; none of a run that is steps."""
+        if self.job is None:
+            return []
+        own = {
+            "samples_per_second_without_evaluations": self.job.trained / training_s,
+            "preparation": window.start - self.opened,
+        }
+        return figures({**self.framework.told(), **own})
+
     def _matmul(self, window_s: float) -> tuple[float | None, str | None]:
         """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second;
         or why that is not known."""
@@ -217,31 +286,32 @@ class Run:
             return None, report.words(error).splitlines()[0]
         return rate, "this framework does not measure it" if rate is None else None
 
-    def _warm_up(self) -> tuple[list[Any], int, int]:
+    def _warm_up(self) -> Generator[None, Any, tuple[list[Any], int, int]]:
         """Losses of the warm-up, its number of steps, and the number of steps to time."""
         framework, cap = self.framework, self.steps["at_most_s"]
         requested, timed = self.steps["warmup"], self.steps["timed"]
         losses: list[Any] = []
         self.heart.phase("warm-up", requested)
 
-        def steps(until: int) -> float:
+        def steps(until: int) -> Generator[None, Any, float]:
             """Warm up to step `until`; seconds that it took."""
             framework.sync()
             start = time.monotonic()
             while len(losses) < until:
-                losses.append(self.step())
+                losses.append((yield))
                 self.heart.step(len(losses))
             framework.sync()
             return time.monotonic() - start
 
         if cap is None:
-            steps(requested)
+            yield from steps(requested)
             return losses, requested, timed
         # Two steps tell the speed; rank 0 decides for all.
-        first, second = steps(LEAST_WARMUP - 1), steps(LEAST_WARMUP)
+        first = yield from steps(LEAST_WARMUP - 1)
+        second = yield from steps(LEAST_WARMUP)
         elapsed = first + second
         warmup = framework.broadcast(warmup_steps(requested, timed, cap, elapsed, second))
-        more = steps(warmup)
+        more = yield from steps(warmup)
         speed = (second + more) / (warmup - 1)
         return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed + more, speed))
 
@@ -251,11 +321,12 @@ class Run:
             return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
         read = f", {f'{how}, ' if how else ''}prepared {self.loader.ahead} batches ahead" if self.loader else ""
+        ours = f"deliver, forward, backward, {'exchange, ' if self.options['exchange'] else ''}clip, update"
         return {
             **self.framework.settings(),
             "bucket_mb": self.options["bucket_mb"],
             "data": self.options["data"] + read,
-            "timed_step": f"deliver, forward, backward, {'exchange, ' if self.options['exchange'] else ''}clip, update",
+            "timed_step": self.framework.own_step or ours,
         }
 
     def close(self) -> None:

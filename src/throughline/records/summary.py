@@ -7,7 +7,7 @@ from pydantic import Field
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive, Whole
 from throughline.records.run import Memory, Network, Series, Utilization, Work
-from throughline.study.benchmark import Optimizer, Options, Scaling, Steps
+from throughline.study.benchmark import Job, Optimizer, Options, Scaling, Steps
 from throughline.study.section import Precision
 
 
@@ -128,6 +128,7 @@ class Summary(OfWorkload):
     optimizer: Optimizer
     options: Options
     steps: Steps
+    job: Job | None = Field(None, exclude_if=lambda value: value is None)
     data: Data | None
     remarks: str | None
     mathematics: dict[str, Mathematics] | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, create_model, field_validator, model_validator
 
-from throughline import workloads
+from throughline import job, workloads
 from throughline.study.config_errors import allowed
 from throughline.study.section import TOPOLOGY, PositiveInt, Precision, Section, Share, Sizes, Text, Value
 from throughline.topology import Layout
@@ -138,6 +138,15 @@ class Options(Section):
         return Layout(self.tensor, self.sharding)
 
 
+class Job(Section):
+    samples: PositiveInt = Field(2048, description="training samples of an epoch")
+    held_out: NonNegativeInt = Field(1024, description="held-out samples of the evaluation after each epoch; 0: none")
+    epochs: PositiveInt = Field(2, description="how often every sample is trained on")
+
+    def as_job(self) -> job.Job:
+        return job.Job(self.samples, self.held_out, self.epochs)
+
+
 class Convergence(Section):
     steps: PositiveInt = Field(50000, description="optimizer steps")
     evaluate_every: PositiveInt = Field(
@@ -191,6 +200,11 @@ class Benchmark(Runs):
         description="more runs, derived from these: `aa` (the same again), `synthetic` (made-up batches), `noexchange` "
         "(ranks keep their gradients; together with `synthetic` it splits a step into compute, communication and "
         "input), `max_batch` (a search for the largest batch that fits)",
+    )
+    job: Job | None = Field(
+        None,
+        description="a run is a whole job in place of `steps`: all samples in epochs, nothing warmed up, with an "
+        "evaluation after each epoch; {} for one. `hf-trainer` does it",
     )
     convergence: Convergence | None = Field(
         None,

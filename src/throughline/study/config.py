@@ -172,6 +172,8 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
         yield from section.held_out_mistakes()
     if block.convergence and (block.options.data != "real" or not block.options.exchange):
         yield "convergence: it trains on real data and exchanges gradients, and options say otherwise"
+    if block.job and block.convergence:
+        yield "job: a convergence check has steps of its own; give it a block without job"
     if block.convergence and not workload.HELD_OUT:
         yield f"convergence: {block.model} has no figures of held-out data"
     yield from _of_tensor(block.model, block.options.tensor)
@@ -191,9 +193,15 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
         for precision, batches in block.batch.items():
             for batch in batches:
                 try:
-                    StepSize.of(topology, block.options.layout, batch, block.scaling)
+                    size = StepSize.of(topology, block.options.layout, batch, block.scaling, block.options.accumulate)
                 except UserError as error:
                     yield f"batch.{precision}: {error.what}; {error.next_step}"
+                    continue
+                if block.job and block.job.samples % size.samples_per_step:
+                    yield (
+                        f"job.samples = {block.job.samples}: a step of batch {batch} on {topology} takes "
+                        f"{size.samples_per_step} samples; choose a multiple of that, so that all steps are alike"
+                    )
 
 
 def _any_has(feature: str, workload: workloads.Workload) -> bool:

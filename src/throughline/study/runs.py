@@ -12,7 +12,17 @@ from pydantic import Field, SerializationInfo, TypeAdapter, model_serializer, mo
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.study.benchmark import Benchmark, FrameworkName, Optimizer, Options, Runs, Scaling, Steps, TopologyName
+from throughline.study.benchmark import (
+    Benchmark,
+    FrameworkName,
+    Job,
+    Optimizer,
+    Options,
+    Runs,
+    Scaling,
+    Steps,
+    TopologyName,
+)
 from throughline.study.config import Config, block_name
 from throughline.study.section import DataIdentity, Name, PositiveInt, Precision, Section, Value, canonical
 from throughline.topology import Layout, StepSize, Topology
@@ -51,6 +61,7 @@ class RunSpec(Section):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     options: Options = Field(default_factory=Options)
     scaling: Scaling = "weak"
+    job: Job | None = None
     corpus: DataIdentity | None = None
     protocol: int
 
@@ -177,6 +188,8 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     corpus = read.identity(workload.folder(parameters)) if read else None
     if section is None:
         block = _changed(block, {"data": "synthetic"})
+    if block.job:  # which has steps of its own
+        block = block.model_copy(update={"steps": Steps()})
     of_block = {key: value for key, value in block if key in RunSpec.model_fields and key != "hosts"}
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
     repeats = range(1, block.repeats + 1)

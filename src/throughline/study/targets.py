@@ -127,7 +127,7 @@ class Targets:
         terms = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
             "prices": {name: price.model_dump() for name, price in self.config.prices.items()},
-            "task_samples": block.task_samples,
+            "task_samples": block.task_samples or (block.job.as_job().trained if block.job else None),
         }
         remarks = [f"--remarks={block.remarks}"] if block.remarks else []
         strict = ["--strict"] if block.strict else []

@@ -40,7 +40,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
             f"probably slowed down by something else{also}; run it again on an idle machine"
         )
     others = _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
-    return [*notes, *_fewer_steps(ok), *windows.warnings(ok), *others]
+    return [*notes, *_sums(ok), *_fewer_steps(ok), *windows.warnings(ok), *others]
 
 
 def _once_each(texts: Sequence[str]) -> list[str]:
@@ -77,6 +77,18 @@ def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
             "is short; run on an idle machine or raise runs.steps.timed"
         ]
     return []
+
+
+def _sums(ok: Sequence[RunRecord]) -> list[str]:
+    """What does not add up in the figures of whole jobs."""
+    found = []
+    for run in ok:
+        asked, size = run.spec.job, run.spec.size
+        if asked:
+            told = {one.name: one.value for one in run.figures if one.value is not None}
+            wrong = asked.as_job().faults(size.replicas, size.batch_per_replica, size.accumulate, told)
+            found += [f"the figures of repeat {run.spec.repeat} do not add up: {fault}" for fault in wrong]
+    return found
 
 
 def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:

@@ -93,6 +93,7 @@ def summarize(
         optimizer=spec.optimizer,
         options=spec.options,
         steps=spec.steps,
+        job=spec.job,
         data=runs[0].data,
         remarks=remarks,
         mathematics=mathematics,

@@ -10,6 +10,7 @@ from throughline.report.analysis import goals
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.numbers import percent, reading, span
+from throughline.study.benchmark import Job
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     return [*rows, (percent(width, 1) or "n/a", "", f"spread of {cell.n_ok} of {cell.n} repeats")]
 
 
+def _job(job: Job) -> str:
+    looked = f", an evaluation over {job.held_out:,} held-out ones after each" if job.held_out else ""
+    return f"a whole job: {job.samples:,} samples in each of {job.epochs} epochs{looked}; all of its steps are timed"
+
+
 def settings(summary: Summary) -> list[tuple[str, str]]:
     """How one benchmark was set up, in words."""
     optimizer, steps = summary.optimizer, summary.steps
@@ -129,7 +135,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary)) if part)),
         ("device", summary.device.name if summary.device else "n/a"),
-        ("steps", f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
+        ("steps", _job(summary.job) if summary.job else f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
         ("optimizer", f"{optimizer.name}, {rates}"),
         ("dropout", f"{summary.options.dropout:g}"),

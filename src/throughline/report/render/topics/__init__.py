@@ -10,6 +10,7 @@ from throughline.report.render.topics import (
     comparisons,
     figures,
     hardware,
+    jobs,
     network,
     pairs,
     parts,
@@ -22,6 +23,7 @@ from throughline.report.topics import Scope, Topic
 TOPICS: tuple[Topic, ...] = (
     *(
         throughput.TOPIC,
+        jobs.TOPIC,
         split.TOPIC,
         network.TOPIC,
         checks.EQUIVALENCE,

@@ -72,7 +72,7 @@ def remarks(scope: Scope) -> Iterator[str]:
 def findings(scope: Scope) -> Iterator[Finding]:
     """How frameworks and precisions compare, and what gains nothing; below what A/A runs differ by, nothing differs."""
     yield from _unequal(scope)
-    best, largest = fastest(scope.groups), dict[str, Pair]()
+    best, largest, alone = fastest(scope.groups), dict[str, Pair](), dict[tuple[str, str], float]()
     for pair in scope.pairs:
         if pair.sides is None:
             continue
@@ -86,6 +86,10 @@ def findings(scope: Scope) -> Iterator[Finding]:
             largest[row.framework] = pair  # its topologies go from the smallest to the largest
         elif pair.kind == "precisions" and str(row.topology) == ONE_DEVICE:
             yield _precision(pair)
+            if pair.gains:
+                alone[row.framework, group.precision] = pair.ratio
+        elif pair.kind == "precisions" and pair.gains is False and (row.framework, group.precision) in alone:
+            yield _lost(pair, alone[row.framework, group.precision])
         elif pair.kind == "devices" and pair.gains is False:
             yield _no_faster(pair)
         elif pair.kind == "switches" and pair.what.startswith("compile ") and pair.verdict != "faster":
@@ -146,6 +150,18 @@ def _precision(pair: Pair) -> Finding:
         f"{pair.why}."
     )
     return Finding(f"{row.framework}: {text}")
+
+
+def _lost(pair: Pair, alone: float) -> Finding:
+    """A lower precision that gains on one device, and nothing on several."""
+    assert pair.sides
+    (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
+    return Finding(
+        f"{row.framework}: {group.precision} gains nothing on {row.topology}: {pair.ratio:.2f} times the throughput of "
+        f"{base.precision}, and {alone:.2f} times on one device. Either what the devices share takes most of a step, "
+        f"or {group.precision} is not in use on several devices.",
+        LOSS,
+    )
 
 
 def _no_faster(pair: Pair) -> Finding:

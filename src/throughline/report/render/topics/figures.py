@@ -5,6 +5,7 @@ from functools import partial
 
 from matplotlib.figure import Figure as Plot
 
+from throughline import job
 from throughline.records import Cell, Figure
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.reached import alone
@@ -22,7 +23,7 @@ def grid(scope: Scope) -> Grid | None:
     own."""
     cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
     beside = [row.cell for group in scope.groups if not alone(group) for row in group.rows if row.cell]
-    declared = {_key(one): one for cell in beside for one in cell.figures}
+    declared = {_key(one): one for cell in beside for one in cell.figures if one.name not in job.FIGURES}
     units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
     if not (declared or units):
         return None
@@ -53,7 +54,8 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     for group in scope.groups:
         if alone(group):
             continue
-        known = {one.name: one for row in group.rows if row.cell for one in row.cell.figures if one.value is not None}
+        every = (one for row in group.rows if row.cell for one in row.cell.figures if one.value is not None)
+        known = {one.name: one for one in every if one.name not in job.FIGURES}
         for name, one in known.items():
             heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"
             yield Drawing(

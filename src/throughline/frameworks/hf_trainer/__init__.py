@@ -1,0 +1,20 @@
+"""`hf-trainer`: the Trainer of Hugging Face's transformers, whose `train()` runs as it is. No PyTorch in here."""
+
+from dataclasses import replace
+
+from throughline.frameworks import torch
+
+FRAMEWORK = replace(
+    torch.FRAMEWORK,
+    rank="hf_trainer.rank:HfTrainer",
+    library="transformers",
+    calls=False,
+    jobs=True,
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence"},
+    reasons={
+        "graph": "the Trainer records no CUDA graph",
+        "tensor": "the Trainer has a whole model on every device; options.sharding splits its weights",
+        "unpadded": "the Trainer's loader makes batches of equally long samples",
+        "convergence": "the Trainer keeps its own checkpoints, in its own loop",
+    },
+)

@@ -1,0 +1,236 @@
+"""`hf-trainer`: Trainer.train() of Hugging Face's transformers, one process per device. It makes the steps by itself;
+its callbacks tell the measured loop when one has ended. Ranks meet, and figures are read, as in `torch`.
+
+All that the Trainer does in a step belongs to it: batches from PyTorch's loader with accelerate's around it, a look at
+each loss for infinity, which waits for the device, the norm of all gradients with and without clipping, its log.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
+
+from throughline.frameworks import CLIP_AT, Spec, Unsupported
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.frameworks.torch.optimizers import build
+from throughline.job import FIGURES, Job
+from throughline.topology import StepSize
+
+Arguments = dict[str, Tensor]
+"""What the model's `forward` takes, labels included."""
+Loop = Generator[None, Any, Any]
+UNTIL_STOPPED = 2**31 - 1
+"""Steps for the Trainer, where the measured loop says when it is enough."""
+
+
+class HfTrainer(TorchDDP):
+    own_step = (
+        "Trainer.train() makes it by itself, from one on_step_end to the next: deliver with PyTorch's loader and "
+        "accelerate's, forward, backward, exchange, look at the loss, norm of all gradients, clip, update, log"
+    )
+
+    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+        super().__init__(spec, rank, local_rank, world, kind)
+        self.job = Job.of(spec)
+        self.training: Rows | None = None
+        self.held_out: Rows | None = None
+
+    def device(self) -> None:
+        options, cpu = self.options, self.kind == "cpu"
+        reasons = {
+            "the Trainer clips by the global norm only": options["clip"] not in ("none", "global_norm"),
+            "the Trainer always exchanges gradients": not options["exchange"],
+            "accelerate has fp16 on GPUs only": cpu and self.spec["precision"] == "fp16",
+            "accelerate has FSDP on GPUs only": cpu and options["sharding"] != "none",
+            "the Trainer splits weights, gradients and states together (FSDP2)": options["sharding"] == "optimizer",
+            "with FSDP the Trainer makes its own AdamW only":
+                options["sharding"] != "none" and self.spec["optimizer"]["name"] != "adamw",
+        }  # fmt: skip
+        if any(reasons.values()):
+            raise Unsupported(next(why for why, holds in reasons.items() if holds))
+        super().device()
+
+    def model(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+        self.network = self.form.build(self.spec, facts, self.at)
+        self.parameters = list(self.network.parameters())
+        # As everywhere, a loss is the mean of its own micro-batch, whatever other ranks and micro-batches predict.
+        self.network.model.accepts_loss_kwargs = False
+        self.network.model.register_forward_hook(self._passed)
+        self.passed: list[Tensor] = []
+
+    def _passed(self, model: Any, given: Any, output: Any) -> None:
+        if model.training:
+            self.passed.append(output["loss"].detach())
+
+    def data(self, arrays: dict[str, Any]) -> Arguments:  # type: ignore[override]
+        """The Trainer's loader moves them to the device."""
+        given: Arguments = self.network.inputs(**{name: torch.from_numpy(one) for name, one in arrays.items()})
+        return given
+
+    def deliver(self, batch: Any) -> Any:
+        return batch
+
+    def optimizer(self) -> None:
+        settings = self.spec["optimizer"]
+        self.network.to(self.at)
+        own = None if settings["name"] == "adamw" else build(settings, self.parameters)
+        self.marks = Marks(self)
+        self.trainer = Trainer(
+            model=self.network.model,
+            args=self.arguments(),
+            train_dataset=self.training,
+            eval_dataset=self.held_out,
+            data_collator=default_data_collator,
+            callbacks=[self.marks],
+            optimizers=(own, None),
+        )
+        torch.manual_seed(self.spec["seed"] + 1 + self.replica)  # the Trainer has seeded every rank alike
+
+    def arguments(self) -> TrainingArguments:
+        """What the specification asks for, in the Trainer's words."""
+        spec, options, optimizer = self.spec, self.options, self.spec["optimizer"]
+        batch, sharded = StepSize.of_spec(spec).batch_per_replica, options["sharding"] != "none"
+        return TrainingArguments(
+            output_dir=os.environ.get("THROUGHLINE_NODE", tempfile.gettempdir()),
+            max_steps=-1 if self.job else UNTIL_STOPPED,
+            num_train_epochs=self.job.epochs if self.job else 1,
+            eval_strategy="epoch" if self.job and self.job.held_out else "no",
+            per_device_train_batch_size=batch,
+            per_device_eval_batch_size=batch,
+            gradient_accumulation_steps=options["accumulate"],
+            optim="adamw_torch_fused",
+            learning_rate=optimizer["learning_rate"],
+            lr_scheduler_type="constant",
+            weight_decay=optimizer["weight_decay"],
+            adam_beta1=optimizer["betas"][0],
+            adam_beta2=optimizer["betas"][1],
+            adam_epsilon=optimizer["epsilon"],
+            max_grad_norm=CLIP_AT if options["clip"] == "global_norm" else 0.0,
+            fp16=spec["precision"] == "fp16",
+            bf16=spec["precision"] == "bf16",
+            torch_compile=options["compile"],
+            fsdp=sharded or None,
+            fsdp_config={"reshard_after_forward": options["sharding"] == "full"} if sharded else None,
+            ddp_bucket_cap_mb=options["bucket_mb"],
+            use_cpu=self.kind == "cpu",
+            seed=spec["seed"],
+            remove_unused_columns=False,
+            accelerator_config={"dispatch_batches": False},
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+
+    def samples(self, training: Arguments, held_out: Arguments | None) -> None:
+        self.training, self.held_out = Rows(training), Rows(held_out) if held_out else None
+
+    def drive(self, loop: Loop, batches: Callable[[], list[Any]], heart: Any) -> Any:
+        if self.job is None:
+            self.trainer.train_dataset = Stream(batches, self.world)
+        self.marks.loop, self.marks.heart = loop, heart
+        self.figures = self.trainer.train().metrics
+        self.parallel = self.trainer.model_wrapped
+        return self.marks.seen
+
+    def told(self) -> dict[str, float]:
+        every = {**self.figures, **self.marks.evaluation, "global_step": self.trainer.state.global_step}
+        return {name: value for name, value in every.items() if name in FIGURES}
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        """Without the evaluations, which lie between the last step of an epoch and the first of the next."""
+        seconds = super().seconds(marks)
+        for step, taken in self.marks.evaluated.items():
+            if step < len(seconds):
+                seconds[step] -= taken
+        return seconds
+
+    def skipped(self) -> int:
+        return self.marks.skipped
+
+    def update_settings(self) -> dict[str, Any]:
+        self.update = self.trainer.optimizer
+        return super().update_settings()
+
+
+class Marks(TrainerCallback):  # type: ignore[misc]
+    """Tells the measured loop of every step, and stops the Trainer when it has seen enough."""
+
+    loop: Loop
+    heart: Any
+
+    def __init__(self, rank: HfTrainer) -> None:
+        self.rank, self.skipped, self.seen = rank, 0, None
+        self.looked, self.evaluated, self.evaluation = 0, dict[int, float](), dict[str, float]()
+
+    def on_train_begin(self, *given: Any, **named: Any) -> None:
+        next(self.loop)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        rank = self.rank
+        self.skipped += rank.trainer.accelerator.optimizer_step_was_skipped
+        loss = torch.stack(rank.passed).mean()
+        rank.passed.clear()
+        self._tell(loss)
+        control.should_training_stop = control.should_training_stop or self.seen is not None
+
+    def on_train_end(self, *given: Any, **named: Any) -> None:
+        if self.seen is None:
+            self._tell(None)
+
+    def _tell(self, loss: Tensor | None) -> None:
+        try:
+            self.loop.send(loss)
+        except StopIteration as end:
+            self.seen = end.value
+
+    def on_epoch_end(self, *given: Any, **named: Any) -> None:
+        if self.rank.job:  # an evaluation begins
+            self.rank.sync()
+            self.began, self.looked = time.monotonic(), 0
+            self.heart.phase("evaluation")
+
+    def on_prediction_step(self, *given: Any, **named: Any) -> None:
+        self.looked += 1
+        self.heart.step(self.looked)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **named: Any) -> None:
+        self.rank.sync()
+        self.evaluated[state.global_step] = time.monotonic() - self.began
+        self.evaluation = metrics
+        self.heart.phase("training", state.max_steps)
+        self.heart.step(state.global_step)
+
+
+class Rows(Dataset[Arguments]):
+    """A job's samples, in memory; the Trainer's loader draws and shares them out."""
+
+    def __init__(self, whole: Arguments) -> None:
+        self.whole = whole
+
+    def __len__(self) -> int:
+        return len(next(iter(self.whole.values())))
+
+    def __getitem__(self, index: int) -> Arguments:
+        return {name: tensor[index] for name, tensor in self.whole.items()}
+
+
+class Stream(IterableDataset[Arguments]):
+    """The samples of this rank's batches, one by one. accelerate shares out what it reads, a batch for every rank in
+    turn: so each batch comes once for every rank, and this one takes it once."""
+
+    def __init__(self, batches: Callable[[], list[Arguments]], world: int) -> None:
+        self.batches, self.world = batches, world
+
+    def __iter__(self) -> Iterator[Arguments]:
+        while True:
+            for batch in self.batches():
+                samples = [dict(zip(batch, one, strict=True)) for one in zip(*batch.values(), strict=True)]
+                for _ in range(self.world):
+                    yield from samples

@@ -1,0 +1,105 @@
+"""A whole job: samples in epochs, an evaluation after each, and the figures that Hugging Face's Trainer prints of it.
+
+The figures have the Trainer's names and definitions. What belongs together in them has to add up: `faults` names what
+does not. Standard library only: ranks import this too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Literal
+
+Better = Literal["more", "less"]
+FIGURES: dict[str, tuple[str, Better]] = {
+    "global_step": ("steps", "less"),
+    "train_steps_per_second": ("steps/s", "more"),
+    "eval_steps_per_second": ("steps/s", "more"),
+    "train_samples_per_second": ("samples/s", "more"),
+    "eval_samples_per_second": ("samples/s", "more"),
+    "train_runtime": ("s", "less"),
+    "eval_runtime": ("s", "less"),
+    "samples_per_second_without_evaluations": ("samples/s", "more"),
+    "preparation": ("s", "less"),
+}
+"""What a job's run measures: name -> unit, and which way is better. The Trainer's own come first: `train_runtime` is
+the time of the whole job, its evaluations included, and `eval_runtime` that of the last evaluation. By our clock: the
+throughput of the steps alone, and the seconds from the first look at the data to the first step."""
+HALF_A_DIGIT = {"per_second": 0.5e-3, "runtime": 0.5e-4}
+"""The Trainer rounds rates to 3 decimals and times to 4."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """`samples` are trained on in each of `epochs`; an evaluation over `held_out` samples follows each, 0: none."""
+
+    samples: int
+    held_out: int
+    epochs: int
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> "Job | None":
+        """That of a run specification as parsed JSON."""
+        asked = spec.get("job")
+        return cls(**asked) if asked else None
+
+    @property
+    def trained(self) -> int:
+        """Samples of all epochs."""
+        return self.samples * self.epochs
+
+    def steps(self, batch: int, accumulate: int) -> int:
+        """Optimizer steps, as the Trainer makes them: an epoch's last one may be smaller. `batch`: of all devices."""
+        return ceil(ceil(self.samples / batch) / accumulate) * self.epochs
+
+    def faults(self, devices: int, batch: int, accumulate: int, told: Mapping[str, float]) -> list[str]:
+        """What does not add up in a row: `told` has figures by their names, and `train_bs` and `total_train_bs` where
+        the row states them. `batch` is of each device."""
+        together = devices * batch
+        steps = self.steps(together, accumulate)
+        exact = {
+            "train_bs": (together, f"{devices} devices x {batch}"),
+            "total_train_bs": (together * accumulate, f"{devices} devices x {batch} x {accumulate} micro-batches"),
+            "global_step": (steps, f"{self.samples} samples in steps of {together * accumulate}, {self.epochs} epochs"),
+        }
+        products = {
+            ("train_samples_per_second", "train_runtime"): (self.trained, "samples x epochs"),
+            ("train_steps_per_second", "train_runtime"): (steps, "the optimizer steps"),
+            ("eval_samples_per_second", "eval_runtime"): (self.held_out, "the held-out samples"),
+            ("eval_steps_per_second", "eval_runtime"): (ceil(self.held_out / together), "the steps of an evaluation"),
+        }
+        found = [
+            f"{name} is {told[name]:g}, and {why} are {expected}"
+            for name, (expected, why) in exact.items()
+            if name in told and told[name] != expected
+        ]
+        for (rate, time), (expected, what) in products.items():
+            if rate in told and time in told:
+                product = told[rate] * told[time]
+                if abs(product - expected) > _rounding(rate, time, told):
+                    found.append(f"{rate} x {time} is {product:.2f}, and {what} are {expected}")
+        evaluated, whole = self.epochs * told.get("eval_runtime", 0.0), told.get("train_runtime", float("inf"))
+        if evaluated >= whole:
+            found.append(f"{self.epochs} evaluations take {evaluated:g} s, and the whole job {whole:g} s")
+        return found
+
+
+def _rounding(rate: str, time: str, told: Mapping[str, float]) -> float:
+    """How far the product of two rounded figures may be off."""
+    return 1.01 * (HALF_A_DIGIT["per_second"] * told[time] + HALF_A_DIGIT["runtime"] * told[rate])
+
+
+def timed(spec: Mapping[str, Any], samples_per_step: int) -> dict[str, Any]:
+    """`steps` of a specification; those of a job follow from it: all of them are timed, without a warm-up."""
+    job = Job.of(spec)
+    if job is None:
+        return dict(spec["steps"])
+    return {"warmup": 0, "timed": job.steps(samples_per_step, 1), "at_most_s": None}
+
+
+def figures(values: Mapping[str, float]) -> list[dict[str, Any]]:
+    """These values as a record has them."""
+    return [
+        {"name": name, "unit": unit, "better": better, "at": None, "value": values[name]}
+        for name, (unit, better) in FIGURES.items()
+        if name in values
+    ]
