@@ -16,7 +16,11 @@ from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 
 
-@pytest.mark.parametrize("framework", frameworks.NAMES)
+ALWAYS = ("hf-trainer",)
+"""Frameworks that always exchange, and say so."""
+
+
+@pytest.mark.parametrize("framework", [name for name in frameworks.NAMES if name not in ALWAYS])
 def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter = python(framework)
     manifest = training_fixtures.corpus(tmp_path / "data")

@@ -39,7 +39,7 @@ def write(folder: Path, more: str = "") -> recipes.Recipe:
 
 
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert OWN == ["hf-loop", "mxnet-horovod", "torch-horovod"]
+    assert OWN == ["hf-loop", "hf-trainer", "mxnet-horovod", "torch-horovod"]
     for name in OWN:
         found = recipes.of(name)
         assert found is not None and found.python == "3.11"

@@ -30,6 +30,7 @@ UNTIL_STOPPED = 2**31 - 1
 
 
 class HfTrainer(TorchDDP):
+    keeps_freed_memory = False
     own_step = (
         "Trainer.train() makes it by itself, from one on_step_end to the next: deliver with PyTorch's loader and "
         "accelerate's, forward, backward, exchange, look at the loss, norm of all gradients, clip, update, log"

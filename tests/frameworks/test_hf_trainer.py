@@ -1,0 +1,88 @@
+"""Hugging Face's Trainer drives itself: the same steps as the plain loop, whole jobs, and what it cannot do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from framework_lab import Lab
+from throughline import frameworks
+from throughline.frameworks import hf_trainer
+from throughline.job import FIGURES, Job
+
+JOB = {"samples": 64, "held_out": 30, "epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def held_out(lab: Lab) -> Lab:
+    """The lab with a corpus that has held-out rows."""
+    manifest = lab.manifest.with_name("with_held_out.json")
+    content = json.loads(lab.manifest.read_text())
+    content["shards"][-1]["split"] = "test"
+    manifest.write_text(json.dumps(content))
+    other = Lab.__new__(Lab)
+    other.folder, other.manifest = lab.folder, manifest
+    return other
+
+
+def test_a_whole_job_on_two_ranks(held_out: Lab) -> None:
+    record = held_out.run("hf-trainer", topology="1n2g", job=JOB, options={"accumulate": 2, "clip": "global_norm"})
+    assert (record.status, record.reason) == ("ok", None)
+    assert (record.warmup_steps, record.steps_timed, record.steps_asked) == (0, 8, 8)
+    assert record.loss is not None and len(record.loss) == 8 and all(loss and 4 < loss < 15 for loss in record.loss)
+    told = {one.name: one.value for one in record.figures if one.value is not None}
+    assert set(told) == set(FIGURES)
+    assert Job(**JOB).faults(2, 4, 2, told) == [] and told["global_step"] == 8
+    assert record.window_s == pytest.approx(told["train_runtime"], abs=0.3)
+    assert record.samples_per_s == pytest.approx(128 / (record.window_s or 0))
+    # The evaluations lie in the window, and in no step; the last one lies behind all steps.
+    steps = sum(record.step_seconds)
+    assert told["samples_per_second_without_evaluations"] == pytest.approx(128 / steps)
+    assert steps + 2 * told["eval_runtime"] * 0.5 < (record.window_s or 0)
+    assert told["preparation"] > 0
+    assert record.work is not None and record.work.real_token_share is not None and record.work.real_token_share < 1
+    assert record.settings is not None and "Trainer.train() makes it by itself" in record.settings["timed_step"]
+    log = next(held_out.folder.glob("results/**/hf-trainer/1n2g/run1.log")).read_text()
+    assert "evaluation " in log, "the heartbeat names the phase"
+
+
+def test_a_job_needs_as_many_held_out_rows_as_it_asks_for(held_out: Lab) -> None:
+    done, record = held_out.launch("hf-trainer", job={**JOB, "held_out": 41})
+    assert done.returncode == 1 and not record.exists()
+    assert "has 40 held-out rows for an evaluation over 41" in done.stderr
+
+
+def test_only_frameworks_with_jobs_train_one() -> None:
+    spec = json.loads(training_fixtures.spec(job=JOB).model_dump_json())
+    with pytest.raises(frameworks.Unsupported, match="torch trains steps, and no whole jobs: hf-trainer does"):
+        frameworks.refuse(spec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"precision": "fp16"}, "fp16 on GPUs only"),
+        ({"options": {"sharding": "full"}, "topology": "1n2g"}, "FSDP on GPUs only"),
+        ({"options": {"exchange": False}, "topology": "1n2g"}, "always exchanges"),
+        ({"options": {"clip": "value"}}, "global norm only"),
+    ],
+)
+def test_what_the_trainer_cannot_do_is_refused_with_its_reason(changes: dict[str, Any], reason: str) -> None:
+    spec = json.loads(training_fixtures.spec(framework="hf-trainer", **changes).model_dump_json())
+    frameworks.refuse(spec)
+    rank = frameworks.load("hf-trainer")(spec, 0, 0, 2 if "topology" in changes else 1, "cpu")
+    with pytest.raises(frameworks.Unsupported, match=reason):
+        rank.device()
+
+
+def test_too_much_memory_is_a_result(lab: Lab) -> None:
+    record = lab.run("hf-trainer", batch_per_device=2048, options={"memory_limit_mb": 1500})
+    assert record.status == "oom" and "rank 0" in str(record.reason)
+
+
+def test_features_that_it_has_not_have_a_reason() -> None:
+    lacking = set(frameworks.FEATURES) - hf_trainer.FRAMEWORK.features
+    assert lacking == set(hf_trainer.FRAMEWORK.reasons)
