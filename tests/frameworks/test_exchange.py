@@ -15,7 +15,6 @@ from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 
-
 ALWAYS = ("hf-trainer",)
 """Frameworks that always exchange, and say so."""
 

@@ -12,7 +12,19 @@ from throughline import sources
 
 SOURCES = sources.ROOT
 ORDER = [
-    {"files", "statistics", "gpus", "processes", "sources", "recipes", "memory", "messages", "temporary", "topology"},
+    {
+        "files",
+        "statistics",
+        "gpus",
+        "processes",
+        "sources",
+        "recipes",
+        "memory",
+        "messages",
+        "temporary",
+        "topology",
+        "job",
+    },
     {"workloads"},
     {"study"},
     {"records", "corpus", "images"},
