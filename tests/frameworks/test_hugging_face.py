@@ -1,0 +1,87 @@
+"""Real runs of models by their config.json: the preset of Llama-3.1-8B with two narrow layers, and masked words."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import training_fixtures
+from framework_lab import ROOT, python
+from throughline import files, records
+from throughline.study import runs
+from throughline.study.config import Config, load
+from throughline.workloads.hugging_face import configuration
+
+NARROW = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 224, "num_attention_heads": 8}
+NARROW |= {"num_key_value_heads": 2, "vocab_size": 1000}
+CPU = {"device": "cpu", "repeats": 1, "steps": {"warmup": 2, "timed": 4}}
+
+
+def tokens(folder: Path) -> Path:
+    """A manifest of GPT-2's tokens, with ids up to the end of its vocabulary."""
+    made = np.random.default_rng(1).integers(0, 50257, 4096).astype(np.uint16)
+    made.tofile(folder / "training_0000.bin")
+    shard = {"file": "training_0000.bin", "split": "training", "type": "uint16", "offset": 0, "tokens": len(made)}
+    shard |= {"sha256": files.sha256(folder / "training_0000.bin")}
+    content = {"kind": "tokens", "tokens": len(made), "vocabulary": {"size": 50257}, "content_digest": "ab" * 32}
+    (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1, "shards": [shard]}))
+    return folder / "manifest.json"
+
+
+def measured(folder: Path, config: Config, manifest: Path) -> records.RunRecord:
+    """The record of the configuration's first run, started as the workflow starts it."""
+    spec = runs.expand(config)[0]
+    record = folder / spec.record
+    command = [
+        *(sys.executable, "workflow/scripts/run_training.py", "--spec", spec.canonical, "--manifest", str(manifest)),
+        *("--python", python(spec.framework), "--record", str(record), "--log", str(record.with_suffix(".log"))),
+    ]
+    variables = {configuration.FILES: json.dumps(config.model_files()), "THROUGHLINE_LOCKS": str(folder)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=300, check=False
+    )
+    log = record.with_suffix(".log")
+    assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")
+    return records.RunRecord.model_validate(json.loads(record.read_text()))
+
+
+def described(folder: Path, shape: str, **changes: Any) -> dict[str, str]:
+    """A file with a shape's config.json, changed."""
+    content = json.loads((configuration.RESOURCES / f"{shape}.json").read_text()) | changes
+    (folder / f"{shape}-narrow.json").write_text(json.dumps(content))
+    return {"transformers": str(folder / f"{shape}-narrow.json"), "task": configuration.SHAPES[shape].task}
+
+
+def test_the_preset_of_llama_with_two_narrow_layers(tmp_path: Path) -> None:
+    """As the preset has it, but not compiled: bf16, everything split over the ranks, recomputed layers, clipping."""
+    narrow = {"model": described(tmp_path, "llama-3.1-8b", **NARROW), "sequence": 64, "topologies": ["1n2g"]}
+    block = {**narrow, "batch": {"bf16": [2]}, "options": {"compile": False}}
+    config = load([ROOT / "presets/llama-8b.yaml"], {"runs": CPU, "benchmarks": {"llama_8b": block}})
+    record = measured(tmp_path, config, tokens(tmp_path))
+    assert (record.status, record.reason) == ("ok", None)
+    assert record.spec.model == "transformers:llama-3.1-8b-narrow"
+    assert record.settings is not None and record.work is not None and record.loss is not None
+    assert "a part of each" in record.settings["sharding"]
+    assert record.settings["architecture"] == "LlamaForCausalLM"
+    assert record.settings["vocabulary_rows"] == 1000
+    assert all(loss is not None and 6 < loss < 8 for loss in record.loss), "the logarithm of 1,000 is 6.9"
+    assert record.work.real_tokens_per_s == pytest.approx(64 * (record.samples_per_s or 0))
+    assert "narrow.json" not in record.model_dump_json(), "the file's place is nobody's business"
+
+
+def test_masked_words_of_an_encoder(tmp_path: Path) -> None:
+    changes = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2}
+    model = described(tmp_path, "deberta-v3-base", **changes, vocab_size=1200)
+    block = {"model": model, "sequence": 32, "frameworks": ["hf-loop"], "batch": {"fp32": [4]}}
+    config = load([], {"runs": CPU, "benchmarks": {"encoder": block}})
+    record = measured(tmp_path, config, training_fixtures.corpus(tmp_path / "data"))
+    assert (record.status, record.reason) == ("ok", None)
+    assert record.settings is not None and record.settings["attention"].endswith("eager")
+    assert record.work is not None and record.work.real_token_share is not None and record.work.real_token_share < 1
