@@ -17,6 +17,7 @@ from images_helpers import classes, folder, made, picture, tar
 from throughline import files
 from throughline.files import UserError
 from throughline.images import index, listing, making, verification
+from throughline.study.config import load
 
 
 def big(width: int, height: int) -> bytes:
@@ -244,3 +245,14 @@ def test_tar_itself_opens_a_shard(tmp_path: Path) -> None:
     made(folder(tmp_path / "source", classes()), tmp_path, test=0)
     listed = subprocess.run(["tar", "-tf", tmp_path / "training_0000.tar"], capture_output=True, text=True, check=True)
     assert len(listed.stdout.split()) == 8
+
+
+def test_the_section_names_its_source_and_not_where_it_lies() -> None:
+    images = load([], {"images": {"source": "/data/of/me/imagenet", "shards": {"test": 0}}}).images
+    elsewhere = load([], {"images": {"source": "/mnt/imagenet", "shards": {"test": 0}, "damaged": "refuse"}}).images
+    assert images.without_places()["source"] == "imagenet" and images.digest("images") == elsewhere.digest("images")
+    skipping = load([], {"images": {"source": "/mnt/imagenet", "shards": {"test": 0}, "damaged": "skip"}}).images
+    assert skipping.digest("images") != images.digest("images")
+    assert list(images.held_out_mistakes()) == [
+        "convergence: it looks at held-out pictures, and images.shards.test is 0"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -30,18 +31,19 @@ SIZE = 16
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve pictures whose colour is their number, of twelve classes: training_0000, training_0001 and test_0000."""
+    """Twelve pictures of twelve classes: training_0000, training_0001 and test_0000."""
     path = tmp_path_factory.mktemp("images")
-    files = {f"train/{label:02d}/a.jpg": plain(label) for label in range(12)}
-    held = {f"val/{label:02d}/a.jpg": plain(label) for label in range(3)}
+    files = {f"train/{label:02d}/a.jpg": shaded(label) for label in range(12)}
+    held = {f"val/{label:02d}/a.jpg": shaded(label) for label in range(3)}
     return made(folder(path / "source", files | held), path / "made")
 
 
-def plain(label: int) -> bytes:
-    import io
-
+def shaded(label: int) -> bytes:
+    """A picture whose red is its label, and whose green and blue say where a pixel lies."""
+    down, across = np.mgrid[0:30, 0:40]
+    pixels = np.stack([np.full_like(down, 20 * label), across * 6, down * 8], axis=-1).astype(np.uint8)
     stream = io.BytesIO()
-    Image.new("RGB", (40 + label, 30), (20 * label, 128, 255 - 20 * label)).save(stream, "JPEG", quality=95)
+    Image.fromarray(pixels).save(stream, "JPEG", quality=95, subsampling=0)
     return stream.getvalue()
 
 
@@ -66,7 +68,7 @@ def test_every_picture_once_an_epoch_and_the_same_pixels_for_any_number_of_proce
         assert a["labels"].dtype == np.int32
         assert all(np.array_equal(a[name], b[name]) for name in a)
         for shown, label in zip(a["pixels"], a["labels"], strict=True):
-            assert abs(shown.astype(int) - (20 * label, 128, 255 - 20 * label)).max() < 12, "pixels of their class"
+            assert abs(shown[..., 0].astype(int) - 20 * label).max() < 12, "pixels of their class"
     epochs = [np.concatenate([batch["labels"] for batch in one[first : first + 3]]) for first in (0, 3)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(12)) and not np.array_equal(*epochs)
 
@@ -84,6 +86,8 @@ def test_held_out_pictures_come_whole_and_always_the_same(manifest: Path) -> Non
     first, second = read.decoded(iter(rows), 4)
     assert sorted(first["labels"]) == [0, 1, 2] and len(first["pixels"]) == 3, "a last batch has what is left"
     assert np.array_equal(first["pixels"], second["pixels"])
+    for shown, label in zip(first["pixels"], first["labels"].tolist(), strict=True):
+        assert np.array_equal(shown, crops.pixels(pictures.opened(shaded(label)), crops.middle(40, 30), SIZE))
 
 
 def test_a_crop_is_drawn_anew_in_every_epoch_and_for_every_picture_and_seed() -> None:
@@ -187,7 +191,7 @@ def test_a_process_that_dies_ends_the_rank_with_its_status(manifest: Path) -> No
 
 
 def test_a_picture_that_cannot_be_decoded_is_named(manifest: Path, tmp_path: Path) -> None:
-    place = made(folder(tmp_path / "source", {f"{n}/a.jpg": plain(n) for n in range(2)}), tmp_path / "made", 1, 0)
+    place = made(folder(tmp_path / "source", {f"{n}/a.jpg": shaded(n) for n in range(2)}), tmp_path / "made", 1, 0)
     shard = tmp_path / "made/training_0000.tar"
     harmed = bytearray(shard.read_bytes())
     harmed[512:612] = bytes(100)

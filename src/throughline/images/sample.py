@@ -27,7 +27,7 @@ CELLS = 4
 
 def found() -> Iterator[Found]:
     """The crops: 4 x 4 classes, and in each 4 x 4 crops that lie a few pixels apart."""
-    width, height = _photograph().size
+    width, height = photograph().size
     steps = CELLS * CELLS - 1
     for row in range(CELLS * CELLS):
         for column in range(CELLS * CELLS):
@@ -40,12 +40,13 @@ def crop(place: tuple[int, int]) -> bytes:
     """The JPEG file of the crop that begins there."""
     left, top = place
     stream = io.BytesIO()
-    _photograph().crop((left, top, left + SIDE, top + SIDE)).save(stream, "JPEG", quality=QUALITY)
+    photograph().crop((left, top, left + SIDE, top + SIDE)).save(stream, "JPEG", quality=QUALITY)
     return stream.getvalue()
 
 
 @cache
-def _photograph() -> Image.Image:
+def photograph() -> Image.Image:
+    """The photograph, decoded."""
     try:
         listed = metadata.distribution(PACKAGE).files or []
         path = next(Path(str(file.locate())) for file in listed if file.name == PHOTOGRAPH)

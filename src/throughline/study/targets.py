@@ -247,7 +247,8 @@ class ImagesTargets:
 
     def files(self) -> list[str]:
         """All that `snakemake images` makes: the manifest, and by name the shards, so that a missing one is made."""
-        return [f"{self.folder}/manifest.json", *(f"{self.folder}/{shard}.tar" for shard in self.shards)]
+        shards = [f"{self.folder}/{shard}{ending}" for shard in self.shards for ending in (".tar", ".idx")]
+        return [f"{self.folder}/manifest.json", *shards]
 
     def check(self, **wildcards: str) -> None:
         """UserError where there are no such images, or no such shard."""

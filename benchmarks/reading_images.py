@@ -1,0 +1,114 @@
+"""How many pictures become batches in a second: the loader of a training run on 1, 2 ... processes, and a plain loop.
+
+    python benchmarks/reading_images.py [--image 224] [--processes 1 2]
+
+The pictures are made of the sample's photograph: 500 x 375 pixels, quality 92. `plain` opens a file with Pillow, makes
+it RGB, cuts out a random crop, resizes it, and mirrors every other one: what torchvision's transforms do, in one
+process. `loader` is throughline.rank.data: shards, order, processes, shared memory, queue. The ways take turns, and
+count pictures per second, and per second of processor time, that of the processes included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+
+import numpy as np
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from images_helpers import made  # noqa: E402
+from throughline.corpus.randomness import Stream  # noqa: E402
+from throughline.images import crops, sample  # noqa: E402
+from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
+
+BATCH = 32
+
+
+def pictures(folder: Path, count: int) -> Path:
+    """A folder of two classes of pictures, each another part of the photograph."""
+    photograph = sample.photograph()
+    for number in range(count):
+        part = photograph.crop((number % 12, number % 200, 500 + number % 12, 375 + number % 200))
+        path = folder / f"train/{number % 2}/{number:04d}.JPEG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.save(path, quality=92)
+    return folder
+
+
+def plain(paths: list[Path], image: int, count: int) -> None:
+    for number in range(count):
+        picture = Image.open(io.BytesIO(paths[number % len(paths)].read_bytes())).convert("RGB")
+        (left, top, wide, high), mirrored = crops.drawn(Stream("plain", number), *picture.size)
+        part = picture.crop((left, top, left + wide, top + high)).resize((image, image), Image.Resampling.BILINEAR)
+        np.asarray(part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part)
+
+
+def loader(manifest: Path, image: int, processes: int) -> Loader:
+    """A training run's, with its first batch read."""
+    read = Manifest(manifest, "images", SimpleNamespace(image=image), 1)
+    source = read.decoded(batches(read, 1, 0, 1, BATCH), BATCH, processes)
+    made = Loader(source, dict, read.ahead(BATCH))
+    made.next()
+    return made
+
+
+def cpu_s() -> float:
+    """Seconds of the processor: of this process, and of those that it has started."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    total = own.ru_utime + own.ru_stime
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--image", type=int, default=224)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--pictures", type=int, default=1024, help="read in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        source = pictures(Path(place, "source"), 128)
+        manifest, paths = made(source, Path(place, "made"), 4, 0), sorted(source.rglob("*.JPEG"))
+        found: dict[str, list[tuple[float, float]]] = {}
+        for _ in range(arguments.rounds):
+            for processes in (0, *arguments.processes):
+                name = f"loader, {processes} process{'es' * (processes > 1)}" if processes else "plain"
+                way = loader(manifest, arguments.image, processes) if processes else None
+                begun, cpu = time.monotonic(), cpu_s()
+                if way is None:
+                    plain(paths, arguments.image, arguments.pictures)
+                for _ in range(arguments.pictures // BATCH if way else 0):
+                    way.next()
+                seconds, used = time.monotonic() - begun, cpu_s() - cpu
+                found.setdefault(name, []).append((arguments.pictures / seconds, arguments.pictures / used))
+                if way:
+                    way.close()
+        size = json.loads(manifest.read_text())["statistics"]["bytes"] // 128
+    print(f"{arguments.pictures} pictures of 500 x 375 ({size:,} bytes), to {arguments.image} x {arguments.image}\n")
+    print("| | pictures per second | per CPU-second | least | most |\n|---|--:|--:|--:|--:|")
+    for name, rates in found.items():
+        speeds, per_cpu = zip(*rates, strict=True)
+        print(f"| {name} | {median(speeds):,.0f} | {median(per_cpu):,.0f} | {min(speeds):,.0f} | {max(speeds):,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
