@@ -1,7 +1,7 @@
 """Throughline: Wikipedia dump -> pre-training data -> repeated training runs -> medians, speedups, a report.
 
 snakemake                                      everything that config.yaml asks for
-snakemake corpus                               the data alone; snakemake images: the pictures
+snakemake corpus                               the data alone; snakemake images, snakemake clicks: others
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
 snakemake data/sample/seq32/training_0007.hdf5 one shard
 """
@@ -28,9 +28,10 @@ from throughline.report.analysis import cells
 from throughline.study import plan, runs
 from throughline.study.config import load
 from throughline.study.corpus_section import BPE, BPE_PROTOCOL, DATA_PROTOCOL
+from throughline.study.clicks_section import CLICKS_PROTOCOL
 from throughline.study.images_section import IMAGES_PROTOCOL
 from throughline.study.section import canonical
-from throughline.study.targets import CELL, CHECK, RUN, CorpusTargets, ImagesTargets, Targets
+from throughline.study.targets import CELL, CHECK, RUN, ClicksTargets, CorpusTargets, ImagesTargets, Targets
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -60,6 +61,7 @@ try:
     CORPUS_FOLDERS = CONFIG.corpus.made(CONFIG.folders("corpus"))
     CORPUS_TARGETS = CorpusTargets(CONFIG.corpus, CORPUS_FOLDERS, adopted.of(CONFIG.corpus, CORPUS_FOLDERS))
     IMAGES_TARGETS = ImagesTargets(CONFIG.images)
+    CLICKS_TARGETS = ClicksTargets(CONFIG.clicks)
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -69,6 +71,7 @@ include: "rules/placement.smk"
 include: "rules/corpus.smk"
 include: "rules/bpe.smk"
 include: "rules/images.smk"
+include: "rules/clicks.smk"
 include: "rules/environments.smk"
 include: "rules/training.smk"
 include: "rules/equivalence.smk"
@@ -81,6 +84,8 @@ include: "rules/report.smk"
 wildcard_constraints:
     corpus="[a-z][a-z0-9_]*",
     images="[a-z][a-z0-9_]*",
+    clicks="[a-z][a-z0-9_]*",
+    log=r"\d+",
     sequence=r"[1-9]\d*",
     split="training|test",
     number=r"\d{4}",
@@ -106,6 +111,7 @@ rule all:
         TARGETS.specs.keys(),  # by name, like the shards: Snakemake makes a missing file again only where it is asked for
         rules.corpus.input if CONFIG.reads("corpus") else [],
         rules.images.input if CONFIG.folders("images") else [],
+        rules.clicks.input if CONFIG.folders("clicks") else [],
 
 
 onstart:

@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from throughline import workloads
 from throughline.files import UserError
 from throughline.study.benchmark import Benchmark, Runs
+from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import allowed, explain, shown
 from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
@@ -31,6 +32,7 @@ class ConfigError(UserError):
 
 class Config(Section):
     corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
+    clicks: Clicks = Field(default_factory=Clicks, description="from logs of clicks to shards of rows")
     images: Images = Field(default_factory=Images, description="from a folder of pictures to shards of JPEG files")
     runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set any of these keys again")
     goals: Goals = Field(default_factory=Goals, description="what every benchmark is judged by, pass or fail")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from throughline.files import UserError
+from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.config import Config, block_name
 from throughline.study.corpus_section import BPE, Corpus, ShardFolder
 from throughline.study.images_section import Images
@@ -262,4 +263,57 @@ class ImagesTargets:
     def verified(self, **wildcards: str) -> list[str]:
         """The verifications of all shards."""
         self.check(**wildcards)
+        return [f"{self.folder}/verified/{shard}.json" for shard in self.shards]
+
+
+class ClicksTargets:
+    """The files of the clicks, and the arguments of the commands that make them."""
+
+    def __init__(self, clicks: Clicks) -> None:
+        self.clicks, self.folder = clicks, f"data/{clicks.name}/clicks"
+        counts = clicks.shards.model_dump().items()
+        self.shards = [f"{split}_{number:04d}" for split, count in counts for number in range(count)]
+
+    def files(self) -> list[str]:
+        """All that `snakemake clicks` makes: the manifest, and by name the shards, so that a missing one is made."""
+        return [f"{self.folder}/manifest.json", *(f"{self.folder}/{shard}.hdf5" for shard in self.shards)]
+
+    def check(self, clicks: str) -> None:
+        """UserError where there are no such clicks."""
+        if clicks != self.clicks.name:
+            raise absent(f"clicks {clicks}", [self.clicks.name])
+
+    def shard(self, clicks: str, split: str, number: str) -> int:
+        """A shard's number among all."""
+        self.check(clicks)
+        shard = f"{split}_{number}"
+        if shard not in self.shards:
+            there = self.shards if len(self.shards) <= LISTED_AT_MOST else [self.shards[0], "...", self.shards[-1]]
+            raise absent(f"shard {shard}", there)
+        return self.shards.index(shard)
+
+    def parts(self, clicks: str, **shard: str) -> list[str]:
+        """The parts that shards are gathered from."""
+        self.check(clicks)
+        return [f"{self.folder}/parts/part_{part:04d}.hdf5" for part in range(len(self.clicks.logs))]
+
+    def log(self, clicks: str, part: str) -> str:
+        """The file that a part is parsed from."""
+        self.check(clicks)
+        if int(part) >= len(self.clicks.logs):
+            raise absent(f"part {part}", self.parts(clicks))
+        return self.clicks.logs[int(part)]
+
+    def made_up(self, clicks: str, log: str) -> list[str]:
+        """What decides a made-up log, as arguments; its rows are an equal share of all."""
+        self.check(clicks)
+        if self.clicks.source != SYNTHETIC or int(log) >= len(self.clicks.logs):
+            raise absent(f"log day_{log}.tsv", self.clicks.logs)
+        number, count = int(log), len(self.clicks.logs)
+        rows = self.clicks.rows * (number + 1) // count - self.clicks.rows * number // count
+        return ["--part", log, "--rows", str(rows), "--values", str(self.clicks.values)]
+
+    def verified(self, clicks: str) -> list[str]:
+        """The verifications of all shards."""
+        self.check(clicks)
         return [f"{self.folder}/verified/{shard}.json" for shard in self.shards]

@@ -29,6 +29,8 @@ Values = Mapping[str, Any]
 
 FOLDERS = tuple(sorted(package.name for package in pkgutil.iter_modules(__path__) if package.ispkg))
 """The workloads there are, by their folders."""
+MADE_UP = "made-up"
+"""A word in `how` of a data room's reader where no person has made what it reads: tables then say so."""
 DEFAULT = "bert-tiny"
 """The model of a block that names none."""
 

@@ -15,6 +15,7 @@ from throughline.study.config import block_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
 from throughline.topology import StepSize, Topology
+from throughline.workloads import MADE_UP
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
@@ -232,6 +233,7 @@ def switches(summary: Summary) -> str:
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ {options.data} data": options.data != "real",
+        f"W/ {MADE_UP} data": any(MADE_UP in str((one or {}).get("data")) for one in (summary.settings or {}).values()),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
 

@@ -1,0 +1,97 @@
+# Clicks: Criteo's logs, or made-up ones -> rows with hashed categories in shards, verified, with a manifest.
+#   in:  clicks.source
+#   out: data/<name>/clicks/{training,test}_0000.hdf5 and data/<name>/clicks/manifest.json
+# A part is one log; a shard is a piece of the result, and has rows of every log.
+
+
+rule clicks:
+    input:
+        CLICKS_TARGETS.files(),
+
+
+rule clicks_made_up:
+    output:
+        "data/{clicks}/clicks/logs/day_{log}.tsv",
+    log:
+        "logs/{clicks}/clicks/day_{log}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    params:
+        made=looked_up(CLICKS_TARGETS.made_up),
+    shell:
+        "python workflow/scripts/clicks_made_up.py {params.made:q} --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule clicks_part:
+    input:
+        looked_up(CLICKS_TARGETS.log),
+    output:
+        "data/{clicks}/clicks/parts/part_{part}.hdf5",
+    log:
+        "logs/{clicks}/clicks/part_{part}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    params:
+        shards=len(CLICKS_TARGETS.shards),
+        malformed_at_most=CONFIG.clicks.malformed_at_most,
+        protocol=CLICKS_PROTOCOL,
+    shell:
+        "python workflow/scripts/clicks_part.py --source {input:q} --part {wildcards.part} --shards {params.shards}"
+        " --malformed-at-most {params.malformed_at_most} --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule clicks_shard:
+    input:
+        looked_up(CLICKS_TARGETS.parts),
+    output:
+        "data/{clicks}/clicks/{split}_{number}.hdf5",
+    log:
+        "logs/{clicks}/clicks/{split}_{number}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    params:
+        shard=looked_up(CLICKS_TARGETS.shard),
+    shell:
+        "python workflow/scripts/clicks_shard.py --parts {input:q} --shard {params.shard} --output {output:q} 2>&1"
+        " | tee {log:q}"
+
+
+rule clicks_verify:
+    input:
+        shard="data/{clicks}/clicks/{split}_{number}.hdf5",
+        parts=looked_up(CLICKS_TARGETS.parts),
+    output:
+        "data/{clicks}/clicks/verified/{split}_{number}.json",
+    log:
+        "logs/{clicks}/clicks/verify_{split}_{number}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    params:
+        shard=looked_up(CLICKS_TARGETS.shard),
+    shell:
+        "python workflow/scripts/clicks_verify.py --shard {input.shard:q} --parts {input.parts:q}"
+        " --number {params.shard} --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule clicks_manifest:
+    input:
+        verified=looked_up(CLICKS_TARGETS.verified),
+        parts=looked_up(CLICKS_TARGETS.parts),
+    output:
+        "data/{clicks}/clicks/manifest.json",
+    log:
+        "logs/{clicks}/clicks/manifest.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    params:
+        source="synthetic" if CONFIG.clicks.source == "synthetic" else "logs",
+        parameters=canonical(CONFIG.clicks.decided_by("clicks")),
+    shell:
+        "python workflow/scripts/clicks_manifest.py --clicks {wildcards.clicks:q} --source {params.source}"
+        " --verified {input.verified:q} --parts {input.parts:q} --parameters {params.parameters:q}"
+        " --output {output:q} 2>&1 | tee {log:q}"

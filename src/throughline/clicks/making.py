@@ -1,0 +1,84 @@
+"""From logs to shards. Each file is parsed once, into a part; a shard is then gathered from all parts.
+
+A part (HDF5) holds a log's rows in blocks, each ordered by shard, and in `bounds` where each shard's rows begin. A
+mixed number of file and row decides the shard: neither the number of cores nor the order of jobs does. A shard (HDF5,
+not compressed, so that training maps it) holds the arrays of `lines.TYPES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from throughline.clicks import lines
+from throughline.clicks.reading import opened
+from throughline.corpus import packing
+from throughline.corpus.randomness import splitmix64
+from throughline.files import UserError
+
+SCHEMA = 1
+NAMED = 5
+"""Malformed lines that are named."""
+
+
+def parse(source: Path, part: int, shards: int, at_most: float, path: Path) -> tuple[int, int]:
+    """Write the part of one log; how many lines it has, and how many are malformed. UserError where these are more
+    than a share `at_most` of them."""
+    begin, count, done = 0, 0, 0
+    bounds: list[Any] = []
+    malformed: list[int] = []
+    with packing.new_file(path, {"schema": SCHEMA}) as stream:
+        for name, (kind, shape) in lines.TYPES.items():
+            chunk = (4096, *shape)
+            stream.create_dataset(name, (0, *shape), kind, maxshape=(None, *shape), chunks=chunk, track_times=False)
+        for rows, bad in lines.blocks(source):
+            number = np.arange(begin, begin + len(rows["labels"]), dtype=np.uint64) + np.uint64(part << 40)
+            owners = (splitmix64(number) % np.uint64(shards)).astype(np.int64)
+            order = np.argsort(owners, kind="stable")
+            bounds.append(begin + np.concatenate([[0], np.bincount(owners, minlength=shards).cumsum()]))
+            for name, array in rows.items():
+                stream[name].resize(begin + len(array), 0)
+                stream[name][begin:] = array[order]
+            begin, count = begin + len(order), count + len(order) + len(bad)
+            done, malformed = done + len(bad), malformed + bad[: NAMED - len(malformed)]
+        if done > at_most * count:
+            raise UserError(
+                f"{source} has {done:,} malformed lines among {count:,}, the first is line {malformed[0]}",
+                why="a line has a label 0 or 1, 13 whole numbers and 26 categories of 8 hex digits (0-9, a-f), "
+                f"between tabs; clicks.malformed_at_most allows a share of {at_most:g}",
+                next_step="correct the file or clicks.source, or allow more in config.yaml",
+            )
+        stream.create_dataset("bounds", data=np.array(bounds, np.int64).reshape(-1, shards + 1), track_times=False)
+        stream.attrs.update(source=source.name, lines=count, malformed=done, first_malformed=malformed)
+    return count, done
+
+
+def gather(parts: Sequence[Path], shard: int, path: Path) -> int:
+    """Write a shard from all parts; how many rows it has."""
+    counts = []
+    for part in parts:
+        with opened(part) as stream:
+            bounds = stream["bounds"]
+            counts.append(int((bounds[:, shard + 1] - bounds[:, shard]).sum()))
+    with packing.new_file(path, {"schema": SCHEMA}) as out:
+        for name, (kind, shape) in lines.TYPES.items():
+            out.create_dataset(name, (sum(counts), *shape), kind, track_times=False)
+        at = 0
+        for part in parts:
+            with opened(part) as stream:
+                at = _copied(stream, out, shard, at)
+    return sum(counts)
+
+
+def _copied(part: h5py.File, out: h5py.File, shard: int, at: int) -> int:
+    """Copy a shard's rows of a part behind the row `at`; the row behind them."""
+    for first, last in part["bounds"][:, shard : shard + 2].tolist():
+        if last > first:
+            for name in lines.TYPES:
+                out[name][at : at + last - first] = part[name][first:last]
+        at += last - first
+    return at

@@ -1,0 +1,72 @@
+"""Clicks of a shard as training reads them: mapped into memory, with the ids of the run's vocabulary.
+
+It runs in a framework's own environment, on numpy and h5py alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from throughline.files import UserError, snakemake
+from throughline.workloads import MADE_UP
+
+KIND = "clicks"
+"""What a manifest has under `kind`."""
+
+
+def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Clicks:
+    """What reads the shards of a manifest for a run's parameters (`rank.data.Reader`)."""
+    return Clicks(folder, parameters.vocabulary if parameters else 1 << 31, content["source"])
+
+
+class Clicks:
+    """Reads rows as they are stored. One manifest serves every vocabulary: a shard holds hashes of 32 bits, of which
+    a vocabulary takes the highest part."""
+
+    def __init__(self, folder: Path, vocabulary: int, source: str) -> None:
+        self.folder, self.vocabulary = folder, vocabulary
+        self.how = f"{MADE_UP} clicks" if source == "synthetic" else None
+
+    def rows(self, shard: Mapping[str, Any]) -> int:
+        return int(shard["rows"])
+
+    def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+        """`ids` i4[N, 26] in the vocabulary, `numbers` f4[N, 13], `labels` u1[N]."""
+        with opened(self.folder / shard["file"]) as stream:
+            arrays = {name: mapped(stream[name]) for name in ("ids", "numbers", "labels")}
+        return {**arrays, "ids": in_vocabulary(arrays["ids"], self.vocabulary)}
+
+
+def in_vocabulary(hashes: Any, vocabulary: int) -> Any:
+    """Ids i4 below `vocabulary`."""
+    return (hashes.astype(np.uint64) * np.uint64(vocabulary) >> np.uint64(32)).astype(np.int32)
+
+
+def mapped(dataset: h5py.Dataset) -> Any:
+    """A dataset that is not compressed, mapped from its file."""
+    place = dataset.id.get_offset()
+    if place is None:  # without rows
+        return dataset[...]
+    return np.memmap(dataset.file.filename, dataset.dtype, "r", place, dataset.shape)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[h5py.File]:
+    """An open part or shard; UserError where it is no whole one, or cannot be read inside the `with`."""
+    try:
+        with h5py.File(path, "r", locking=False) as stream:
+            if not stream.attrs.get("complete"):
+                raise OSError("its writing was interrupted")
+            yield stream
+    except (OSError, KeyError) as error:
+        raise UserError(
+            f"{path} is no whole file of clicks",
+            why=str(error),
+            next_step=f"make it again: {snakemake('--force', str(path))}",
+        ) from None

@@ -1,0 +1,67 @@
+"""The section `clicks`: from Criteo's logs, or made-up ones, to shards, and what of it decides which files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from throughline.study.section import DataSection, Name, PositiveInt, Section, Share, Text
+
+CLICKS_PROTOCOL = 1
+"""Raised by a person when the same logs give other shards: it changes the digest of all clicks."""
+SYNTHETIC = "synthetic"
+MADE_UP_LOGS = 4
+"""Files that made-up clicks are written into."""
+
+
+class ClickShards(Section):
+    training: PositiveInt = Field(8, description="shards that training reads")
+    test: NonNegativeInt = Field(2, description="shards held back from training, with an equal share of the rows each")
+
+
+class Clicks(DataSection):
+    name: Name = Field("synthetic", description="name of the folder under data/; every source needs its own")
+    source: Literal["synthetic"] | Annotated[list[Text], Field(min_length=1)] = Field(
+        SYNTHETIC,
+        description="a list of files in Criteo's format (a label, 13 whole numbers, 26 categories of 8 hex digits, "
+        "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, made-up ones",
+    )
+    rows: PositiveInt = Field(200_000, description="rows of made-up clicks")
+    values: Annotated[int, Field(ge=1000)] = Field(
+        20_000, description="different categories of made-up clicks, of all fields together"
+    )
+    malformed_at_most: Share = Field(
+        0.01, description="share of a file's lines that may be malformed; they are left out, counted and shown"
+    )
+    shards: ClickShards = Field(default_factory=ClickShards, description="files that the rows are written into")
+
+    @property
+    def logs(self) -> list[str]:
+        """The files to parse: the user's, or those that are made up."""
+        if self.source != SYNTHETIC:
+            return list(self.source)
+        return [f"data/{self.name}/clicks/logs/day_{number}.tsv" for number in range(MADE_UP_LOGS)]
+
+    def decided_by(self, folder: str) -> dict[str, Any]:
+        """Files count by their names, not by where they lie."""
+        made_up = {"rows": self.rows, "values": self.values} if self.source == SYNTHETIC else {}
+        return {
+            "protocol": CLICKS_PROTOCOL,
+            "source": self.named,
+            **made_up,
+            "shards": self.shards.model_dump(),
+        }
+
+    @property
+    def named(self) -> str | list[str]:
+        return self.source if isinstance(self.source, str) else [Path(path).name for path in self.source]
+
+    def held_out_mistakes(self) -> Iterable[str]:
+        if not self.shards.test:
+            yield "convergence: it looks at held-out clicks, and clicks.shards.test is 0"
+
+    def without_places(self) -> dict[str, Any]:
+        return super().without_places() | {"source": self.named}
