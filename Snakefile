@@ -111,7 +111,7 @@ rule all:
         TARGETS.specs.keys(),  # by name, like the shards: Snakemake makes a missing file again only where it is asked for
         rules.corpus.input if CONFIG.reads("corpus") else [],
         rules.images.input if CONFIG.folders("images") else [],
-        rules.clicks.input if CONFIG.folders("clicks") else [],
+        rules.clicks.input if CLICKS_TARGETS.files()[0] in TARGETS.manifests() else [],
 
 
 onstart:

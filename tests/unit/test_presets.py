@@ -48,3 +48,17 @@ def test_the_cases_of_the_gpt_report_without_pipelines() -> None:
         "1x1x1_8_768x12", "1x8x1_16_1536x16", "1x16x1_16_3072x16", "1x32x1_16_3072x32",
         "2x4x1_16_1536x16", "4x2x1_16_1536x16", "2x8x1_16_2304x24", "4x8x1_32_2304x24",
     ]  # fmt: skip
+
+
+def test_the_grids_of_wide_and_deep() -> None:
+    """Global batches and vocabularies are those of the published tables."""
+    by_vocabulary = {(spec.parameters["vocabulary"], spec.topology) for spec in asked("wide-deep-vocabulary")}
+    assert by_vocabulary == {(3_200_000 << n, where) for n in range(8) for where in ("1n1g", "1n8g")}
+    by_batch = {spec.size.samples_per_step for spec in asked("wide-deep-batch") if spec.topology == "1n8g"}
+    assert by_batch == {512 << n for n in range(11)}
+    devices = asked("wide-deep-devices")
+    assert {spec.size.batch_per_replica for spec in devices if spec.scaling == "weak"} == {16384}
+    assert {spec.size.samples_per_step for spec in devices if spec.scaling == "strong"} == {16384}
+    for spec in [*asked("wide-deep-vocabulary"), *asked("wide-deep-batch"), *devices]:
+        assert spec.parameters["embedding"] >= Topology.parse(spec.topology).world, "every device has a column"
+        assert (spec.parameters["table"], spec.parameters["update"], spec.optimizer.name) == ("columns", "lazy", "adam")

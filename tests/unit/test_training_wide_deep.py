@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from throughline import messages, workloads
 from throughline.launch import outcome
+from throughline.report.analysis import figures
 from throughline.workloads import wide_deep
 
 torch = pytest.importorskip("torch")
@@ -117,6 +119,11 @@ def test_what_a_lazy_update_cannot_do_is_said() -> None:
     ):
         with pytest.raises(workloads.Unsupported, match=words):
             in_torch.build({**SPEC, **changed}, {})
+
+
+def test_every_title_names_what_decides_the_bytes() -> None:
+    summary: Any = SimpleNamespace(model="wide-deep", parameters={**SPEC, "table": "rows"})
+    assert figures.titled(summary) == "vocabulary 20000 & embedding 8 & hidden 3 & table rows & update lazy"
 
 
 def test_latency_is_that_of_the_slowest_ranks_steps() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 
@@ -12,7 +12,7 @@ from throughline.study.section import DataSection, Name, PositiveInt, Section, S
 
 CLICKS_PROTOCOL = 1
 """Raised by a person when the same logs give other shards: it changes the digest of all clicks."""
-SYNTHETIC = "synthetic"
+SYNTHETIC: Final = "synthetic"
 MADE_UP_LOGS = 4
 """Files that made-up clicks are written into."""
 
