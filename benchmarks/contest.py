@@ -1,9 +1,9 @@
 """Training steps of several contestants, in turn, on the same model, weights, batches, precision and threads.
 
 `ours` is the framework `torch` as a run uses it; `trainer` is Hugging Face's Trainer; `plain` is the loop that one
-would write by hand around transformers' BertForPreTraining or GPT2LMHeadModel (hugging_face.py). Each one is a process
-of its own that is built, warmed up, and then makes some steps whenever it is its turn; while one computes, the others
-wait on their standard input.
+would write by hand around transformers' own model (hugging_face.py). Each one is a process of its own that is built,
+warmed up, and then makes some steps whenever it is its turn; while one computes, the others wait on their standard
+input.
 
     contestants = [Contestant("ours", case), Contestant("trainer", case)]
     rounds = take_turns(contestants, rounds=7, seconds=2.0)
@@ -35,13 +35,15 @@ SEED = 42
 BATCHES = 4
 RESERVED = ("out of memory", "can't allocate memory", "MemoryError", "STATUS_ALLOC_FAILED")
 OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
+SGD = OPTIMIZER | {"name": "sgd", "learning_rate": 0.01, "momentum": 0.9}
+"""Of ResNet."""
 
 
 @dataclass(frozen=True)
 class Case:
     """What is trained, and how. `options` are those of a run (compile, checkpointing, dropout, clip ...).
 
-    Without a `vocabulary` the workload's own is meant; `predictions` are BERT's.
+    Without a `vocabulary` the workload's own is meant; `predictions` are BERT's, `image` is ResNet's.
     """
 
     model: str
@@ -53,6 +55,7 @@ class Case:
     threads: int = 1
     vocabulary: int | None = None
     manifest: str | None = None
+    image: int = 224
     options: dict[str, Any] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any]:
@@ -64,9 +67,14 @@ class Case:
         }  # fmt: skip
         return {
             "framework": "torch", "model": self.model, "sequence": self.sequence, "predictions": self.predictions,
+            "image": self.image, "classes": 1000, "label_smoothing": 0.0,
             "batch_per_device": self.batch, "precision": self.precision, "seed": SEED, "threads": self.threads,
-            "optimizer": OPTIMIZER, "options": options | self.options,
+            "optimizer": self.optimizer, "options": options | self.options,
         }  # fmt: skip
+
+    @property
+    def optimizer(self) -> dict[str, Any]:
+        return SGD if self.model.startswith("resnet") else OPTIMIZER
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -330,7 +338,7 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     else:
         made = [framework.data(arrays) for arrays in synthetic(case)]
         following = itertools.cycle([framework.deliver(one) for one in made]).__next__
-        report["loss"] = _loss(framework, made[0])
+        report["loss"] = _loss(framework, made[0], case)
     framework.optimizer()
     report["versions"] = framework.versions()
     for _ in range(warmup):
@@ -340,11 +348,11 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
             framework.step([following()])
 
 
-def _loss(framework: Any, batch: Any) -> float:
-    """Without dropout, and without compiling for it."""
+def _loss(framework: Any, batch: Any, case: Case) -> float:
+    """Without dropout, and without compiling for it; ResNet has none, and its norms take the batch's statistics."""
     import torch
 
-    network = framework.network.eval()
+    network = framework.network.train(case.optimizer is SGD)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         loss = float(network(**framework.deliver(batch)))
     network.train()
@@ -352,19 +360,17 @@ def _loss(framework: Any, batch: Any) -> float:
 
 
 def plain(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
-    """transformers' model in a loop: autocast, PyTorch's fused AdamW, batches on the device."""
+    """transformers' model in a loop: autocast, PyTorch's fused AdamW or SGD, batches on the device."""
     import hugging_face
     import torch
 
     network, batches = hugging_face.network(case), [_to(batch, case.device) for batch in hugging_face.batches(case)]
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case.precision)
     torch.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
-    update = torch.optim.AdamW(
-        network.parameters(), lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]), eps=OPTIMIZER["epsilon"],
-        weight_decay=OPTIMIZER["weight_decay"], fused=True,
-    )  # fmt: skip
+    kind, constants = _their_optimizer(case)
+    update = kind(network.parameters(), **constants)
     scaler = torch.amp.GradScaler(case.device, enabled=half is torch.float16)
-    report["loss"] = _their_loss(network, batches[0], case.device, half)
+    report["loss"] = _their_loss(network, batches[0], case, half)
     model = torch.compile(network) if case.options.get("compile") else network
 
     def step(batch: Any) -> None:
@@ -391,7 +397,7 @@ def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int
     network = hugging_face.network(case)
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case.precision)
     batches = hugging_face.batches(case)
-    report["loss"] = _their_loss(network, _to(batches[0], case.device), case.device, half)
+    report["loss"] = _their_loss(network, _to(batches[0], case.device), case, half)
     rows = [{key: tensor[row] for key, tensor in batch.items()} for batch in batches for row in range(case.batch)]
 
     class Turns(TrainerCallback):
@@ -414,7 +420,9 @@ def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int
             logging_strategy="no", save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
             torch_compile=bool(case.options.get("compile")),
         )  # fmt: skip
-        Trainer(model=network, args=arguments, train_dataset=rows, callbacks=[Turns()]).train()
+        sgd = _their_optimizer(case) if case.optimizer is SGD else None
+        own = {"train_dataset": rows, "callbacks": [Turns()], "optimizer_cls_and_kwargs": sgd}
+        Trainer(model=network, args=arguments, **own).train()
 
 
 CONTESTANTS: dict[str, Callable[[Case, dict[str, Any], int, Iterator[int]], None]] = {
@@ -427,15 +435,25 @@ CONTESTANTS: dict[str, Callable[[Case, dict[str, Any], int, Iterator[int]], None
 def synthetic(case: Case) -> list[dict[str, Any]]:
     from throughline import workloads
 
-    sizes = {"sequence": case.sequence, "predictions": case.predictions}
-    return [workloads.of(case.model).synthetic(case.batch, sizes, seed) for seed in range(BATCHES)]
+    return [workloads.of(case.model).synthetic(case.batch, case.spec(), seed) for seed in range(BATCHES)]
 
 
-def _their_loss(network: Any, batch: Any, device: str, half: Any) -> float:
+def _their_optimizer(case: Case) -> tuple[Any, dict[str, Any]]:
+    """The class and its constants."""
     import torch
 
-    network.eval()
-    with torch.no_grad(), torch.autocast(device, dtype=half, enabled=half is not None):
+    own = case.optimizer
+    constants = {"lr": own["learning_rate"], "weight_decay": own["weight_decay"], "fused": True}
+    if own is SGD:
+        return torch.optim.SGD, constants | {"momentum": own["momentum"]}
+    return torch.optim.AdamW, constants | {"betas": tuple(own["betas"]), "eps": own["epsilon"]}
+
+
+def _their_loss(network: Any, batch: Any, case: Case, half: Any) -> float:
+    import torch
+
+    network.train(case.optimizer is SGD)
+    with torch.no_grad(), torch.autocast(case.device, dtype=half, enabled=half is not None):
         loss = float(network(**batch).loss)
     network.train()
     return loss

@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                        BERT: under nine minutes on one GPU; writes gpu.json and gpu.md here
     python benchmarks/gpu.py --workload gpt2        GPT-2, as long again; writes gpu-gpt2.json and gpu-gpt2.md
+    python benchmarks/gpu.py --workload resnet50    ResNet-50; writes gpu-resnet50.json and gpu-resnet50.md
     python benchmarks/gpu.py --output FOLDER --shards data/<corpus>/seq128/manifest.json
     python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
 
@@ -61,6 +62,7 @@ class Row:
     """A line of the table; floor, target and stretch in samples/s are estimates for one H200 by a roofline.
 
     GPT-2's floor is the highest published figure for one H100 (llm.c: 468,000 tokens/s), its target 520,000 tokens/s.
+    ResNet-50's floor is published as well (Lambda: 3,079 images/s on one H100); MLPerf's entries reach 7,945 per GPU.
     """
 
     model: str
@@ -107,6 +109,12 @@ class Plan:
     real: list[Real]
     card_s: float = 60
     checks_s: float = 90
+    image: int = 224
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Those of a case."""
+        return {"sequence": self.sequence, "predictions": self.predictions, "image": self.image}
 
 
 CHECKS = [
@@ -140,6 +148,22 @@ FULL = Plan(
         Real(512, 80, 64, full=0.4, rivals=("unpadded", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
     ],
 )  # fmt: skip
+PICTURES = [64, 128, 256, 512]
+RESNET = Plan(
+    rows=[
+        Row("resnet50", 256, "bf16", ("plain", "plain compiled", "ours again"), 3079, 4500, limit_s=140),
+        Row("resnet50", 256, "bf16", ("plain compiled",), 3079, 4500, limit_s=80, graph=True),
+        Row("resnet50", 256, "tf32", ("plain",), limit_s=80),
+        Row("resnet50", 128, "fp32", ("plain",), limit_s=60),
+    ],
+    sequence=0, predictions=0, check=("resnet50", 32), check_steps=2,
+    checks=[*CHECKS[:4], ("bf16", True, "full"), ("fp32", True, "full")], matrix_model="resnet50",
+    matrix=[
+        ("bf16", True, False, PICTURES), ("bf16", False, False, PICTURES), ("fp16", True, False, PICTURES[1:3]),
+        ("tf32", True, False, PICTURES[1:3]), ("fp32", True, False, PICTURES[1:2]),
+    ],
+    seconds=0.5, rounds=5, peak_sizes=[8192], copy_bytes=4 << 30, real_model="", real=[], card_s=45, checks_s=120,
+)  # fmt: skip
 SOME = [8, 16, 32, 64]
 GPT2 = Plan(
     rows=[
@@ -172,7 +196,11 @@ DRY_GPT2 = replace(
     DRY, rows=[Row("gpt2-tiny", 2, "bf16", ("plain",), limit_s=240)], check=("gpt2-tiny", 2), checks=CHECKS[:3:2],
     matrix_model="gpt2-tiny", matrix=[("bf16", False, True, [2])], real=[],
 )  # fmt: skip
-PLANS = {"bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2)}
+DRY_RESNET = replace(
+    DRY, rows=[Row("resnet-tiny", 2, "bf16", ("plain",), limit_s=240)], check=("resnet-tiny", 4), checks=CHECKS[:3:2],
+    matrix_model="resnet-tiny", matrix=[("bf16", False, False, [2])], real=[], image=64,
+)  # fmt: skip
+PLANS = {"bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2), "resnet50": (RESNET, DRY_RESNET)}
 
 
 class Results:
@@ -320,10 +348,8 @@ class Run:
 
     def case(self, row: Row) -> Case:
         gpu = self.given.device == "cuda"
-        return Case(
-            row.model, row.batch, row.precision, self.given.device, self.plan.sequence, self.plan.predictions,
-            options={"compile": gpu, "graph": gpu and row.graph},
-        )  # fmt: skip
+        options = {"compile": gpu, "graph": gpu and row.graph}
+        return Case(row.model, row.batch, row.precision, self.given.device, **self.plan.sizes, options=options)
 
     def rows(self) -> None:
         for row in self.plan.rows:
@@ -351,7 +377,8 @@ class Run:
             speed = row.batch / found["seconds"]["ours"]
             found |= shares(self.value["card"], row.precision, speed * flops, traffic(row, case), speed / row.batch)
             found["samples_per_s"] = {label: row.batch / one for label, one in found["seconds"].items()}
-            found["tokens_per_s"] = speed * case.sequence
+            has_tokens = "tokens" in workloads.of(row.model).UNITS
+            found["tokens_per_s"] = speed * case.sequence if has_tokens else None
         return found
 
     def _contest(self, asked: dict[str, tuple[str, Case]], limit_s: float, profile: bool = False) -> dict[str, Any]:
@@ -475,10 +502,12 @@ class Alarm:
         self.cancel = self.timer.cancel
 
 
-def traffic(row: Row, case: Case) -> float:
+def traffic(row: Row, case: Case) -> float | None:
     """Bytes that a step at least reads and writes, estimated: 16 activations of H per token and layer, written and
     read once in the forward and twice in the backward pass, and what the optimizer touches (weight, gradient, mean and
-    square read, three of them written, a half type's copy)."""
+    square read, three of them written, a half type's copy). ResNet's are not estimated."""
+    if case.optimizer["name"] == "sgd":
+        return None
     workload = workloads.of(row.model)
     shape, width = workload.SHAPES[row.model], 2 if row.precision in ("bf16", "fp16") else 4
     activations = row.batch * case.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
@@ -486,7 +515,9 @@ def traffic(row: Row, case: Case) -> float:
     return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
 
 
-def shares(card: dict[str, Any], precision: str, flops: float, step_bytes: float, steps: float) -> dict[str, Any]:
+def shares(
+    card: dict[str, Any], precision: str, flops: float, step_bytes: float | None, steps: float
+) -> dict[str, Any]:
     """Of the datasheet's peak (MFU), of the fastest matrix product and of the bandwidth measured on this very card."""
     known = gpus.find(card.get("name") or "")
     peak = known.peak_flops_per_s.get(precision) if known else None
@@ -495,7 +526,7 @@ def shares(card: dict[str, Any], precision: str, flops: float, step_bytes: float
         "model_flops_per_s": flops,
         "mfu": flops / peak if peak else None,
         "matmul_share": flops / measured if measured else None,
-        "bandwidth_share": step_bytes * steps / bandwidth if bandwidth else None,
+        "bandwidth_share": step_bytes * steps / bandwidth if bandwidth and step_bytes else None,
     }
 
 

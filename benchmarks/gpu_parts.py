@@ -93,8 +93,8 @@ def framework(case: Case) -> Any:
 
 
 def synthetic(plan: Plan, model: str, batch: int) -> Iterator[Any]:
-    sizes = {"sequence": plan.sequence, "predictions": plan.predictions}
-    return (workloads.of(model).synthetic(batch, sizes, seed) for seed in range(BATCHES))
+    spec = Case(model, batch, **plan.sizes).spec()
+    return (workloads.of(model).synthetic(batch, spec, seed) for seed in range(BATCHES))
 
 
 def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
@@ -107,7 +107,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     model, batch = plan.check
     recorded = compiled and text == "full"
     options = {"dropout": 0.0, "compile": compiled, "graph": recorded, "unpadded": text == "packed"}
-    one = framework(Case(model, batch, precision, device, plan.sequence, plan.predictions, options=options))
+    one = framework(Case(model, batch, precision, device, **plan.sizes, options=options))
     batches = []
     for seed, arrays in enumerate(synthetic(plan, model, batch)):
         if text != "full":
@@ -173,7 +173,7 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
     for combination, group in itertools.groupby(given["work"], lambda one: one[:3]):
         precision, compiled, checkpointing = combination
         options = {"compile": compiled, "checkpointing": checkpointing}
-        case = Case(plan.matrix_model, 1, precision, device, plan.sequence, plan.predictions, options=options)
+        case = Case(plan.matrix_model, 1, precision, device, **plan.sizes, options=options)
         one: Any = None
         full = False
         for *_, batch in group:

@@ -36,6 +36,14 @@ def _gpt2_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
     return {"input_ids": inputs, "labels": labels, "shift_labels": labels}
 
 
+def _resnet_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
+    """Pixels that are normalized already, channels last: no time of the loop is spent on that."""
+    from throughline.workloads.resnet import DEVIATION, MEAN
+
+    pixels = (batch["pixels"] - torch.tensor(MEAN)) / torch.tensor(DEVIATION)
+    return {"pixel_values": pixels.permute(0, 3, 1, 2), "labels": batch["labels"].long()}
+
+
 def network(case: Case) -> Any:
     """The model with the weights that `ours` starts from."""
     torch.manual_seed(SEED)
@@ -109,5 +117,37 @@ GPT2_LAYER = {
     "mlp.c_proj": ["down"],
 }
 """transformers' name for a part of a layer -> ours."""
-BATCHES: dict[str, Callable[[Case, dict[str, Any]], dict[str, Any]]] = {"bert": _bert_batch, "gpt2": _gpt2_batch}
-NETWORKS: dict[str, Callable[[Case, Any, float], Any]] = {"bert": _bert, "gpt2": _gpt2}
+
+
+def _resnet(case: Case, source: Any, dropout: float) -> Any:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    from throughline.workloads.resnet import SHAPES
+
+    shape = SHAPES[case.model]
+    config = ResNetConfig(
+        embedding_size=shape.width,
+        hidden_sizes=[shape.width * shape.expansion << stage for stage in range(len(shape.stages))],
+        depths=list(shape.stages),
+        layer_type="bottleneck" if shape.expansion > 1 else "basic",
+        downsample_in_bottleneck=False,
+        num_labels=1000,
+    )
+    made: Any = ResNetForImageClassification(config)
+    # A shortcut is the first part of a block there, and the last one here.
+    own = [one for name, one in source.named_parameters() if "shortcut" not in name]
+    theirs = [one for name, one in made.named_parameters() if "shortcut" not in name]
+    own += [one for name, one in source.named_parameters() if "shortcut" in name]
+    theirs += [one for name, one in made.named_parameters() if "shortcut" in name]
+    with torch.no_grad():
+        for their, our in zip(theirs, own, strict=True):
+            their.copy_(our)
+    return made.to(memory_format=torch.channels_last)
+
+
+BATCHES: dict[str, Callable[[Case, dict[str, Any]], dict[str, Any]]] = {
+    "bert": _bert_batch,
+    "gpt2": _gpt2_batch,
+    "resnet": _resnet_batch,
+}
+NETWORKS: dict[str, Callable[[Case, Any, float], Any]] = {"bert": _bert, "gpt2": _gpt2, "resnet": _resnet}

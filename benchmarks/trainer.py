@@ -30,6 +30,7 @@ ROWS = ["bert-mini:16:bf16", "bert-mini:16:fp32", "bert-tiny:32:bf16", "bert-bas
 ROWS += [
     f"gpt2-{size}:{batch}:{precision}" for size in ("tiny", "mini") for batch in (4, 16) for precision in TOLERANCE
 ]
+ROWS += [f"resnet50:{batch}:{precision}" for batch in (8, 32) for precision in TOLERANCE]
 
 
 def main() -> int:
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--predictions", type=int, default=20)
+    parser.add_argument("--image", type=int, default=64)
     parser.add_argument("--cpu-seconds", action="store_true", help="instead of seconds by the clock on the wall")
     parser.add_argument("--json", type=Path, help="also write every round there")
     given = parser.parse_args()
@@ -47,7 +49,8 @@ def main() -> int:
     print("| row | ours, ms a step | trainer | plain loop | ours again |\n|---|--:|--:|--:|--:|", flush=True)
     for row in given.rows:
         model, batch, precision = row.split(":")
-        case = Case(model, int(batch), precision, "cpu", given.sequence, given.predictions, given.threads)
+        sizes = {name: getattr(given, name) for name in ("sequence", "predictions", "image", "threads")}
+        case = Case(model, int(batch), precision, "cpu", **sizes)
         rounds, losses = contest(case, given.rounds, given.seconds, "cpu_seconds" if given.cpu_seconds else "seconds")
         ours = median(one["ours"] for one in rounds)
         found = {label: ratio(rounds, label, "ours") for label in ("trainer", "plain", "ours again")}

@@ -77,6 +77,22 @@ def test_gpt2_beside_a_plain_loop(tmp_path: Path) -> None:
     assert "| gpt2-tiny, batch 2, bf16 |" in (tmp_path / "gpu-gpt2.md").read_text()
 
 
+def test_resnet_beside_a_plain_loop(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--workload", "resnet50", "--device", "cpu", "--dry"]
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path)], env=variables, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = json.loads((tmp_path / "gpu-resnet50.json").read_text())
+    assert value["failures"] == [] and [one["passed"] for one in value["checks"]] == [True, True]
+    (row,), (cell,) = value["rows"], value["matrix"]
+    assert row["status"] == "ok" and set(row["ratios"]) == {"plain"} and row["refused"] == {}
+    assert row["loss"]["plain"] == pytest.approx(row["loss"]["ours"], rel=1e-2) and row["matmul_share"] > 0
+    assert row["tokens_per_s"] is row["bandwidth_share"] is None and cell["status"] == "ok"
+    assert "| resnet-tiny, batch 2, bf16 |" in (tmp_path / "gpu-resnet50.md").read_text()
+
+
 def test_when_time_is_over_the_rest_is_not_measured(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--device", "cpu", "--dry", "--output", str(tmp_path), "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
