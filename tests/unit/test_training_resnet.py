@@ -115,12 +115,13 @@ def their_scores(own: Any, other: Any, batch: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "smoothing", "channels_last"),
-    [("bottleneck", 0.1, True), ("bottleneck", 0.0, False), ("basic", 0.1, True)],
+    ("kind", "smoothing", "channels_last", "many"),
+    [("bottleneck", 0.1, True, 512), ("bottleneck", 0.0, False, 4), ("basic", 0.1, True, 4)],
 )
 def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
-    kind: str, smoothing: float, channels_last: bool
+    kind: str, smoothing: float, channels_last: bool, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(in_torch, "MANY", many)
     own = network(kind, label_smoothing=smoothing, channels_last=channels_last).double()
     other = theirs(own, kind)
     updates = [
