@@ -128,6 +128,31 @@ def test_what_a_call_computes_and_moves() -> None:
         form.build(plain(model="vector") | {"precision": "tf32"}, {}, at)
 
 
+@pytest.mark.parametrize(
+    ("model", "matrices"), [("bert-layer", 6), ("gpt2-layer", 4), ("t5-encoder-layer", 6), ("t5-decoder-layer", 10)]
+)
+def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs and gradients of a narrow one: alike but for what three and two bits of a number lose."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    form: Any = workloads.form(model, "torch")
+    for name, value in (("HIDDEN", 32), ("HEADS", 2), ("INNER", 64)):
+        monkeypatch.setattr(form, name, value)
+    spec = plain(model=model, sequence=16, options={"dropout": 0.0}, batch={"fp8": [1]})
+    found = {}
+    for precision in ("bf16", "fp8"):
+        torch.manual_seed(1)
+        network = form.build({**spec, "precision": precision}, {}, torch.device("cpu"))
+        output = network.output()
+        network()
+        found[precision] = [output, network.hidden.grad, *(one.grad for one in network.layer.parameters())]
+    assert len(form.in_torch_fp8.matrices(network.layer)) == matrices
+    for exact, coarse in zip(found["bf16"], found["fp8"], strict=True):
+        if exact.ndim > 1:
+            alike = torch.cosine_similarity(exact.flatten().float(), coarse.flatten().float(), dim=0)
+            assert 0.95 < alike < 0.999999, "close, and not the same"
+
+
 def test_a_product_in_fp8() -> None:
     """PyTorch's CPU computes it slowly, and right: sums of what e4m3 holds, rounded to bf16."""
     torch = pytest.importorskip("torch")

@@ -12,9 +12,10 @@ from typing import Any
 
 from throughline.workloads import Figure, key
 from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
-from throughline.workloads.untrained import PRECISION, WIDTH
+from throughline.workloads.untrained import LIBRARIES, PRECISION, WIDTH
 
 MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
+LIBRARIES = {library: features | {"fp8"} for library, features in LIBRARIES.items()}
 LAYER_OF = {"bert": "bert-layer", "gpt2": "gpt2-layer"}
 """Workload -> what a layer of its models is alone."""
 HIDDEN, HEADS, INNER = 1024, 16, 4096
@@ -48,7 +49,7 @@ def forward_flops(model: str, sequence: int) -> int:
 
 def intensity(spec: Mapping[str, Any], figure: str, at: None) -> float | None:
     """FLOPs for each byte that a forward pass has to read or write: the matrices, its input and its output."""
-    if figure != "forward":
+    if figure != "forward" or spec["precision"] == "fp8":  # whose casts read and write as well
         return None
     batch, sequence = spec["batch"], spec["sequence"]
     matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec["model"] == "t5-decoder-layer" else 1))
@@ -66,4 +67,6 @@ def convention(spec: Mapping[str, Any]) -> dict[str, str]:
         "flops": "3 x forward, a multiply-add is 2; matrix products only, causal attention in full; "
         "a decoder's attention to its encoder as a second one of the same length",
         **PRECISION,
+        "fp8": "products with weights alone: e4m3 forward, e5m2 for gradients of outputs, a scale for each tensor from "
+        "its largest value; weights and all else in bf16; the casts count",
     }

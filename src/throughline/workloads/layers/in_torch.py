@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from throughline.topology import StepSize
 from throughline.workloads import Unsupported, in_torch_timed
-from throughline.workloads.layers import HEADS, HIDDEN, INNER, forward_flops
+from throughline.workloads.layers import HEADS, HIDDEN, INNER, forward_flops, in_torch_fp8
 
 LACKS: dict[str, str] = {}
 CHANGING: frozenset[str] = frozenset()
@@ -20,10 +20,13 @@ class Layer(nn.Module):
 
     def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
         super().__init__()
-        dtype = in_torch_timed.dtype(spec)
+        self.fp8 = spec["precision"] == "fp8"
+        dtype = torch.bfloat16 if self.fp8 else in_torch_timed.dtype(spec)
         self.at_least_s = float(spec["at_least_s"])
         self.attention, self.dropout = spec["attention"], spec["options"]["dropout"]
         self.layer = hugging_face(spec["model"], self.attention, self.dropout).to(at, dtype).train()
+        if self.fp8:
+            in_torch_fp8.use(self.layer)
         batch, sequence = StepSize.of_spec(spec).batch_per_replica, spec["sequence"]
         # As within a model: the layer's input needs a gradient as well.
         self.hidden = torch.randn(batch, sequence, HIDDEN, device=at).to(dtype).requires_grad_()
@@ -79,6 +82,8 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Layer:
+    if spec["precision"] == "fp8" and StepSize.of_spec(spec).batch_per_replica * spec["sequence"] % 16:
+        raise Unsupported("products in fp8 have rows and columns in multiples of 16: choose batch x sequence so")
     return Layer(spec, at)
 
 
