@@ -64,7 +64,7 @@ class Runs(Section):
     network: bool | None = Field(
         None,
         description="after the window, the ranks exchange messages as large as their gradients, two seconds long, and "
-        "compute nothing: how fast is the network alone? null: on GPUs (framework `torch`, without sharding)",
+        "compute nothing: how fast is the network alone? null: on GPUs. Needs DistributedDataParallel",
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,

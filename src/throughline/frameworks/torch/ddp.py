@@ -96,7 +96,8 @@ class TorchDDP(TorchRank):
 
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
         """The buckets that DistributedDataParallel has made, all on their way at once as in a step."""
-        if self.options["sharding"] != "none":  # then other messages travel as well
+        wrapped = isinstance(self.parallel, torch.nn.parallel.DistributedDataParallel)
+        if not wrapped or self.options["sharding"] != "none":  # then other messages travel as well
             return None
         told = self.parallel._get_ddp_logging_data()
         sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
