@@ -42,7 +42,8 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
         if "max_batch" not in block.extras:
             continue
         worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
-        change = {"topology": f"1n{max(worlds, default=block.options.tensor)}g", "steps": STEPS, "scaling": "weak"}
+        largest = f"1n{max(worlds, default=block.options.tensor)}g"
+        change = {"topology": largest, "steps": STEPS, "job": None, "scaling": "weak"}
         for precision, batches in block.batch.items():
             wanted = (name, precision, min(batches), block.topologies[0], 1)
             requested[SEARCH.format(benchmark=name, precision=precision)] = [
