@@ -41,7 +41,7 @@ def test_a_whole_job_on_two_ranks(held_out: Lab) -> None:
     # The evaluations lie in the window, and in no step; the last one lies behind all steps.
     steps = sum(record.step_seconds)
     assert told["samples_per_second_without_evaluations"] == pytest.approx(128 / steps)
-    assert steps + 2 * told["eval_runtime"] * 0.5 < (record.window_s or 0)
+    assert steps + 1.5 * told["eval_runtime"] < (record.window_s or 0)
     assert told["preparation"] > 0
     assert record.work is not None and record.work.real_token_share is not None and record.work.real_token_share < 1
     assert record.settings is not None and "Trainer.train() makes it by itself" in record.settings["timed_step"]
