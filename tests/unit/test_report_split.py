@@ -10,8 +10,8 @@ from report_fixture import write_series
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import cells, split, summary
 from throughline.report.render import page
+from throughline.report.render.topics import hardware, throughput, write_plots, write_tables
 from throughline.report.render.topics import split as topic
-from throughline.report.render.topics import throughput, write_plots, write_tables
 from throughline.report.topics import Scope
 
 
@@ -118,6 +118,29 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
     assert set(throughput.frame(Scope(derived[:1]))["exchange"]) == {False}
     assert set(throughput.frame(Scope(groups))["exchange"]) == {True}
     assert "no exchange" in throughput.settings(derived[0])
+
+
+@pytest.mark.parametrize(
+    ("synthetic_ms", "said"),
+    [
+        (
+            40,
+            "The loader feeds 320.0 samples/s; with synthetic data this machine trains 800.0. torch 1n1g waits",
+        ),
+        (101, "torch 1n1g waits 60 % of its time for data (fp32 with batch 32 per device), and is no slower than"),
+        (None, "Put the data on a faster disk, or compare with the extra `synthetic`."),
+    ],
+)
+def test_where_the_loader_is_the_limit_a_sentence_says_so(tmp_path: Path, synthetic_ms: int | None, said: str) -> None:
+    waits = {"loader_stall_share": 0.6}
+    read = measured(tmp_path, "bert", {"1n1g": [100, 100, 100], "1n2g": [90, 90, 90]}, beside=waits)
+    series = {"1n1g": [float(synthetic_ms or 40)] * 3}
+    name = "bert__synthetic" if synthetic_ms else "bert__aa"
+    made = measured(tmp_path, name, series, options={"data": "synthetic"}, beside={"data": None})
+    everything = cells.groups([read, made])
+    one, two = (finding.text for finding in hardware.waiting(Scope(everything[:1], everything)))
+    assert said in one
+    assert two.startswith("torch 1n2g waits 60 % of its time for data")  # no synthetic run of it to hold against
 
 
 def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
