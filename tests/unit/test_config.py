@@ -80,6 +80,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
         ("benchmarks: {b: {model: matmul, batch: {fp32: [1]}, scaling: strong}}", "a call of matmul has no batch that"),
+        ("benchmarks: {b: {options: {decoder: dali}}}", "benchmarks.b.options.decoder: bert-tiny reads no pictures"),
         ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
         ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),
         ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list or {shards}"),

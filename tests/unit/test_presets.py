@@ -62,3 +62,17 @@ def test_the_grids_of_wide_and_deep() -> None:
     for spec in [*asked("wide-deep-vocabulary"), *asked("wide-deep-batch"), *devices]:
         assert spec.parameters["embedding"] >= Topology.parse(spec.topology).world, "every device has a column"
         assert (spec.parameters["table"], spec.parameters["update"], spec.optimizer.name) == ("columns", "lazy", "adam")
+
+
+def test_the_published_grid_of_resnet50_with_real_and_with_synthetic_pictures() -> None:
+    blocks: dict[str, set[tuple[str, int, str]]] = {}
+    for spec in asked("dlperf-resnet50"):
+        blocks.setdefault(spec.benchmark, set()).add((spec.precision, spec.batch_per_device, spec.topology))
+        update = spec.optimizer
+        assert (update.name, update.momentum, update.weight_decay) == ("sgd", 0.875, 1 / 32768)
+        assert (spec.model, spec.parameters["image"], spec.parameters["label_smoothing"]) == ("resnet50", 224, 0.1)
+        assert (spec.steps.warmup, spec.steps.timed) == (20, 100)
+    grid = {
+        (*each, topology) for each in (("fp32", 128), ("fp16", 256)) for topology in ("1n1g", "1n8g", "2n8g", "4n8g")
+    }
+    assert blocks == {"dlperf_resnet50": grid, "dlperf_resnet50__synthetic": grid}

@@ -107,7 +107,8 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     own, options = spec.optimizer, spec.options
     decays = own.weight_decay and own.name != "adam"  # Adam's is part of the gradient, and shows
     optimizer = {"learning_rate": RATE[own.name], "weight_decay": DECAY if decays else own.weight_decay}
-    changed = {"dropout": 0.0, "exchange": True, "accumulate": min(options.accumulate, MICRO_BATCHES)}
+    changed = {"dropout": 0.0, "exchange": True, "decoder": "pillow"}
+    changed |= {"accumulate": min(options.accumulate, MICRO_BATCHES)}
     return spec.model_copy(
         update={
             "repeat": 1,

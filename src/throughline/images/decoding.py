@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import PIL
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from throughline import files
 from throughline.corpus.randomness import Stream
@@ -46,16 +47,25 @@ class Decoder:
 
     def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
         """A picture's pixels, and its class."""
+        _, picture, label = self.file(shard, row)
+        box, mirrored = self.crop(picture, shard, row, epoch)
+        array = crops.pixels(picture, box, self.image)
+        return array[:, ::-1] if mirrored else array, label
+
+    def file(self, shard: int, row: int) -> tuple[bytes, Image, int]:
+        """A picture's file, the picture, of which only the header is read so far, and its class."""
         stream, places = self.opened(shard)
         offset, size, label_offset, label_size = places[row].tolist()
         label = int(os.pread(stream.fileno(), label_size, label_offset))
-        picture = pictures.opened(os.pread(stream.fileno(), size, offset))
+        data = os.pread(stream.fileno(), size, offset)
+        return data, pictures.opened(data), label
+
+    def crop(self, picture: Image, shard: int, row: int, epoch: int) -> tuple[crops.Box, bool]:
+        """Which part of it is shown, and whether mirrored."""
         if epoch == HELD_OUT:
-            return crops.pixels(picture, crops.middle(*picture.size), self.image), label
+            return crops.middle(*picture.size), False
         name = Path(self.shards[shard]["file"]).stem
-        box, mirrored = crops.drawn(Stream(self.seed, "crop", name, row, epoch), *picture.size)
-        array = crops.pixels(picture, box, self.image)
-        return array[:, ::-1] if mirrored else array, label
+        return crops.drawn(Stream(self.seed, "crop", name, row, epoch), *picture.size)
 
 
 def main() -> None:

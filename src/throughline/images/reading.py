@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import throughline
+from throughline.workloads import Unsupported
 
 KIND = "images"
 """What a manifest of such shards has under `kind`."""
@@ -98,6 +99,29 @@ class Pictures:
                     worker.communicate()
             os.close(memory)
 
+    def by_dali(self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None) -> Iterator[Arrays]:
+        """The same by DALI, in this process. Unsupported where this environment has none."""
+        try:
+            from throughline.images import dali
+            from throughline.images.decoding import Decoder
+        except ImportError as error:
+            raise Unsupported(
+                f"options.decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
+                "(pip install nvidia-dali-cuda130 pillow, or the build for your CUDA), or leave the option out"
+            ) from None
+        self.how = f"{DRAWN}, decoded by DALI {dali.VERSION} on the " + ("CPU" if gpu is None else "GPU")
+        return dali.decoded(Decoder(self.job), rows, size, threads, gpu, self.slots)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What a decoder has to know."""
+        return {
+            "folder": str(self.folder),
+            "shards": [{key: shard[key] for key in ("file", "index")} for shard in self.shards],
+            "image": self.image,
+            "seed": self.seed,
+        }
+
     def _started(self, memory: int, size: int, python: str) -> subprocess.Popen[bytes]:
         source = str(Path(throughline.__file__).parents[1])
         worker = subprocess.Popen(
@@ -107,15 +131,7 @@ class Pictures:
             pass_fds=[memory],
             env={**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"},
         )
-        job = {
-            "folder": str(self.folder),
-            "shards": [{key: shard[key] for key in ("file", "index")} for shard in self.shards],
-            "image": self.image,
-            "seed": self.seed,
-            "size": size,
-            "memory": memory,
-            "parent": os.getpid(),
-        }
+        job = {**self.job, "size": size, "memory": memory, "parent": os.getpid()}
         assert worker.stdin
         worker.stdin.write(json.dumps(job).encode() + b"\n")
         worker.stdin.flush()

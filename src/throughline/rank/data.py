@@ -60,6 +60,9 @@ class Decoder(Reader, Protocol):
         """The arrays of batches of at most `size` rows, in their order; `python` is the interpreter of the processes.
         They end with this iterator, and with this process."""
 
+    def by_dali(self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None) -> Iterator[Arrays]:
+        """The same by DALI in this process, on the GPU of this number if it has one. Raises Unsupported."""
+
 
 class Manifest:
     """A manifest.json of the data room `room`: its shards, by their split, and the reader that knows how a run with

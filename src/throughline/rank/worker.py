@@ -26,7 +26,7 @@ from throughline.job import Job, figures, timed
 from throughline.messages import Measured, Memory, Network, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
-from throughline.rank.data import Loader, Manifest, batches, held_out, synthetic_seeds
+from throughline.rank.data import Decoder, Loader, Manifest, batches, held_out, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 from throughline.topology import StepSize
 
@@ -136,8 +136,11 @@ class Run:
     def decoded(self, rows: Iterator[Any]) -> Iterator[Any]:
         """What the workload takes, from batches of rows; decoded, where they need it, in the workflow's environment."""
         assert self.manifest
-        python = self.order.telemetry or sys.executable
-        return self.manifest.decoded(rows, self.size.batch_per_replica, self.spec["threads"], python)
+        reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec["threads"]
+        if self.options["decoder"] == "dali" and isinstance(reader, Decoder):
+            gpu = self.framework.local_rank if self.order.kind == "cuda" else None
+            return reader.by_dali(rows, size, threads, gpu)
+        return self.manifest.decoded(rows, size, threads, self.order.telemetry or sys.executable)
 
     def _open_job(self, job: Job) -> None:
         """All samples at once: the framework shares them out among the ranks."""

@@ -111,6 +111,11 @@ class Options(Section):
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
     unpadded: bool = Field(False, description="compute only the real tokens, without padding")
     data: Literal["real", "synthetic"] = Field("real", description="the data that the model reads, or made-up batches")
+    decoder: Literal["pillow", "dali"] = Field(
+        "pillow",
+        description="what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
+        "rank itself, on its GPU; an environment without DALI ends as `unsupported`",
+    )
     exchange: bool = Field(
         True, description="false: every rank keeps its own gradients, which shows how much time their exchange takes"
     )

@@ -1,0 +1,65 @@
+"""Pictures decoded by NVIDIA's DALI in the rank's own process: on its GPU, or on a CPU (`options.decoder: dali`).
+
+Rows, crops and mirroring are those of Pillow's decoder (decoding.py); only decoding and resizing are DALI's, so pixels
+differ by rounding. Pixels go through the host's memory, which serves every framework alike.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from nvidia import dali
+from nvidia.dali import fn, types
+
+from throughline.images import crops
+from throughline.images.decoding import Decoder
+
+VERSION = dali.__version__
+Arrays = dict[str, NDArray[Any]]
+
+
+def decoded(
+    decoder: Decoder, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, ahead: int
+) -> Iterator[Arrays]:
+    """`pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows. `gpu`: its number, or None."""
+    labels: deque[NDArray[Any]] = deque()
+
+    def source() -> tuple[list[Any], ...]:
+        """The next batch: files; of each its crop's left and top, width and height; and whether it is mirrored."""
+        samples = [_sample(decoder, *row) for row in next(rows)["rows"].tolist()]
+        labels.append(np.array([sample[-1] for sample in samples], np.int32))
+        files, boxes, mirrored, _ = zip(*samples, strict=True)
+        corners = [np.array(box[:2], np.int32) for box in boxes]
+        sides = [np.array(box[2:], np.int32) for box in boxes]
+        return list(files), corners, sides, [np.int32(flip) for flip in mirrored]
+
+    with dali.Pipeline(size, threads, gpu, prefetch_queue_depth=ahead) as pipeline:
+        files, corners, sides, mirrored = fn.external_source(
+            source, num_outputs=4, dtype=[types.UINT8, types.INT32, types.INT32, types.INT32]
+        )
+        pictures = fn.decoders.image_slice(
+            files, start=corners, shape=sides, axis_names="WH", output_type=types.RGB, adjust_orientation=False,
+            device="cpu" if gpu is None else "mixed",
+        )  # fmt: skip
+        side = decoder.image
+        small = fn.resize(pictures, size=[side, side], interp_type=types.INTERP_LINEAR, antialias=True)
+        pipeline.set_outputs(fn.flip(small, horizontal=mirrored))
+    pipeline.build()
+    while True:
+        try:
+            (batch,) = pipeline.run()
+        except StopIteration:
+            return
+        pixels = batch if gpu is None else batch.as_cpu()
+        yield {"pixels": np.array(pixels.as_array()), "labels": labels.popleft()}
+
+
+def _sample(decoder: Decoder, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], crops.Box, bool, int]:
+    """A picture's file, the part of it that is shown, whether it is mirrored, and its class."""
+    data, picture, label = decoder.file(shard, row)
+    box, mirrored = decoder.crop(picture, shard, row, epoch)
+    return np.frombuffer(data, np.uint8), box, mirrored, label

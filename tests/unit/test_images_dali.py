@@ -1,0 +1,71 @@
+"""`options.decoder: dali`: the crops that Pillow's decoder shows, and what is said where there is no DALI."""
+
+from __future__ import annotations
+
+import io
+import sys
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from images_helpers import folder, made
+from throughline import images
+from throughline.rank.data import Manifest, batches
+from throughline.workloads import Unsupported
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures that get brighter to the right and redder to the bottom: every crop and mirroring looks different."""
+    path, files = tmp_path_factory.mktemp("images"), {}
+    for label in range(6):
+        across, down = np.meshgrid(np.linspace(0, 255, 90 + label), np.linspace(0, 255, 70))
+        stream = io.BytesIO()
+        Image.fromarray(np.stack([down, across, across], 2).astype(np.uint8)).save(stream, "JPEG", quality=95)
+        files[f"train/{label}/a.jpg"] = stream.getvalue()
+        files[f"val/{label}/a.jpg"] = stream.getvalue()
+    return made(folder(path / "source", files), path / "made")
+
+
+def opened(manifest: Path) -> Any:
+    return Manifest(manifest, "images", SimpleNamespace(image=32), 1)
+
+
+def test_dali_shows_pillows_crops(manifest: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    read = opened(manifest)
+    pairs = zip(
+        read.decoded(batches(read, 1, 0, 1, 4), 4),
+        read.reader.by_dali(batches(read, 1, 0, 1, 4), 4, threads=2, gpu=None),
+        strict=False,
+    )
+    for by_pillow, by_dali in islice(pairs, 6):
+        assert by_dali["pixels"].shape == (4, 32, 32, 3) and by_dali["pixels"].dtype == np.uint8
+        assert by_dali["labels"].dtype == np.int32 and (by_dali["labels"] == by_pillow["labels"]).all()
+        difference = np.abs(by_dali["pixels"].astype(int) - by_pillow["pixels"])
+        assert difference.mean() < 2
+
+
+def test_dali_ends_with_its_rows_and_cuts_the_middle_of_held_out_pictures(manifest: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    read = opened(manifest)
+    (shard,) = (number for number, one in enumerate(read.content["shards"]) if one["split"] == "test")
+    rows = [{"rows": np.array([[shard, row, -1] for row in some])} for some in ((0, 1, 2), (3,))]
+    found = list(read.reader.by_dali(iter(rows), 3, threads=1, gpu=None))
+    expected = list(read.decoded(iter(rows), 3))
+    assert [len(one["pixels"]) for one in found] == [3, 1]
+    for one, other in zip(found, expected, strict=True):
+        assert np.abs(one["pixels"].astype(int) - other["pixels"]).mean() < 2
+
+
+def test_an_environment_without_dali_says_so(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia", None)
+    monkeypatch.delitem(sys.modules, "throughline.images.dali", raising=False)
+    monkeypatch.delattr(images, "dali", raising=False)
+    with pytest.raises(Unsupported, match=r"options\.decoder is dali, and this framework's environment lacks it"):
+        opened(manifest).reader.by_dali(iter(()), 4, 1, None)
