@@ -210,13 +210,16 @@ def test_a_half_types_loss_is_near_and_weights_and_statistics_stay_whole(kind: A
 def test_held_out_sums_are_from_the_running_statistics_without_smoothing() -> None:
     own, batch = network(label_smoothing=0.5).double(), pictures()
     own(**batch)
+    own.half_type = torch.bfloat16  # is for training alone
     before = {name: one.clone() for name, one in own.state_dict().items()}
     sums = in_torch.sums(own, batch)
     assert own.training and all(torch.equal(one, before[name]) for name, one in own.state_dict().items())
     scores, labels = theirs(own, "bottleneck").eval(), batch["labels"].long()
     scores = their_scores(own, scores, batch).detach()
     assert sums["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(scores, labels)) * 4, rel=1e-9)
-    assert (sums["found"], sums["samples"]) == (float((scores.argmax(1) == labels).sum()), 4)
+    found = float((scores.argmax(1) == labels).sum())
+    assert (sums["found"], sums["samples"]) == (found, 4)
+    assert resnet.look(sums) == {"loss": sums["loss"] / 4, "top1": found / 4} and own.half_type == torch.bfloat16
 
 
 def test_synthetic_pictures_are_bytes_and_the_same_for_a_seed() -> None:

@@ -70,7 +70,7 @@ UNITS: dict[str, Any] = {}
 FIGURES: tuple[Figure, ...] = ()
 DATA = "images"
 LEARNS_FROM: int | None = None
-HELD_OUT: dict[str, bool] = {}
+HELD_OUT = {"loss": False, "top1": True}
 NO_PROOF: str | None = None
 ROUNDING = 6
 """How many times the rounding of other workloads a loss in a lower precision may show: a batch norm takes away what all
@@ -79,7 +79,9 @@ most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
 SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
 LIBRARIES = {
     "mxnet": frozenset({"devices", "nodes", "amp", "accumulation", "clipping"}),
-    "torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping"}),
+    "torch": frozenset({
+        "devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping", "convergence",
+    }),
 }
 NO_FORM: dict[str, str] = {}
 
@@ -183,4 +185,4 @@ def convention(spec: Values) -> dict[str, str]:
 
 
 def look(sums: Values) -> dict[str, float]:
-    return {}
+    return {"loss": sums["loss"] / sums["samples"], "top1": sums["found"] / sums["samples"]}

@@ -62,11 +62,15 @@ def settings(network: ResNet) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
-    """The loss over a delivered batch, without smoothing, and the pictures whose class is found; norms use their
-    running statistics."""
+    """The loss over a delivered batch, without smoothing, and the pictures whose class has the highest score.
+
+    In the weights' precision; norms use their running statistics.
+    """
+    half, network.half_type = network.half_type, None
     network.eval()
     scores, labels = network.scores(batch["pixels"]), batch["labels"].long()
     network.train()
+    network.half_type = half
     loss = cross_entropy(scores, labels, reduction="sum").double()
     found = (scores.argmax(1) == labels).sum()
     return {"loss": float(loss), "found": float(found), "samples": float(len(labels))}
