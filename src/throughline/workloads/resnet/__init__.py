@@ -79,9 +79,19 @@ most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
 SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
 LIBRARIES = {
     "mxnet": frozenset({"devices", "nodes", "amp", "accumulation", "clipping"}),
-    "torch": frozenset({
-        "devices", "nodes", "amp", "bf16", "compile", "graph", "accumulation", "clipping", "convergence",
-    }),
+    "torch": frozenset(
+        {
+            "devices",
+            "nodes",
+            "amp",
+            "bf16",
+            "compile",
+            "graph",
+            "accumulation",
+            "clipping",
+            "convergence",
+        }
+    ),
 }
 NO_FORM: dict[str, str] = {}
 
