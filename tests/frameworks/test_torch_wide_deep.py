@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(folder: Path) -> Told:
-    subprocess.run([sys.executable, HELPER, folder], check=True, timeout=120)
+    subprocess.run([sys.executable, HELPER, folder], check=True, timeout=400)
     return {
         world: [pickle.loads((folder / f"{world}_{rank}.pickle").read_bytes()) for rank in range(world)]
         for world in WORLDS
