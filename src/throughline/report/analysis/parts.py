@@ -41,7 +41,7 @@ def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
     wanted = layer, summary.device.name, group.precision, summary.parameters.get("sequence"), summary.options.dropout
     batch = group.batch_per_replica(row)
     alike = [one for one in alone if _is(one) == wanted and 1 / ALIKE <= one.size / batch <= ALIKE]
-    if not alike or summary.options.unpadded:  # then a step computes less than its positions say
+    if not alike or summary.options.unpadded:  # its samples are shorter than the layer's
         return None
     nearest = min(alike, key=lambda one: (max(one.size / batch, batch / one.size), one.row.topology.world))
     return Part(group, row, summary.model, cell.work.flops_per_s / 1e12, nearest)
