@@ -19,7 +19,7 @@ from framework_lab import Lab, python
 from throughline import frameworks, records
 from throughline.checks import equivalence, reference
 from throughline.rank.data import Manifest, batches
-from throughline.study.runs import RunSpec
+from throughline.study.runs import PROTOCOL, RunSpec
 from throughline.study.section import canonical
 
 
@@ -150,6 +150,18 @@ def test_weights_in_parts_are_the_reference(lab: Lab, tmp_path: Path) -> None:
     ((topology, found),) = result["frameworks"]["torch"].items()
     assert (topology, found["verdict"]) == ("1n2g", "equal"), found["reason"]
     assert found["largest_difference"] < 1e-6
+
+
+def test_resnet_on_two_ranks_is_the_mean_of_both_with_the_statistics_of_their_own_batches(tmp_path: Path) -> None:
+    asked = {
+        "benchmark": "r", "framework": "torch", "model": "resnet-tiny", "image": 48, "classes": 16, "topology": "1n2g",
+        "batch_per_device": 4, "precision": "fp32", "repeat": 1, "device": "cpu", "protocol": PROTOCOL,
+        "optimizer": {"name": "sgd", "weight_decay": 1e-4}, "options": {"data": "synthetic"},
+    }  # fmt: skip
+    spec = RunSpec.model_validate_json(json.dumps(asked))
+    found = equivalence.prove([spec], None, {}, tmp_path / "equivalence")["frameworks"]["torch"]["1n2g"]
+    assert found["verdict"] == "equal", found["reason"]
+    assert found["largest_difference"] < 1e-5 and abs(found["loss"][4] - found["loss"][0]) > 1e-4  # the same batch
 
 
 class Proof:
