@@ -1,0 +1,181 @@
+"""Face recognition with a margin (ArcFace, CosFace), framework-neutral: networks, batches, FLOPs.
+
+A network turns an aligned face of 112 x 112 pixels into an embedding, and a classifier holds a vector for each known
+person (class). With many classes the classifier is the larger part, so that ranks split it, or compute with a sample of
+its classes (An et al. 2021, partial FC).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.workloads import Arrays, Figure, Values, key
+
+SIDE = 112
+"""Pixels of a face, in height and width."""
+PATTERN = 7
+"""Rows and columns of the pattern by which made-up faces of one class are alike."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """`layers`: the residual blocks of each stage, or None for MobileFaceNet."""
+
+    embedding: int
+    layers: tuple[int, ...] | None
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+
+
+NETWORKS = {
+    "iresnet-tiny": Network(64, (1, 1, 1, 1), (16, 32, 64, 128)),
+    "iresnet50": Network(512, (3, 4, 14, 3)),
+    "iresnet100": Network(512, (3, 13, 30, 3)),
+    "mobilefacenet-y1": Network(128, None),
+}
+SCALE = 64.0
+"""What cosines are multiplied by before the softmax."""
+MARGINS = {"arcface": 0.5, "cosface": 0.4}
+"""In radians, and as a difference of cosines."""
+
+MODELS = tuple(NETWORKS)
+UNIT = "samples"
+UNITS: dict[str, Any] = {}
+FIGURES: tuple[Figure, ...] = ()
+DATA = None
+LEARNS_FROM = 100
+HELD_OUT: dict[str, bool] = {}
+NO_PROOF: str | None = None
+SETTINGS = ("embedding", "classifier", "classes", "margin", "scale", "batch_norm", "memory_format")
+LIBRARIES = {"torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange"})}
+NO_FORM = {"mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    classes: int = key("persons that the classifier knows", default=1000, least=2, stated=True)
+    classifier: str = key(
+        "how the classifier lies on the ranks: `data_parallel`, every rank has all classes; `model_parallel`, each has "
+        "some; `partial`, each has some and computes with a sample of them in every step",
+        default="data_parallel",
+        choices=("data_parallel", "model_parallel", "partial"),
+        whole="data_parallel",
+        stated=True,
+    )
+    sample_ratio: float = key(
+        "with `partial`: the share of a rank's classes that a step computes with; the classes of the step's samples "
+        "are always among them",
+        default=0.1,
+        least=0.0001,
+        most=1.0,
+    )
+    margin_loss: str = key(
+        "`arcface` adds a margin to the angle between an embedding and its class, `cosface` takes one off its cosine",
+        default="arcface",
+        choices=("arcface", "cosface"),
+    )
+    margin_gradient: str = key(
+        "the gradient of ArcFace's margin: `exact`, or `insightface`, whose code lets it pass as if there were none",
+        default="exact",
+        choices=("exact", "insightface"),
+    )
+
+
+def complete(values: Values, section: Any) -> dict[str, Any]:
+    return {}
+
+
+def own_exchange(spec: Values) -> bool:
+    """Whether ranks exchange embeddings and their gradients for a classifier that they split."""
+    return bool(spec["classifier"] != "data_parallel")
+
+
+def folder(parameters: Parameters) -> str:
+    return "faces"
+
+
+def fits(parameters: Parameters, manifest: Values) -> str | None:
+    has = len(manifest["classes"])
+    return (
+        f"holds faces of {has} classes; the run's classifier knows {parameters.classes}"
+        if has > parameters.classes
+        else None
+    )
+
+
+def facts(manifest: Values | None) -> dict[str, Any]:
+    return {}
+
+
+def batch(rows: Arrays, options: Values) -> Arrays:
+    """What one step needs: pixels u1 [B, 112, 112, 3], labels i4 [B]."""
+    return rows
+
+
+def synthetic(count: int, spec: Values, seed: int) -> Arrays:
+    """Made-up faces. Labels are drawn uniformly over all classes. A face is noise around a coarse pattern, which its
+    class alone decides."""
+    import numpy as np
+
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    labels = draw.integers(0, spec["classes"], count)
+    shape = (PATTERN, PATTERN, 3)
+    patterns = [np.random.Generator(np.random.Philox(key=int(label))).integers(64, 192, shape) for label in labels]
+    pixels = np.stack(patterns).repeat(SIDE // PATTERN, 1).repeat(SIDE // PATTERN, 2)
+    noise = draw.integers(-64, 64, pixels.shape, np.int8)
+    return {"pixels": (pixels + noise).astype(np.uint8), "labels": labels.astype(np.int32)}
+
+
+def counts(rows: Arrays) -> tuple[int, ...]:
+    return ()
+
+
+def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
+    return {}
+
+
+def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
+    """FLOPs to train on one face: 3 x forward without the gradient of the pixels, a multiply-add is 2; convolutions
+    and matrix products only. A sampled classifier counts with the classes that it computes with."""
+    network = NETWORKS[spec["model"]]
+    share = spec["sample_ratio"] if spec["classifier"] == "partial" else 1.0
+    layers = forward(network)
+    return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * spec["classes"] * share
+
+
+def forward(network: Network) -> list[float]:
+    """FLOPs of the forward pass over one face, by layers: the first is the only one that sees pixels."""
+
+    def of(side: int, inside: int, outside: int, kernel: int = 3, groups: int = 1) -> float:
+        return 2.0 * side * side * outside * (inside // groups) * kernel * kernel
+
+    if network.layers is not None:
+        side, inside = SIDE, network.widths[0]
+        layers = [of(side, 3, inside)]
+        for width, count in zip(network.widths, network.layers, strict=True):
+            layers += [of(side, inside, width), of(side // 2, width, width), of(side // 2, inside, width, 1)]
+            side, inside = side // 2, width
+            layers += [2 * of(side, width, width)] * (count - 1)
+        return [*layers, 2.0 * side * side * inside * network.embedding]
+
+    def bottlenecks(side: int, stride: int, inside: int, wide: int, outside: int) -> float:
+        small = side // stride
+        return of(side, inside, wide, 1) + of(small, wide, wide, 3, wide) + of(small, wide, outside, 1)
+
+    return [
+        of(56, 3, 64), of(56, 64, 64, 3, 64), bottlenecks(56, 2, 64, 128, 64), 4 * bottlenecks(28, 1, 64, 128, 64),
+        bottlenecks(28, 2, 64, 256, 128), 6 * bottlenecks(14, 1, 128, 256, 128), bottlenecks(14, 2, 128, 512, 128),
+        2 * bottlenecks(7, 1, 128, 256, 128), of(7, 128, 512, 1), of(1, 512, 512, 7, 512),
+        of(1, 512, network.embedding, 1),
+    ]  # fmt: skip
+
+
+def convention(spec: Values) -> dict[str, str]:
+    sampled = f", {spec['sample_ratio']:.0%} of which a step computes with" if spec["classifier"] == "partial" else ""
+    return {
+        "flops": "3 x forward without the gradient of the pixels, a multiply-add is 2; convolutions and matrix "
+        "products only",
+        "classifier": f"{spec['classes']} classes{sampled}, the same however ranks split them",
+    }
+
+
+def look(sums: Values) -> dict[str, float]:
+    return {}

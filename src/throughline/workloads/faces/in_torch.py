@@ -1,0 +1,113 @@
+"""Face recognition in PyTorch: a network for embeddings, and a classifier that ranks may split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from throughline import workloads
+from throughline.workloads import Arrays
+from throughline.workloads.faces import MARGINS, NETWORKS, SCALE
+from throughline.workloads.faces.in_torch_classifier import Classifier
+from throughline.workloads.faces.in_torch_networks import iresnet, mobilefacenet
+from throughline.workloads.in_torch_operations import versions
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
+
+__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "spread", "versions", "weights"]
+
+CHANGING = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+LACKS = {
+    "clipping": "the norm of a gradient that ranks hold in parts is not computed",
+    "checkpointing": "recomputed activations would count a batch twice in the means that the norms keep",
+    "convergence": "faces have no held-out figures",
+    "graph": "nobody has tried to replay the exchange of embeddings",
+    "sharding": "the classifier, which is most of the weights, has a split of its own: classifier: model_parallel",
+}
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Faces:
+    """The network with random weights; its classifier is split by `spread`."""
+    given, network = workloads.parameters(spec), NETWORKS[spec["model"]]
+    layers = iresnet(network) if network.layers else mobilefacenet(network.embedding)
+    return Faces(layers, Classifier(given, network.embedding))
+
+
+def spread(network: Faces, ranks: TensorGroup) -> frozenset[str]:
+    """Keep this rank's classes; returns the names of the parameters that no other rank has."""
+    network.classifier.spread(ranks)
+    return frozenset({"classifier.weight"})
+
+
+def weights(network: Faces) -> Arrays:
+    """The whole weights; where ranks split the classifier, all of them have to ask."""
+    own = {name: parameter.detach() for name, parameter in network.named_parameters()}
+    whole = {**own, "classifier.weight": network.classifier.whole()}
+    return {name: one.cpu().numpy() for name, one in whole.items()}
+
+
+def load(network: Faces, weights: Arrays) -> None:
+    """Set the weights from whole ones."""
+    parameters = dict(network.named_parameters())
+    if parameters.keys() != weights.keys():
+        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
+    own = {**weights, "classifier.weight": network.classifier.part(weights["classifier.weight"])}
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(torch.from_numpy(own[name]))
+
+
+def settings(network: Faces) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    given, classifier = network.classifier.given, network.classifier
+    own = sum(one.numel() for one in network.layers.parameters())
+    embedding, sampled = classifier.weight.shape[1], f", {given.sample_ratio:g} of them in a step"
+    exact = given.margin_loss == "cosface" or given.margin_gradient == "exact"
+    return {
+        "parameters": own + given.classes * embedding,
+        "embedding": embedding,
+        "classifier": given.classifier + (sampled if given.classifier == "partial" else ""),
+        "classes": given.classes,
+        "margin": f"{given.margin_loss} {MARGINS[given.margin_loss]:g}, "
+        + ("its exact gradient" if exact else "its gradient as InsightFace has it"),
+        "scale": SCALE,
+        "batch_norm": "statistics of each rank's own faces",
+        "memory_format": "channels last",
+        "dropout": [],
+        "loss": "mean cross entropy, of each rank" if classifier.ranks is None else "mean cross entropy, of all ranks",
+    }
+
+
+class Faces(nn.Module):
+    """`forward` takes the tensors of a batch, and returns the loss.
+
+    With `half_type`, PyTorch's autocast chooses the operations of the network that are of that type; the last layer and
+    the softmax are computed in the weights' own.
+    """
+
+    half_type: torch.dtype | None = None
+
+    def __init__(self, layers: nn.Sequential, classifier: Classifier) -> None:
+        super().__init__()
+        self.layers, self.classifier = layers.to(memory_format=torch.channels_last), classifier
+        self.embedded: Callable[[Tensor], Tensor] = self.embed
+
+    def compile_parts(self, dynamic: bool) -> None:
+        """Compile the network; the classifier's exchange stays as it is."""
+        self.embedded = torch.compile(self.embed, dynamic=None if dynamic else False)
+
+    def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
+        loss: Tensor = self.classifier(self.embedded(pixels), labels.long(), self.half_type)
+        return loss
+
+    def embed(self, pixels: Tensor) -> Tensor:
+        """Embeddings [B, D] of pixels u1 [B, 112, 112, 3], which become numbers from -1 to 1."""
+        *first, last, norm = self.layers.children()
+        faces = (pixels.permute(0, 3, 1, 2).to(last.weight.dtype) - 127.5) / 127.5
+        with torch.autocast(pixels.device.type, self.half_type, enabled=self.half_type is not None):
+            for layer in first:
+                faces = layer(faces)
+        embeddings: Tensor = norm(last(faces.to(last.weight.dtype)))
+        return embeddings

@@ -1,0 +1,94 @@
+"""The networks that turn a face of 112 x 112 pixels into an embedding: iResNet and MobileFaceNet.
+
+iResNet is the residual network of Deng et al. 2019 (ArcFace, section 3.1, after Han et al. 2017), MobileFaceNet that
+of Chen et al. 2018 in InsightFace's variant y1. Names of parameters are ours.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from throughline.workloads.faces import Network
+
+
+def normalized(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels)
+
+
+def convolution(
+    inside: int, outside: int, kernel: int = 3, stride: int = 1, groups: int = 1, padding: int | None = None
+) -> nn.Conv2d:
+    """Without a bias: a norm follows."""
+    return nn.Conv2d(
+        inside, outside, kernel, stride, kernel // 2 if padding is None else padding, groups=groups, bias=False
+    )
+
+
+class Residual(nn.Module):
+    """norm, 3x3, norm, PReLU, 3x3 with the stride, norm; added to the input, which a stride or a width projects."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            normalized(inside),
+            convolution(inside, outside),
+            normalized(outside),
+            nn.PReLU(outside),
+            convolution(outside, outside, stride=stride),
+            normalized(outside),
+        )
+        projected = stride > 1 or inside != outside
+        self.short = (
+            nn.Sequential(convolution(inside, outside, 1, stride), normalized(outside)) if projected else nn.Identity()
+        )
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        added: Tensor = self.body(hidden) + self.short(hidden)
+        return added
+
+
+def iresnet(network: Network) -> nn.Sequential:
+    """The stem, four stages that halve the picture each, and a fully connected layer between two norms."""
+    widths, stages = network.widths, list[nn.Module]()
+    inside = widths[0]
+    for width, count in zip(widths, network.layers or (), strict=True):
+        stages += [Residual(inside if block == 0 else width, width, 2 if block == 0 else 1) for block in range(count)]
+        inside = width
+    return nn.Sequential(
+        convolution(3, widths[0]), normalized(widths[0]), nn.PReLU(widths[0]), *stages, normalized(inside),
+        nn.Flatten(), nn.Linear(inside * 7 * 7, network.embedding), nn.BatchNorm1d(network.embedding),
+    )  # fmt: skip
+
+
+def activated(inside: int, outside: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    return [convolution(inside, outside, kernel, stride, groups), normalized(outside), nn.PReLU(outside)]
+
+
+def bottleneck(inside: int, wide: int, outside: int, stride: int) -> list[nn.Module]:
+    """Widen, convolve each channel by itself, and narrow without an activation."""
+    return [
+        *activated(inside, wide), *activated(wide, wide, 3, stride, wide),
+        convolution(wide, outside, 1), normalized(outside),
+    ]  # fmt: skip
+
+
+class Added(nn.Module):
+    def __init__(self, *body: nn.Module) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*body)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        added: Tensor = hidden + self.body(hidden)
+        return added
+
+
+def mobilefacenet(embedding: int) -> nn.Sequential:
+    """y1: one depthwise layer, then 4, 6 and 2 bottlenecks; at the end each channel's 7 x 7 is weighed."""
+    return nn.Sequential(
+        *activated(3, 64, 3, 2), *activated(64, 64, 3, 1, 64),
+        *bottleneck(64, 128, 64, 2), *(Added(*bottleneck(64, 128, 64, 1)) for _ in range(4)),
+        *bottleneck(64, 256, 128, 2), *(Added(*bottleneck(128, 256, 128, 1)) for _ in range(6)),
+        *bottleneck(128, 512, 128, 2), *(Added(*bottleneck(128, 256, 128, 1)) for _ in range(2)),
+        *activated(128, 512), convolution(512, 512, 7, groups=512, padding=0), normalized(512),
+        nn.Flatten(), nn.Linear(512, embedding, bias=False), nn.BatchNorm1d(embedding),
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""A classifier that ranks split computes what a single process with all classes computes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_faces import BATCH, CASES, EMBEDDING, drawn  # noqa: E402
+
+from throughline.workloads.faces import MARGINS, SCALE, Parameters  # noqa: E402
+from throughline.workloads.faces.in_torch_classifier import Classifier  # noqa: E402
+
+HELPER, ROOT = Path(__file__).with_name("torch_faces.py"), Path(__file__).parents[2]
+Told = dict[int, list[dict[str, dict[str, Any]]]]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Number of ranks -> what each tells, by the names of the cases."""
+    folder = tmp_path_factory.mktemp("ranks")
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, str(HELPER), str(folder)], env=variables, check=True, timeout=300)
+    return {
+        world: [pickle.loads((folder / f"{world}_{rank}.pickle").read_bytes()) for rank in range(world)]
+        for world in (2, 4)
+    }
+
+
+def with_margin(embeddings: Any, weight: Any, labels: Any, given: Parameters | None = None) -> Any:
+    """Scores [N, C] with the margin on each face's own class."""
+    loss, exact = (given.margin_loss, given.margin_gradient) if given else ("arcface", "exact")
+    cosines = (embeddings / embeddings.norm(dim=1, keepdim=True)) @ (weight / weight.norm(dim=1, keepdim=True)).T
+    own = torch.nn.functional.one_hot(labels, len(weight)).bool()
+    if loss == "cosface":
+        moved = cosines - MARGINS[loss]
+    else:  # cos(a + m) = cos a cos m - sin a sin m
+        sine = (1 - cosines**2).sqrt()
+        moved = cosines * np.cos(MARGINS[loss]) - sine * np.sin(MARGINS[loss])
+        if exact != "exact":
+            moved = cosines + (moved - cosines).detach()
+    return SCALE * torch.where(own, moved, cosines)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_a_split_classifier_is_that_of_one_process(told: Told, name: str, world: int) -> None:
+    weight, embeddings, labels = drawn(world)
+    weight.requires_grad_()
+    embeddings.requires_grad_()
+    loss = torch.nn.functional.cross_entropy(with_margin(embeddings, weight, labels, CASES[name]), labels)
+    loss.backward()
+    ranks = [rank[name] for rank in told[world]]
+    assert all(abs(rank["loss"] - float(loss)) < 1e-12 * float(loss) for rank in ranks)
+    np.testing.assert_allclose(np.concatenate([rank["weight"] for rank in ranks]), weight.grad, atol=1e-12)
+    for place, rank in enumerate(ranks):
+        own = embeddings.grad[place * BATCH : (place + 1) * BATCH]
+        np.testing.assert_allclose(rank["embeddings"] / world, own, atol=1e-12)
+        np.testing.assert_array_equal(rank["whole"], weight.detach())
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_sample_of_classes_is_the_softmax_over_it(told: Told, world: int) -> None:
+    ranks = [rank["sampled"] for rank in told[world]]
+    kept, labels = np.concatenate([rank["kept"] for rank in ranks]), torch.from_numpy(ranks[0]["labels"])
+    assert set(labels.tolist()) <= set(kept.tolist()) and len(kept) == 100 and len(set(kept)) == 100
+    weight = torch.from_numpy(ranks[0]["whole"])[kept].requires_grad_()
+    faces = torch.from_numpy(ranks[0]["faces"]).requires_grad_()
+    places = torch.from_numpy(np.searchsorted(kept, labels.numpy()))
+    loss = torch.nn.functional.cross_entropy(with_margin(faces, weight, places), places)
+    loss.backward()
+    every = np.concatenate([rank["weight"] for rank in ranks])
+    assert ranks[0]["loss"] == pytest.approx(float(loss), rel=1e-12)
+    np.testing.assert_allclose(every[kept], weight.grad, atol=1e-12)
+    assert not np.delete(every, kept, axis=0).any(), "classes that are not drawn have no gradient"
+    for place, rank in enumerate(ranks):
+        own = faces.grad[place * BATCH : (place + 1) * BATCH]
+        np.testing.assert_allclose(rank["embeddings"] / world, own, atol=1e-12)
+
+
+def test_a_classifier_of_one_rank_samples_as_well() -> None:
+    torch.manual_seed(2)
+    classifier = Classifier(Parameters(500, "partial", 0.1), EMBEDDING)
+    classifier(torch.randn(4, EMBEDDING), torch.tensor([3, 3, 499, 0])).backward()
+    touched = classifier.weight.grad.abs().sum(1).nonzero()[:, 0].tolist()
+    assert len(touched) == 50 and {0, 3, 499} <= set(touched)
