@@ -98,6 +98,7 @@ wildcard_constraints:
     digest="[0-9a-f]{12}(-nccl)?",
     topology=r"[1-9]\d*n[1-9]\d*g",
     repeat=r"[1-9]\d*",
+    quantity="batch|classes",
 
 
 resource_scopes:

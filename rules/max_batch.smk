@@ -1,6 +1,6 @@
-# Largest batch (extra `max_batch`): tries of a few steps, each in fresh processes, until the limit is known.
+# Largest batch (extra `max_batch`), most classes (`max_classes`): tries of a few steps, each in fresh processes, until the limit is known.
 #   in:  the manifest of its shards, the environments of its frameworks
-#   out: results/<benchmark>/max_batch_<precision>.json; records and logs of all tries in the folder of that name
+#   out: results/<benchmark>/max_<quantity>_<precision>.json; records and logs of all tries in the folder of that name
 # One job for a benchmark and precision; nothing is timed here.
 
 
@@ -9,9 +9,9 @@ rule max_batch:
         manifest=lambda wildcards: manifest_of_specs(largest_of(wildcards)),
         environments=lambda wildcards: environments_of_specs(largest_of(wildcards)),
     output:
-        result="results/{benchmark}/max_batch_{precision}.json",
+        result="results/{benchmark}/max_{quantity}_{precision}.json",
     log:
-        "logs/max_batch/{benchmark}_{precision}.log",
+        "logs/max_{quantity}/{benchmark}_{precision}.log",
     conda:
         "../envs/main.yaml"
     threads: workflow.cores
@@ -30,4 +30,4 @@ rule max_batch:
         environments=lambda wildcards: names_of_environments(largest_of(wildcards)),
     shell:
         "python workflow/scripts/max_batch.py --specs {params.specs:q} {params.manifest:q} {params.environments:q}"
-        " --output {output.result:q} 2>&1 | tee {log:q}"
+        " --quantity {wildcards.quantity:q} --output {output.result:q} 2>&1 | tee {log:q}"

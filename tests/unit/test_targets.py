@@ -17,7 +17,8 @@ BLOCK: dict[str, Any] = {
     "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
     "remarks": "cold", "strict": True,
 }  # fmt: skip
-RUN = {"benchmark": "b", "batch": "8", "precision": "fp32", "framework": "torch", "topology": "1n2g", "repeat": "2"}
+RUN = {"benchmark": "b", "batch": "8", "precision": "fp32", "framework": "torch", "topology": "1n2g", "repeat": "2",
+       "quantity": "batch"}  # fmt: skip
 
 
 @pytest.fixture

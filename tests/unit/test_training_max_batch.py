@@ -11,7 +11,7 @@ import training_fixtures
 from report_fixture import jitter, write_series, write_summaries
 from throughline import records
 from throughline.checks import max_batch
-from throughline.files import write_json
+from throughline.files import UserError, write_json
 from throughline.report.render import page
 from throughline.report.render.topics import checks
 from throughline.report.topics import Scope
@@ -56,6 +56,15 @@ def test_what_is_asked_for() -> None:
     torch, mxnet = found["results/b/max_batch_fp32.json"]
     assert (torch.framework, mxnet.framework) == ("torch", "mxnet-horovod")
     assert (torch.batch_per_device, torch.topology, torch.steps.timed) == (8, "1n4g", 2)
+
+
+def test_what_else_is_searched_is_a_key_of_the_model() -> None:
+    block = {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}, "extras": ["max_batch", "max_classes"]}
+    config = load([], {"benchmarks": {"f": block}})
+    found = max_batch.requests(config, runs.expand(config))
+    assert set(found) == {"results/f/max_batch_fp32.json", "results/f/max_classes_fp32.json"}
+    with pytest.raises(UserError, match="max_classes: bert models have no key classes"):
+        load([], {"benchmarks": {"b": {"sequence": 32, "extras": ["max_classes"]}}})
 
 
 def test_a_cpu_without_a_limit_is_unsupported(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The largest batch per device that fits, by framework -> results/<benchmark>/max_batch_<precision>.json."""
+"""The largest batch per device that fits, or the most classes, by framework
+-> results/<benchmark>/max_<quantity>_<precision>.json."""
 
 import argparse
 from pathlib import Path
@@ -13,6 +14,7 @@ from throughline.study.runs import read_specs
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--specs", required=True, help="run specifications as a JSON list, one per framework")
+    parser.add_argument("--quantity", default=max_batch.BATCH, help="a parameter of the model, for its largest value")
     parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
     parser.add_argument(
         "--environment", action="append", default=[], metavar="FRAMEWORK=NAME", help="the workers' environment"
@@ -24,7 +26,7 @@ def main() -> None:
     pythons = {framework: recipes.python_of(name) for framework, name in pairs}
     hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
     with lock.record(arguments.output):
-        result = max_batch.find(specs, arguments.manifest, pythons, folder, hosts)
+        result = max_batch.find(specs, arguments.manifest, pythons, folder, hosts, arguments.quantity)
         records.write(records.MaxBatch, result, arguments.output)
 
 

@@ -132,16 +132,18 @@ class Equivalence(OfWorkload):
 
 
 class Try(Entry):
-    """One batch size of a search for the largest; `fits` says nothing of speed."""
+    """One size of a search for the largest; `fits` says nothing of speed. `size`: of a quantity that is no batch."""
 
     batch_per_device: Count
+    size: Count | None = None
     status: Literal["fits", "oom"]
     reason: str | None
     peak_memory_bytes: Whole | None
 
 
 class Largest(Entry):
-    """One framework's largest batch per device, and the tries behind it in their order.
+    """One framework's largest batch per device, or largest size of another quantity with that batch, and the tries
+    behind it in their order.
 
     `smallest_out_of_memory` is None where nothing that was tried was refused.
     """
@@ -149,6 +151,7 @@ class Largest(Entry):
     status: Literal["ok", "oom", "unsupported"]
     reason: str | None
     largest_batch_per_device: Count | None
+    largest_size: Count | None = None
     smallest_out_of_memory: Count | None
     peak_memory_bytes: Whole | None
     device: Device | None
@@ -156,12 +159,14 @@ class Largest(Entry):
 
 
 class MaxBatch(OfWorkload):
-    """results/<benchmark>/max_batch_<precision>.json: the largest batch per device that fits, by framework."""
+    """results/<benchmark>/max_<quantity>_<precision>.json: the largest batch per device that fits, or the largest value
+    of a parameter such as `classes`, by framework."""
 
     precision: Precision
     topology: str
     steps: Count
     memory_limit_mb: Count | None
+    quantity: str = "batch"
     tried_at_most: Count
     frameworks: dict[str, Largest]
     started: str

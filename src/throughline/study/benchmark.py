@@ -200,11 +200,12 @@ class Benchmark(Runs):
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
-    extras: list[Literal["aa", "synthetic", "noexchange", "max_batch"]] = Field(
+    extras: list[Literal["aa", "synthetic", "noexchange", "max_batch", "max_classes"]] = Field(
         default_factory=list,
         description="more runs, derived from these: `aa` (the same again), `synthetic` (made-up batches), `noexchange` "
         "(ranks keep their gradients; together with `synthetic` it splits a step into compute, communication and "
-        "input), `max_batch` (a search for the largest batch that fits)",
+        "input), `max_batch` (a search for the largest batch that fits), "
+        "`max_classes` (the same for a classifier's classes)",
     )
     job: Job | None = Field(
         None,
@@ -288,6 +289,14 @@ class Benchmark(Runs):
         if twice:
             raise ValueError(f"listed twice: {', '.join(twice)}")
         return values
+
+    @field_validator("extras")
+    @classmethod
+    def _searched_are_its_own(cls, extras: list[str]) -> list[str]:
+        for extra in extras:
+            if extra.startswith("max_") and extra != "max_batch" and extra.removeprefix("max_") not in cls.own_keys:
+                raise ValueError(f"{extra}: {cls.folder} models have no key {extra.removeprefix('max_')}")
+        return extras
 
     @field_validator("batch")
     @classmethod

@@ -18,7 +18,7 @@ from throughline.study.section import canonical
 
 RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
-SEARCH = "results/{benchmark}/max_batch_{precision}.json"
+SEARCH = "results/{benchmark}/max_{quantity}_{precision}.json"
 CHECK = "results/{benchmark}/convergence_bz{batch}_{precision}_{framework}_{topology}"
 LISTED_AT_MOST = 8
 """How many corpora, lengths, parts or shards are named; of more, the first and the last."""
@@ -108,9 +108,9 @@ class Targets:
         return pick(self.proofs, benchmark, target)
 
     def search(self, **wildcards: str) -> Sequence[RunSpec]:
-        """The specifications of a search for the largest batch, one for each framework."""
+        """The specifications of a search for the largest batch, or size of another quantity, one for each framework."""
         extras = f"benchmarks.{wildcards['benchmark']}.extras"
-        return pick(self.searches, SEARCH.format(**wildcards), next_step=f"add max_batch to {extras}")
+        return pick(self.searches, SEARCH.format(**wildcards), next_step=f"add max_{wildcards['quantity']} to {extras}")
 
     def check(self, **wildcards: str) -> RunSpec:
         """The specification of a convergence check."""

@@ -68,7 +68,7 @@ def collect(results: Path, summaries: Sequence[Path]) -> Results:
             (path for path in sorted(results.glob("*/bz*_*.json")) if path.absolute() not in present), read_summary
         ),
         unreadable,
-        [*readable(sorted(results.glob("*/max_batch_*.json")), read_max_batch).values()],
+        [*readable(sorted(results.glob("*/max_*_*.json")), read_max_batch).values()],
         [*readable(sorted(results.glob("*/convergence_*.json")), checks.read).values()],
     )
 

@@ -138,7 +138,7 @@ def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | st
     network = NETWORKS[spec["model"]]
     share = spec["sample_ratio"] if spec["classifier"] == "partial" else 1.0
     layers = forward(network)
-    return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * spec["classes"] * share
+    return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * float(spec["classes"] * share)
 
 
 def forward(network: Network) -> list[float]:

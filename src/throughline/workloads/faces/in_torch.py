@@ -91,7 +91,8 @@ class Faces(nn.Module):
 
     def __init__(self, layers: nn.Sequential, classifier: Classifier) -> None:
         super().__init__()
-        self.layers, self.classifier = layers.to(memory_format=torch.channels_last), classifier
+        self.layers: Any = layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.classifier = classifier
         self.embedded: Callable[[Tensor], Tensor] = self.embed
 
     def compile_parts(self, dynamic: bool) -> None:

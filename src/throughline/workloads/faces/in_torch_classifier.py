@@ -67,7 +67,7 @@ class Classifier(nn.Module):
         own = labels - self.first
         others = (own < 0) | (own >= len(self.weight))
         own = own.masked_fill(others, 0)
-        weight = self.weight
+        weight: Tensor = self.weight
         if self.given.classifier == "partial":
             kept, own = self.sampled(own, others)
             weight = weight[kept]

@@ -55,7 +55,15 @@ def write_equivalence(proof: Equivalence, path: Path) -> None:
 
 def largest(scope: Scope) -> Table:
     """A row per precision and framework; what is not known is n/a."""
-    header = ["framework", "precision", "topology", "limit", "largest batch per device", "refused", "peak memory, MiB"]
+    header = [
+        "framework",
+        "precision",
+        "topology",
+        "limit",
+        "largest batch per device, or size",
+        "refused",
+        "peak memory, MiB",
+    ]
     rows = []
     for search in scope.largest:
         for framework, found in search.frameworks.items():
@@ -64,17 +72,18 @@ def largest(scope: Scope) -> Table:
                 limit = found.device.name
             refused = f"{found.smallest_out_of_memory:,}" if found.smallest_out_of_memory else "n/a"
             peak = mebibytes(found.peak_memory_bytes) or "n/a"
-            tries = (f"{t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries)
-            cell = [framework, search.precision, search.topology, limit, _answer(found)]
+            tries = (f"{t.size or t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries)
+            cell = [framework, search.precision, search.topology, limit, _answer(found, search.quantity)]
             rows.append([*cell, refused, peak, ", ".join(tries)])
     return [*header, "tries"], rows
 
 
-def _answer(found: Largest) -> str:
-    """The largest batch, or why there is none."""
+def _answer(found: Largest, quantity: str) -> str:
+    """The largest batch or size, or why there is none."""
     if found.largest_batch_per_device is None:
         return f"{'n/a' if found.status == 'unsupported' else 'OOM'}: {found.reason}"
-    return f"{found.largest_batch_per_device:,}" + (" or more" if found.smallest_out_of_memory is None else "")
+    named = f"{found.largest_size:,} {quantity}, batch " if found.largest_size else ""
+    return f"{named}{found.largest_batch_per_device:,}" + (" or more" if found.smallest_out_of_memory is None else "")
 
 
 @dataclass(frozen=True)
