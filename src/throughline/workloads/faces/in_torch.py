@@ -31,7 +31,8 @@ LACKS = {
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Faces:
     """The network with random weights; its classifier is split by `spread`."""
     given, network = workloads.parameters(spec), NETWORKS[spec["model"]]
-    layers = iresnet(network) if network.layers else mobilefacenet(network.embedding)
+    dropout = spec["options"]["dropout"]
+    layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
     return Faces(layers, Classifier(given, network.embedding))
 
 
@@ -75,7 +76,7 @@ def settings(network: Faces) -> dict[str, Any]:
         "scale": SCALE,
         "batch_norm": "statistics of each rank's own faces",
         "memory_format": "channels last",
-        "dropout": [],
+        "dropout": [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)],
         "loss": "mean cross entropy, of each rank" if classifier.ranks is None else "mean cross entropy, of all ranks",
     }
 

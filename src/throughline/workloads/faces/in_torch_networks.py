@@ -47,7 +47,7 @@ class Residual(nn.Module):
         return added
 
 
-def iresnet(network: Network) -> nn.Sequential:
+def iresnet(network: Network, dropout: float) -> nn.Sequential:
     """The stem, four stages that halve the picture each, and a fully connected layer between two norms."""
     widths, stages = network.widths, list[nn.Module]()
     inside = widths[0]
@@ -56,7 +56,8 @@ def iresnet(network: Network) -> nn.Sequential:
         inside = width
     return nn.Sequential(
         convolution(3, widths[0]), normalized(widths[0]), nn.PReLU(widths[0]), *stages, normalized(inside),
-        nn.Flatten(), nn.Linear(inside * 7 * 7, network.embedding), nn.BatchNorm1d(network.embedding),
+        nn.Dropout(dropout), nn.Flatten(), nn.Linear(inside * 7 * 7, network.embedding),
+        nn.BatchNorm1d(network.embedding),
     )  # fmt: skip
 
 
