@@ -114,6 +114,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
             "repeat": 1,
             "job": None,
             "steps": Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
+            "parameters": spec.parameters | workloads.proven(spec.model_dump()),
             "optimizer": own.model_copy(update=optimizer),
             "options": options.model_copy(update=changed),
         }
@@ -123,7 +124,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
 def covers(specs: Sequence[RunSpec]) -> list[str]:
     """What a proof on these runs holds for, and in what they differ from the runs that are measured."""
     measured = specs[0]
-    proven = settings(measured)
+    proven, own = settings(measured), workloads.proven(measured.model_dump())
     where = ", ".join(dict.fromkeys(spec.topology for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
     same = [name for name in AS_MEASURED if getattr(proven.options, name) == getattr(measured.options, name)]
@@ -136,6 +137,7 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
         ),
         f"as measured: {measured.optimizer.name}, "
         + ", ".join(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same).replace('"', ""),
+        *(f"{name}: {value} instead of {measured.parameters[name]}" for name, value in own.items()),
         *_differences("optimizer", proven.optimizer, measured.optimizer),
         *_differences("options", proven.options, measured.options),
     ]

@@ -224,6 +224,13 @@ def own_exchange(spec: Values) -> bool:
     return asked is not None and asked(spec)
 
 
+def proven(spec: Values) -> dict[str, Any]:
+    """The parameters that a proof of equal mathematics changes, with the values that it gives them: what is drawn at
+    random cannot be held against a reference. A workload that has such says so with a function of this name."""
+    changes: Callable[[Values], dict[str, Any]] | None = getattr(of(spec["model"]), "proven", None)
+    return changes(spec) if changes else {}
+
+
 def parameters(spec: Values) -> Any:
     """The Parameters of the specification's workload, from its values."""
     kind = of(spec["model"]).Parameters

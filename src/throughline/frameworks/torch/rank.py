@@ -142,10 +142,11 @@ class TorchRank(Rank):
 
     def step(self, batches: list[Batch]) -> Tensor:
         total = (self.replayed or self.passes)(batches)
-        if self.options["clip"] != "none" or self.tensor:
+        others = self.tensor or self.together  # which hold parts that this rank does not hold
+        if self.options["clip"] != "none" or others:
             self.scaler.unscale_(self.update)
-        if self.tensor:
-            share_overflow(self.scaler, self.update, self.tensor)
+        if others:
+            share_overflow(self.scaler, self.update, others)
         if self.options["clip"] != "none":
             clip(self.options["clip"], self.parameters, self.norms)
         with self.updating():

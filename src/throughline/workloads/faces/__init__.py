@@ -39,7 +39,9 @@ MARGINS = {"arcface": 0.5, "cosface": 0.4}
 MODELS = tuple(NETWORKS)
 UNIT = "samples"
 UNITS: dict[str, Any] = {}
-FIGURES: tuple[Figure, ...] = ()
+FIGURES = (
+    Figure("latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)),
+)
 DATA = None
 LEARNS_FROM = 100
 HELD_OUT: dict[str, bool] = {}
@@ -51,7 +53,7 @@ NO_FORM = {"mxnet": "InsightFace trains these networks in MXNet with parts of it
 
 @dataclass(frozen=True)
 class Parameters:
-    classes: int = key("persons that the classifier knows", default=1000, least=2, stated=True)
+    classes: int = key("persons that the classifier knows", default=1000, least=2, stated=True, titled=True)
     classifier: str = key(
         "how the classifier lies on the ranks: `data_parallel`, every rank has all classes; `model_parallel`, each has "
         "some; `partial`, each has some and computes with a sample of them in every step",
@@ -59,6 +61,7 @@ class Parameters:
         choices=("data_parallel", "model_parallel", "partial"),
         whole="data_parallel",
         stated=True,
+        titled=True,
     )
     sample_ratio: float = key(
         "with `partial`: the share of a rank's classes that a step computes with; the classes of the step's samples "
@@ -86,6 +89,11 @@ def complete(values: Values, section: Any) -> dict[str, Any]:
 def own_exchange(spec: Values) -> bool:
     """Whether ranks exchange embeddings and their gradients for a classifier that they split."""
     return bool(spec["classifier"] != "data_parallel")
+
+
+def proven(spec: Values) -> dict[str, Any]:
+    """A sample of the classes is drawn at random; with all of them partial FC is a split classifier."""
+    return {"sample_ratio": 1.0} if spec["classifier"] == "partial" else {}
 
 
 def folder(parameters: Parameters) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from throughline import workloads
-from throughline.workloads import Arrays
+from throughline.workloads import Arrays, Unsupported
 from throughline.workloads.faces import MARGINS, NETWORKS, SCALE
 from throughline.workloads.faces.in_torch_classifier import Classifier
 from throughline.workloads.faces.in_torch_networks import iresnet, mobilefacenet
@@ -32,6 +32,8 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
     """The network with random weights; its classifier is split by `spread`."""
     given, network = workloads.parameters(spec), NETWORKS[spec["model"]]
     dropout = spec["options"]["dropout"]
+    if given.classifier != "data_parallel" and not spec["options"]["exchange"]:
+        raise Unsupported("a classifier that is split over ranks is none without their exchange: none can train alone")
     layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
     return Faces(layers, Classifier(given, network.embedding))
 
