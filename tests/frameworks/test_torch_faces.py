@@ -59,7 +59,7 @@ def test_a_split_classifier_is_that_of_one_process(told: Told, name: str, world:
     loss = torch.nn.functional.cross_entropy(with_margin(embeddings, weight, labels, CASES[name]), labels)
     loss.backward()
     ranks = [rank[name] for rank in told[world]]
-    assert all(abs(rank["loss"] - float(loss)) < 1e-12 * float(loss) for rank in ranks)
+    assert all(abs(rank["loss"] - loss.item()) < 1e-12 * loss.item() for rank in ranks)
     np.testing.assert_allclose(np.concatenate([rank["weight"] for rank in ranks]), weight.grad, atol=1e-12)
     for place, rank in enumerate(ranks):
         own = embeddings.grad[place * BATCH : (place + 1) * BATCH]
@@ -78,7 +78,7 @@ def test_a_sample_of_classes_is_the_softmax_over_it(told: Told, world: int) -> N
     loss = torch.nn.functional.cross_entropy(with_margin(faces, weight, places), places)
     loss.backward()
     every = np.concatenate([rank["weight"] for rank in ranks])
-    assert ranks[0]["loss"] == pytest.approx(float(loss), rel=1e-12)
+    assert ranks[0]["loss"] == pytest.approx(loss.item(), rel=1e-12)
     np.testing.assert_allclose(every[kept], weight.grad, atol=1e-12)
     assert not np.delete(every, kept, axis=0).any(), "classes that are not drawn have no gradient"
     for place, rank in enumerate(ranks):

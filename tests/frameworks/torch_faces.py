@@ -1,4 +1,7 @@
-"""Ranks that split a classifier, for test_torch_faces.py: `python torch_faces.py FOLDER`."""
+"""Ranks that split a classifier, for test_torch_faces.py: `python torch_faces.py FOLDER`.
+
+Forks the ranks: PyTorch is imported once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -93,4 +96,4 @@ def rank(place: int, world: int, folder: Path) -> None:
 
 if __name__ == "__main__":
     for world in (2, 4):
-        multiprocessing.spawn(rank, (world, Path(sys.argv[1])), world)
+        multiprocessing.start_processes(rank, (world, Path(sys.argv[1])), world, start_method="fork")

@@ -26,6 +26,7 @@ class Network:
 
 
 NETWORKS = {
+    # With 8 channels PyTorch 2.13 crashes on a CPU, in the backward pass of a 1 x 1 convolution with a stride.
     "iresnet-tiny": Network(64, (1, 1, 1, 1), (16, 32, 64, 128)),
     "iresnet50": Network(512, (3, 4, 14, 3)),
     "iresnet100": Network(512, (3, 13, 30, 3)),
