@@ -37,6 +37,7 @@ SHARED = {
     "frameworks/test_reading.py": "dynamic corpus",
     "frameworks/test_torch_sharding.py": "ranks that split states",
     "frameworks/test_torch_tensor.py": "ranks that share a replica",
+    "frameworks/test_torch_faces.py": "ranks that split a classifier",
     "faults/test_corpus_faults.py": "large shard",
     "faults/test_workflow_faults.py::test_records_that": "planted records",
     "faults/test_workflow_faults.py::test_without_a_baseline": "planted records",
