@@ -42,7 +42,10 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("runs: {seed: 1e-3}", "runs.seed = 0.001: a whole number is needed"),
         ("runs: {steps: {at_most_s: .inf}}", "runs.steps.at_most_s = inf:"),
         ("benchmarks: {b: {batch: {fp32: [0]}}}", "benchmarks.b.batch.fp32.0 = 0: it has to be greater"),
-        ("benchmarks: {b: {batch: {fp8: [8]}}}", "benchmarks.b.batch.fp8: bert-tiny has no fp8; these have: bert-layer, "),
+        (
+            "benchmarks: {b: {batch: {fp8: [8]}}}",
+            "benchmarks.b.batch.fp8: bert-tiny has no fp8; these have: bert-layer, ",
+        ),
         ("benchmarks: {b: {batch: {fp12: [8]}}}", "benchmarks.b.batch: key 'fp12': allowed: fp32, tf32, bf16, fp16"),
         ("benchmarks: {b: {topologies: [2n0g]}}", "benchmarks.b.topologies.0 = '2n0g': a topology is <nodes>n"),
         ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': a list is needed"),

@@ -76,3 +76,27 @@ def test_the_published_grid_of_resnet50_with_real_and_with_synthetic_pictures() 
         (*each, topology) for each in (("fp32", 128), ("fp16", 256)) for topology in ("1n1g", "1n8g", "2n8g", "4n8g")
     }
     assert blocks == {"dlperf_resnet50": grid, "dlperf_resnet50__synthetic": grid}
+
+
+def test_the_grid_of_the_study_of_faces() -> None:
+    """Every published cell of R100 and Y1: persons, classifier, batch per device."""
+    made: dict[tuple[object, ...], list[str]] = {}
+    for spec in asked("dlperf-insightface"):
+        if spec.precision == "fp32":
+            own = spec.parameters
+            cell = spec.model, own["classes"], own["margin_loss"], own["classifier"], spec.batch_per_device
+            made.setdefault(cell, []).append(spec.topology)
+    r100, y1 = ("iresnet100", 85742, "arcface"), ("mobilefacenet-y1", 85742, "arcface")
+    glint = ("iresnet100", 360232, "cosface")
+    one_node = ["1n1g", "1n4g", "1n8g"]
+    several = [(*r100, "partial", batch) for batch in (64, 120)]
+    assert made == {
+        **{(*r100, "data_parallel", batch): one_node for batch in (64, 96)},
+        **{(*r100, "model_parallel", batch): one_node for batch in (64, 115)},
+        **{cell: [*one_node, "2n8g", "4n8g"] for cell in several},
+        **{(*glint, "data_parallel", batch): one_node for batch in (64, 85)},
+        **{(*glint, "model_parallel", batch): one_node for batch in (64, 100)},
+        **{(*glint, "partial", batch): one_node for batch in (64, 115)},
+        **{(*y1, "data_parallel", batch): one_node for batch in (256, 350)},
+        **{(*y1, "model_parallel", batch): one_node for batch in (256, 400)},
+    }

@@ -62,8 +62,7 @@ def test_made_up_faces_of_a_class_are_alike_and_of_all_classes() -> None:
     assert max(apart[:2]) < 0.5 * min(apart[2:])
 
 
-@pytest.mark.parametrize("half", [None, torch.bfloat16])
-@pytest.mark.parametrize("classifier", ["data_parallel", "partial"])
+@pytest.mark.parametrize(("classifier", "half"), [("data_parallel", None), ("partial", torch.bfloat16)])
 def test_a_rank_learns(classifier: str, half: Any) -> None:
     torch.manual_seed(0)
     form = workloads.form("iresnet-tiny", "torch")
