@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_record, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import page
+from throughline.report.render import head, page
 from throughline.report.render.page import Results
 from throughline.report.render.tables import Grid
 from throughline.report.render.topics import TOPICS, write_tables
@@ -165,3 +165,12 @@ def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
     html = page.render(found, [], None, tmp_path / "report.html")
     assert "the merged configuration of bert" in html
     assert "repeats: 5" in html and "sequence: 128" in html
+
+
+def test_what_a_model_or_an_optimizer_does_not_have_is_not_shown(tmp_path: Path) -> None:
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1)
+    assert dict(head.settings(found))["dropout"] == "0.1"
+    sgd = found.optimizer.model_copy(update={"name": "sgd", "momentum": 0.875})
+    without = found.model_copy(update={"settings": {"torch": {"dropout": []}}, "optimizer": sgd})
+    shown = dict(head.settings(without))
+    assert "dropout" not in shown and shown["optimizer"].endswith(", momentum 0.875")

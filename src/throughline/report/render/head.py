@@ -132,13 +132,17 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         for framework, proof in (summary.mathematics or {}).items()
     ]
     rates = f"learning rate {optimizer.learning_rate:g}, weight decay {optimizer.weight_decay:g}"
+    if optimizer.name == "sgd":
+        rates += f", momentum {optimizer.momentum:g}"
+    built = [one for one in (summary.settings or {}).values() if one]
+    has_dropout = not built or any(one.get("dropout") for one in built)
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary)) if part)),
         ("device", summary.device.name if summary.device else "n/a"),
         ("steps", _job(summary.job) if summary.job else f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
         ("optimizer", f"{optimizer.name}, {rates}"),
-        ("dropout", f"{summary.options.dropout:g}"),
+        *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
         ("data", f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"),
         *([("mathematics", "losses from equal weights: " + ", ".join(losses))] if losses else []),
     ]
