@@ -171,6 +171,8 @@ def test_what_a_model_or_an_optimizer_does_not_have_is_not_shown(tmp_path: Path)
     found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1)
     assert dict(head.settings(found))["dropout"] == "0.1"
     sgd = found.optimizer.model_copy(update={"name": "sgd", "momentum": 0.875})
-    without = found.model_copy(update={"settings": {"torch": {"dropout": []}}, "optimizer": sgd})
+    built = {"dropout": [], "parameters": 25_557_032}
+    without = found.model_copy(update={"settings": {"torch": built}, "optimizer": sgd})
     shown = dict(head.settings(without))
+    assert shown["model"].endswith(", 25,557,032 parameters")
     assert "dropout" not in shown and shown["optimizer"].endswith(", momentum 0.875")

@@ -135,9 +135,11 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     if optimizer.name == "sgd":
         rates += f", momentum {optimizer.momentum:g}"
     built = [one for one in (summary.settings or {}).values() if one]
+    counts = {one["parameters"] for one in built if one.get("parameters")}
+    size = ", ".join(f"{count:,} parameters" for count in sorted(counts))
     has_dropout = not built or any(one.get("dropout") for one in built)
     return [
-        ("model", ", ".join(part for part in (summary.model, workload.setup(summary)) if part)),
+        ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
         ("device", summary.device.name if summary.device else "n/a"),
         ("steps", _job(summary.job) if summary.job else f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
