@@ -12,6 +12,7 @@ environment.
 """
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_type_hints
@@ -93,8 +94,9 @@ class Order(Message):
     spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many there are, each
     with an equal share of the ranks; cores: those of each node of a Slurm job; variables: what every rank finds in its
     environment; reach: how nodes are reached; hosts: the nodes' names, none where they are this machine; shared:
-    several machines take part; weights: a file that the ranks start from; telemetry: the interpreter of the samplers,
-    None where nothing is sampled; earlier_gpus: facts of the first node's GPUs in an earlier repeat.
+    several machines take part; weights: a file that the ranks start from; workflow: the interpreter of the launcher, in
+    whose environment samplers and decoders run; telemetry: whether nodes are sampled; earlier_gpus: facts of the first
+    node's GPUs in an earlier repeat.
     """
 
     spec: dict[str, Any]
@@ -111,7 +113,8 @@ class Order(Message):
     hosts: list[str]
     shared: bool
     weights: str | None
-    telemetry: str | None
+    workflow: str
+    telemetry: bool
     earlier_gpus: list[dict[str, Any]]
     strict: bool
     convergence: Training | None
@@ -120,6 +123,11 @@ class Order(Message):
         """The ranks that an agent answers for."""
         count = self.world // self.agents
         return range(agent * count, (agent + 1) * count)
+
+    @property
+    def beside(self) -> str:
+        """The interpreter of what runs beside ranks: the launcher's, or this process's own where a node has it not."""
+        return self.workflow if Path(self.workflow).exists() else sys.executable
 
     @property
     def devices(self) -> int:

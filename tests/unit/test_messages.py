@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,11 @@ def test_a_key_too_many_or_too_few_is_named() -> None:
         messages.parsed(Order, [])
     with pytest.raises(ValueError, match="Ended: missing key status"):
         messages.heard(messages.MARK + json.dumps({"Ended": {"rank": 1}}))
+
+
+def test_what_runs_beside_ranks_has_the_launchers_interpreter_where_the_node_has_it(tmp_path: Path) -> None:
+    there = tmp_path / "python"
+    order = training_fixtures.order(workflow=str(there), telemetry=False)
+    assert order.beside == sys.executable
+    there.touch()
+    assert order.beside == str(there)

@@ -30,7 +30,7 @@ def agents(folder: Path, rank: str) -> Agents:
     python.chmod(0o755)
     variables = {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": os.environ["TMPDIR"]}
     order = training_fixtures.order(
-        "1n1g", "simulated", python=str(python), telemetry=None, variables=variables, shared=True
+        "1n1g", "simulated", python=str(python), telemetry=False, variables=variables, shared=True
     )
     return Agents(order, folder, lambda line: None, ())
 

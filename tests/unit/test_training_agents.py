@@ -23,7 +23,7 @@ def run(folder: Path, topology: str, rank: str) -> tuple[dict[int, int | None], 
     python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
     python.chmod(0o755)
     variables = {"PYTHONPATH": str(ROOT / "src")}
-    order = training_fixtures.order(topology, "simulated", python=str(python), telemetry=None, variables=variables)
+    order = training_fixtures.order(topology, "simulated", python=str(python), telemetry=False, variables=variables)
     said: list[str] = []
     agents = Agents(order, folder, said.append, ())
     try:

@@ -128,7 +128,7 @@ def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
     reports = {rank: training_fixtures.report(rank, window=Window(*window)) for rank, window in enumerate(windows)}
     found = observed.nodes(order(), tmp_path, reports)
     assert [one.window for one in found] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
-    assert observed.nodes(order(telemetry=None), tmp_path, reports)[0].why == "telemetry was switched off"
+    assert observed.nodes(order(telemetry=False), tmp_path, reports)[0].why == "telemetry was switched off"
 
 
 def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:

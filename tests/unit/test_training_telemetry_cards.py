@@ -174,7 +174,7 @@ def test_throttle_reasons_are_nvml_s() -> None:
 
 
 def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) -> None:
-    order = training_fixtures.order(kind="cuda", python=sys.executable, variables={}, telemetry=sys.executable)
+    order = training_fixtures.order(kind="cuda", python=sys.executable, variables={}, workflow=sys.executable)
     messages.write(order, tmp_path / "job.json")
     agent = subprocess.Popen(
         [sys.executable, "-m", "throughline.launch.agent", str(tmp_path / "job.json"), "0"],

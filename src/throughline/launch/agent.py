@@ -167,9 +167,10 @@ class Agent:
         """The node's telemetry, in a process of the workflow's own environment; None where it is switched off."""
         if not self.order.telemetry:
             return None
-        python = self.order.telemetry if Path(self.order.telemetry).exists() else sys.executable
         place = [str(self.path), str(self.node), str(self.folder)]
-        return self._start([python, "-m", "throughline.observe.telemetry", *place], TELEMETRY, subprocess.PIPE, {})
+        return self._start(
+            [self.order.beside, "-m", "throughline.observe.telemetry", *place], TELEMETRY, subprocess.PIPE, {}
+        )
 
     def _faults(self, sampler: subprocess.Popen[bytes]) -> list[str]:
         """What the sampler finds wrong with this node's GPUs, before any rank starts; nothing where it does not say."""

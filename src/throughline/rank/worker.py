@@ -140,7 +140,7 @@ class Run:
         if self.options["decoder"] == "dali" and isinstance(reader, Decoder):
             gpu = self.framework.local_rank if self.order.kind == "cuda" else None
             return reader.by_dali(rows, size, threads, gpu)
-        return self.manifest.decoded(rows, size, threads, self.order.telemetry or sys.executable)
+        return self.manifest.decoded(rows, size, threads, self.order.beside)
 
     def _open_job(self, job: Job) -> None:
         """All samples at once: the framework shares them out among the ranks."""
