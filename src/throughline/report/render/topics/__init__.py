@@ -16,6 +16,7 @@ from throughline.report.render.topics import (
     parts,
     reached,
     split,
+    sweeps,
     throughput,
 )
 from throughline.report.topics import Scope, Topic
@@ -28,6 +29,7 @@ TOPICS: tuple[Topic, ...] = (
         network.TOPIC,
         checks.EQUIVALENCE,
         figures.TOPIC,
+        sweeps.TOPIC,
         *reached.TOPICS,
         parts.TOPIC,
         *hardware.TOPICS,

@@ -1,0 +1,76 @@
+"""How latency and memory follow the batch, or a parameter such as a vocabulary: two plots for each sweep."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from matplotlib.figure import Figure as Plot
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from throughline.report.analysis.sweeps import Point, Sweep, sweeps
+from throughline.report.numbers import reading
+from throughline.report.render import plots as draws
+from throughline.report.render.plots import Theme
+from throughline.report.topics import Drawing, Scope, Topic
+
+Read = Callable[[Point], float | None]
+CROWDED = 9
+"""More values than this have a tick at every second one."""
+FAR = 16
+
+
+def _memory_gb(point: Point) -> float | None:
+    return None if point.memory_bytes is None else point.memory_bytes / 1e9
+
+
+SHOWN: dict[str, tuple[str, Read]] = {
+    "latency": ("ms", lambda point: point.latency_ms),
+    "memory": ("GB", _memory_gb),
+}
+"""What is drawn -> its unit, and how it is read."""
+
+
+def drawings(scope: Scope) -> Iterator[Drawing]:
+    """Those of sweeps that begin with this benchmark. One that goes over other benchmarks is on the page alone."""
+    for number, sweep in enumerate(one for one in sweeps(scope.everything) if one.benchmark == scope.benchmark):
+        for name, (unit, read) in SHOWN.items():
+            if any(read(point) is not None for points in sweep.lines.values() for point in points):
+                heading = f"{name} over {sweep.key}"
+                drawn = partial(draw, sweep, heading, unit, read)
+                words = f"{heading}: {sweep.words}; a line for each framework and topology"
+                own = all(point.group.benchmark == scope.benchmark for one in sweep.lines.values() for point in one)
+                yield Drawing(f"{name}_over_{sweep.key}_{number}", heading, drawn, words, in_files=own)
+
+
+def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plot:
+    """What is swept is doubled as a rule, so its axis is logarithmic; the other is where values lie far apart."""
+    plot, axes = draws.blank(theme, heading, unit)
+    axes.set_xlabel(sweep.key, color=theme.muted, fontsize=9)
+    axes.set_xscale("log", base=2)
+    labels, ticks = [], set()
+    for place, (name, points) in enumerate(sweep.lines.items()):
+        known = [(point.value, value) for point in points if (value := read(point)) is not None]
+        if known:
+            values, figures = zip(*known, strict=True)
+            axes.plot(values, figures, marker=theme.marker(place), color=theme.colour(place), ms=6, lw=1.6)
+            labels.append((values[-1], figures[-1], name, f"{reading(figures[-1])} {unit}", theme.colour(place)))
+            ticks |= set(values)
+    low, high = axes.dataLim.y0, axes.dataLim.y1
+    if low > 0 and high > FAR * low:
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    every = sorted(ticks)[:: 1 if len(ticks) <= CROWDED else 2]
+    axes.set_xticks(every, [_short(value) for value in every])
+    axes.xaxis.set_minor_locator(NullLocator())
+    return draws.finish(plot, axes, labels, theme, f"{sweep.words}; less is better")
+
+
+def _short(value: float) -> str:
+    """`3.2M` for 3,200,000."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:g}"
+
+
+TOPIC = Topic("sweeps", "Latency and memory over size", drawings=drawings)

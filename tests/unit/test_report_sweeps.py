@@ -1,0 +1,62 @@
+"""Sweeps: what differs in one number alone is drawn over it, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from report_fixture import record, spec, write_record
+from throughline.records import Summary
+from throughline.report.analysis import cells, summary
+from throughline.report.analysis.sweeps import sweeps
+from throughline.report.render import page, topics
+from throughline.report.render.page import Results
+from throughline.report.topics import Scope
+from throughline.study.runs import RunSpec
+
+WIDE = {
+    "model": "wide-deep", "vocabulary": 1000, "embedding": 16, "hidden": 2, "table": "rows", "update": "lazy",
+    "corpus": None,
+}  # fmt: skip
+
+
+def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes: Any) -> Summary:
+    """The summary of runs on one and two devices."""
+    figure = {"name": "latency", "unit": "ms", "better": "less", "at": "median", "value": latency_ms}
+    paths = []
+    for topology, speed in (("1n1g", 100.0), ("1n2g", 180.0)):
+        run = spec(benchmark=benchmark, batch_per_device=batch, topology=topology, **{**WIDE, **changes})
+        run = {key: value for key, value in run.items() if key not in ("sequence", "predictions")}
+        run = json.loads(RunSpec.model_validate_json(json.dumps(run)).model_dump_json())
+        beside = {"figures": [figure], "data": None}
+        paths.append(write_record(root, record(run, speed, memory=int(latency_ms * 1e9)) | beside))
+    return summary.summarize(paths, repeats=1)
+
+
+def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path) -> None:
+    batches = [written(tmp_path, "batches", batch, batch / 64, embedding=8) for batch in (256, 64, 128)]
+    tables = [written(tmp_path, f"v{size}", 64, size / 1000, vocabulary=size) for size in (4000, 1000, 2000)]
+    others = [
+        written(tmp_path, "other_table", 64, 9.0, vocabulary=8000, table="columns"),
+        written(tmp_path, "other_rate", 64, 9.0, vocabulary=16000, optimizer={"learning_rate": 0.5}),
+    ]
+    every = {tmp_path / f"{one.benchmark}_{one.batch}.json": one for one in (*batches, *tables, *others)}
+    groups = cells.groups(every.values())
+    by_batch, by_vocabulary = sweeps(groups)
+    assert (by_batch.key, by_batch.benchmark, by_vocabulary.key) == ("batch", "batches", "vocabulary")
+    for name in ("torch 1n1g", "torch 1n2g"):
+        assert [(one.value, one.latency_ms) for one in by_batch.lines[name]] == [(64, 1), (128, 2), (256, 4)]
+        assert [(one.value, one.latency_ms) for one in by_vocabulary.lines[name]] == [(1000, 1), (2000, 2), (4000, 4)]
+        assert [one.memory_bytes for one in by_vocabulary.lines[name]] == [1e9, 2e9, 4e9]
+    text = page.render(Results(every), [], None, tmp_path / "report.html")
+    for name in ("latency", "memory"):
+        assert f"{name} over vocabulary: wide-deep, fp32, batch 64 per device" in text
+    own = [group for group in groups if group.benchmark == "batches"]
+    topics.write_plots(Scope(own, own), tmp_path / "plots")
+    names = {path.stem for path in (tmp_path / "plots").glob("*over*")}
+    assert names == {"latency_over_batch_0", "memory_over_batch_0"}
+
+
+def test_two_points_are_no_sweep(tmp_path: Path) -> None:
+    assert not sweeps(cells.groups([written(tmp_path, "two", batch, 1.0) for batch in (1, 2)]))
