@@ -173,7 +173,7 @@ def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> N
         *("--output", str(output), "--log", str(output.with_suffix(".log"))),
     ]
     variables = os.environ | {"PYTHONPATH": str(lab.folder / "src"), "THROUGHLINE_LOCKS": str(lab.folder)}
-    done = subprocess.run(command, cwd=lab.folder, env=variables, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=lab.folder, env=variables, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found = records.read_curve(output)
     assert found.status == "unsupported" and found.reason and "safe to load" in found.reason
@@ -226,7 +226,7 @@ def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
         output = folder / f"{framework}.json"
         command = [python(framework), str(HELPER), framework, str(folder / "specs.json"), str(weights), str(output)]
         variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-        subprocess.run(command, env=variables, check=True, timeout=120)
+        subprocess.run(command, env=variables, check=True, timeout=300)
         found[framework] = json.loads(output.read_text())
     return found
 

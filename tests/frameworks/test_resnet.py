@@ -39,7 +39,7 @@ def test_loss_gradients_and_settings_in_mxnet_are_pytorchs(tmp_path: Path, expan
     names = "weights", "pictures", "found"
     done = subprocess.run(
         [python("mxnet-horovod"), str(HELPER), *(str(tmp_path / f"{name}.npz") for name in names)],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     stated: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -109,7 +109,7 @@ def test_a_loss_scaler_over_horovod_reads_no_value() -> None:
     ]
     command = [python("torch-horovod"), str(Path(__file__).with_name("torch_reading.py")), json.dumps(specs)]
     variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=variables, check=True, timeout=120, capture_output=True, text=True)
+    done = subprocess.run(command, env=variables, check=True, timeout=300, capture_output=True, text=True)
     for found in json.loads(done.stdout).values():
         sent = [0, [["norm.running_mean"]]]  # of BERT's buffers none; of those that change each, once a step
         assert found == {"read": [], "moved": True, "kept": True, "skipped": 1, "sent": sent}
@@ -383,7 +383,7 @@ def test_a_rank_has_no_context_on_another_gpu() -> None:
     spec = training_fixtures.spec().model_dump_json()
     variables = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", ON_THE_SECOND, spec]
-    done = subprocess.run(command, env=variables, check=True, timeout=120, capture_output=True, text=True)
+    done = subprocess.run(command, env=variables, check=True, timeout=300, capture_output=True, text=True)
     assert done.stdout.split() == ["0"]
 
 
