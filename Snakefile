@@ -31,7 +31,8 @@ from throughline.study.corpus_section import BPE, BPE_PROTOCOL, DATA_PROTOCOL
 from throughline.study.clicks_section import CLICKS_PROTOCOL
 from throughline.study.images_section import IMAGES_PROTOCOL
 from throughline.study.section import canonical
-from throughline.study.targets import CELL, CHECK, RUN, ClicksTargets, CorpusTargets, ImagesTargets, Targets
+from throughline.study.targets import CELL, CHECK, RUN, ClicksTargets, CorpusTargets, PicturesTargets, Targets
+from throughline.workloads.faces import SIDE
 
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
@@ -60,7 +61,7 @@ try:
     records.leave_newer({spec.summary for spec in SPECS})
     CORPUS_FOLDERS = CONFIG.corpus.made(CONFIG.folders("corpus"))
     CORPUS_TARGETS = CorpusTargets(CONFIG.corpus, CORPUS_FOLDERS, adopted.of(CONFIG.corpus, CORPUS_FOLDERS))
-    IMAGES_TARGETS = ImagesTargets(CONFIG.images)
+    PICTURES = {room: PicturesTargets(section, room) for room, section in CONFIG.pictures().items()}
     CLICKS_TARGETS = ClicksTargets(CONFIG.clicks)
 except UserError as error:
     raise WorkflowError(str(error))
@@ -84,6 +85,7 @@ include: "rules/report.smk"
 wildcard_constraints:
     corpus="[a-z][a-z0-9_]*",
     images="[a-z][a-z0-9_]*",
+    room="images|faces",
     clicks="[a-z][a-z0-9_]*",
     log=r"\d+",
     sequence=r"[1-9]\d*",
@@ -112,6 +114,7 @@ rule all:
         TARGETS.specs.keys(),  # by name, like the shards: Snakemake makes a missing file again only where it is asked for
         rules.corpus.input if CONFIG.reads("corpus") else [],
         rules.images.input if CONFIG.folders("images") else [],
+        rules.faces.input if CONFIG.folders("faces") else [],
         rules.clicks.input if CLICKS_TARGETS.files()[0] in TARGETS.manifests() else [],
 
 

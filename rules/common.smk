@@ -38,7 +38,7 @@ def of_images(path):
     """An input function: `path`, after asking whether there are such images and such a shard."""
 
     def filled(wildcards):
-        looked_up(IMAGES_TARGETS.check)(wildcards)
+        looked_up(PICTURES[wildcards.room].check)(wildcards)
         return expand(path, **dict(wildcards.items()), allow_missing=True)
 
     return filled

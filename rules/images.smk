@@ -5,20 +5,25 @@
 
 rule images:
     input:
-        IMAGES_TARGETS.files(),
+        PICTURES["images"].files(),
+
+
+rule faces:
+    input:
+        PICTURES["faces"].files(),
 
 
 rule images_listing:
     output:
-        "data/{images}/images/listing.jsonl",
+        "data/{images}/{room}/listing.jsonl",
     log:
-        "logs/{images}/images/listing.log",
+        "logs/{images}/{room}/listing.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
-        source=CONFIG.images.source,
-        shards=CONFIG.images.shards.model_dump(),
+        source=lambda wildcards: PICTURES[wildcards.room].pictures.source,
+        shards=lambda wildcards: PICTURES[wildcards.room].pictures.shards.model_dump(),
     shell:
         "python workflow/scripts/images_listing.py --source {params.source:q} --training {params.shards[training]}"
         " --test {params.shards[test]} --output {output:q} 2>&1 | tee {log:q}"
@@ -26,18 +31,18 @@ rule images_listing:
 
 rule images_shard:
     input:
-        of_images("data/{images}/images/listing.jsonl"),
+        of_images("data/{images}/{room}/listing.jsonl"),
     output:
-        shard="data/{images}/images/{split}_{number}.tar",
-        index="data/{images}/images/{split}_{number}.idx",
+        shard="data/{images}/{room}/{split}_{number}.tar",
+        index="data/{images}/{room}/{split}_{number}.idx",
     log:
-        "logs/{images}/images/{split}_{number}.log",
+        "logs/{images}/{room}/{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
-        source=CONFIG.images.source,
-        damaged=CONFIG.images.damaged,
+        source=lambda wildcards: PICTURES[wildcards.room].pictures.source,
+        damaged=lambda wildcards: PICTURES[wildcards.room].pictures.damaged,
         protocol=IMAGES_PROTOCOL,
     shell:
         "python workflow/scripts/images_shard.py --listing {input:q} --source {params.source:q}"
@@ -46,36 +51,37 @@ rule images_shard:
 
 rule images_verify:
     input:
-        listing="data/{images}/images/listing.jsonl",
-        shard="data/{images}/images/{split}_{number}.tar",
-        index="data/{images}/images/{split}_{number}.idx",
+        listing="data/{images}/{room}/listing.jsonl",
+        shard="data/{images}/{room}/{split}_{number}.tar",
+        index="data/{images}/{room}/{split}_{number}.idx",
     output:
-        "data/{images}/images/verified/{split}_{number}.json",
+        "data/{images}/{room}/verified/{split}_{number}.json",
     log:
-        "logs/{images}/images/verify_{split}_{number}.log",
+        "logs/{images}/{room}/verify_{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
-        damaged=CONFIG.images.damaged,
+        damaged=lambda wildcards: PICTURES[wildcards.room].pictures.damaged,
+        side=lambda wildcards: ["--side", SIDE] if wildcards.room == "faces" else [],
     shell:
         "python workflow/scripts/images_verify.py --listing {input.listing:q} --shard {input.shard:q}"
-        " --damaged {params.damaged} --output {output:q} 2>&1 | tee {log:q}"
+        " --damaged {params.damaged} {params.side} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule images_manifest:
     input:
-        listing="data/{images}/images/listing.jsonl",
-        verified=looked_up(IMAGES_TARGETS.verified),
+        listing="data/{images}/{room}/listing.jsonl",
+        verified=lambda wildcards: looked_up(PICTURES[wildcards.room].verified)(wildcards),
     output:
-        "data/{images}/images/manifest.json",
+        "data/{images}/{room}/manifest.json",
     log:
-        "logs/{images}/images/manifest.log",
+        "logs/{images}/{room}/manifest.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
-        parameters=canonical(CONFIG.images.decided_by("images")),
+        parameters=lambda wildcards: canonical(PICTURES[wildcards.room].pictures.decided_by(wildcards.room)),
     shell:
         "python workflow/scripts/images_manifest.py --images {wildcards.images:q} --listing {input.listing:q}"
         " --verified {input.verified:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"

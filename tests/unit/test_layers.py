@@ -27,7 +27,7 @@ ORDER = [
     },
     {"workloads"},
     {"study"},
-    {"records", "corpus", "images", "clicks"},
+    {"records", "corpus", "images", "faces", "clicks"},
     {"frameworks", "forms"},
     {"rank", "observe"},
     {"launch"},
@@ -46,7 +46,7 @@ IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
     *("corpus/reading.py", "corpus/randomness.py"),
     *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
-    *("images/reading.py", "images/index.py", "clicks/reading.py"),
+    *("images/reading.py", "images/index.py", "clicks/reading.py", "faces/reading.py"),
 ]
 
 

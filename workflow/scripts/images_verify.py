@@ -12,11 +12,12 @@ def main() -> None:
     parser.add_argument("--listing", type=Path, required=True)
     parser.add_argument("--shard", type=Path, required=True)
     parser.add_argument("--damaged", choices=["refuse", "skip"], required=True)
+    parser.add_argument("--side", type=int, help="pixels of every picture in height and width")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.images import verification
 
-    result = verification.verify(arguments.shard, arguments.listing, arguments.damaged == "skip")
+    result = verification.verify(arguments.shard, arguments.listing, arguments.damaged == "skip", arguments.side)
     print(f"{result['file']}: {result['rows']:,} pictures decoded")
     files.write_json(arguments.output, result)
 

@@ -36,6 +36,7 @@ OPEN_AT_MOST = 64
 class Decoder:
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.folder, self.image, self.seed, self.shards = Path(job["folder"]), job["image"], job["seed"], job["shards"]
+        self.crops = job["crops"]
         self.opened = lru_cache(OPEN_AT_MOST)(self._open)
 
     def _open(self, shard: int) -> tuple[BinaryIO, NDArray[Any]]:
@@ -63,9 +64,10 @@ class Decoder:
     def crop(self, picture: Image, shard: int, row: int, epoch: int) -> tuple[crops.Box, bool]:
         """Which part of it is shown, and whether mirrored."""
         if epoch == HELD_OUT:
-            return crops.middle(*picture.size), False
+            return crops.middle(*picture.size) if self.crops else (0, 0, *picture.size), False
         name = Path(self.shards[shard]["file"]).stem
-        return crops.drawn(Stream(self.seed, "crop", name, row, epoch), *picture.size)
+        box, mirrored = crops.drawn(Stream(self.seed, "crop", name, row, epoch), *picture.size)
+        return box if self.crops else (0, 0, *picture.size), mirrored
 
 
 def main() -> None:

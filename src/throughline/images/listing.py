@@ -71,7 +71,7 @@ def classes(found: Sequence[Found], place: str) -> list[str]:
         (seen - training, f"has classes only in its test pictures: {', '.join(sorted(seen - training)[:5])}"),
     ):
         if wrong:
-            next_step = "name another folder as images.source in config.yaml"
+            next_step = "name another folder as `source` in config.yaml"
             raise UserError(f"{place} {why}", next_step=next_step)
     if all(label.isdecimal() for label in seen) and any(one.part for one in found):
         return [str(label) for label in range(max(map(int, seen)) + 1)]
@@ -89,6 +89,6 @@ def _dealt(found: Iterable[Found], shards: Mapping[str, int], place: str) -> Ite
         if len(pictures) < len(names):
             raise UserError(
                 f"{place} has {len(pictures)} pictures for {len(names)} shards",
-                next_step="set fewer images.shards in config.yaml, or use more pictures",
+                next_step="set fewer `shards` in config.yaml, or use more pictures",
             )
         yield from zip(cycle(names), pictures, strict=False)

@@ -37,17 +37,20 @@ Arrays = dict[str, NDArray[Any]]
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Pictures:
     """What reads the shards that a manifest (`content`) lists beside it, in `folder`, for a run's parameters and seed
     (`rank.data.Decoder`)."""
-    return Pictures(content, folder, parameters.image, seed)
+    return Pictures(content, folder, parameters.image, seed, crops=True)
 
 
 class Pictures:
+    """Pictures of `image` pixels in height and width. `crops` off: each is shown whole, and only mirrored."""
+
     slots = 2
     """Batches that are being decoded at a time."""
 
-    def __init__(self, content: Mapping[str, Any], folder: Path, image: int, seed: int) -> None:
+    def __init__(self, content: Mapping[str, Any], folder: Path, image: int, seed: int, crops: bool) -> None:
         self.folder, self.image, self.seed, self.shards = folder, image, seed, content["shards"]
         self.numbers = {shard["file"]: number for number, shard in enumerate(self.shards)}
-        self.how: str | None = DRAWN
+        self.crops, self.drawn = crops, DRAWN if crops else "flips drawn anew each epoch"
+        self.how: str | None = self.drawn
 
     def rows(self, shard: Mapping[str, Any]) -> int:
         return int(shard["rows"])
@@ -74,7 +77,7 @@ class Pictures:
             for _ in range(count):
                 workers.append(self._started(memory, size, python))
             versions = ", ".join(sorted({_answer(worker) for worker in workers}))
-            self.how = f"{DRAWN}, decoded by Pillow {versions} in {count} process{'es' * (count > 1)}"
+            self.how = f"{self.drawn}, decoded by Pillow {versions} in {count} process{'es' * (count > 1)}"
             asked: deque[tuple[int, int]] = deque()  # slot and number of rows
             free = list(range(self.slots))
             while True:
@@ -109,7 +112,7 @@ class Pictures:
                 f"options.decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
                 "(pip install nvidia-dali-cuda130 pillow, or the build for your CUDA), or leave the option out"
             ) from None
-        self.how = f"{DRAWN}, decoded by DALI {dali.VERSION} on the " + ("CPU" if gpu is None else "GPU")
+        self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + ("CPU" if gpu is None else "GPU")
         return dali.decoded(Decoder(self.job), rows, size, threads, gpu, self.slots)
 
     @property
@@ -120,6 +123,7 @@ class Pictures:
             "shards": [{key: shard[key] for key in ("file", "index")} for shard in self.shards],
             "image": self.image,
             "seed": self.seed,
+            "crops": self.crops,
         }
 
     def _started(self, memory: int, size: int, python: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""Which pictures a folder holds, of which classes: in files or inside tar files, of which nothing is unpacked."""
+"""Which pictures a folder holds, of which classes: in files, or inside tar files and RecordIO, which stay packed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from throughline.files import UserError
+from throughline.images import recordio
 
 PICTURES = (".jpg", ".jpeg", ".png")
 SPLITS = {"train": "training", "training": "training", "val": "test", "validation": "test", "test": "test"}
 """The first folder of a path -> what its pictures are for."""
-_CORRECT = "correct the folder images.source, or name another one in config.yaml"
+_CORRECT = "correct the folder, or name another one as `source` in config.yaml"
 
 
 class Found(NamedTuple):
@@ -30,7 +31,9 @@ class Found(NamedTuple):
 def found(folder: Path) -> Iterator[Found]:
     """The pictures in a folder and its tar files; UserError where one has no class or something cannot be read."""
     if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}", next_step="correct images.source in config.yaml")
+        raise UserError(
+            f"there is no folder {folder}", next_step="correct `source` in config.yaml (section images or faces)"
+        )
     for path in _files(folder, ()):
         file = str(path.relative_to(folder))
         parts = file.split(os.sep)
@@ -46,6 +49,8 @@ def found(folder: Path) -> Iterator[Found]:
             yield Found(named(file), classes[0], split, file, None)
         elif path.suffix.lower() == ".tar":
             yield from _in_tar(path, file, split or _split_of(path.stem))
+        elif path.suffix.lower() == ".rec":
+            yield from _in_recordio(path, file, split or _split_of(path.stem))
 
 
 def named(name: str) -> str:
@@ -103,6 +108,15 @@ def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:
                 next_step=_CORRECT,
             )
         yield Found(f"{named(file)}/{named(name)}", label, split, file, place)
+
+
+def _in_recordio(path: Path, file: str, split: str | None) -> Iterator[Found]:
+    """The pictures in a RecordIO file. What is cut off is found where it is read."""
+    try:
+        for number, place, label in recordio.pictures(path):
+            yield Found(f"{named(file)}, record {number}", str(label), split, file, place)
+    except recordio.Broken as error:
+        raise UserError(f"{named(file)} is no whole RecordIO file", why=str(error), next_step=_CORRECT) from None
 
 
 def _members(path: Path, file: str) -> Iterator[tarfile.TarInfo]:

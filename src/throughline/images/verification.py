@@ -17,8 +17,9 @@ from throughline.images.listing import Listed
 SCHEMA = 1
 
 
-def verify(path: Path, listed: Path, skip: bool) -> dict[str, Any]:
-    """What a manifest says of a shard; UserError naming the first fault found. `skip`: pictures may be left out."""
+def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dict[str, Any]:
+    """What a manifest says of a shard; UserError naming the first fault found. `skip`: pictures may be left out;
+    `side`: the pixels of a picture in height and width, where all have to be alike."""
     expected = {one.number: one for one in listing.of_shard(listed, path.stem)}
     beside = path.with_suffix(".idx")
     try:
@@ -45,6 +46,12 @@ def verify(path: Path, listed: Path, skip: bool) -> dict[str, Any]:
                 if label != b"%d" % one.label:
                     raise _fault(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
                 picture = _whole(one, data)
+                if side is not None and picture.size != (side, side):
+                    raise UserError(
+                        f"the picture {one.name} has {picture.width} x {picture.height} pixels",
+                        why=f"faces are aligned, and have {side} x {side}",
+                        next_step="align the faces first, or name another folder in config.yaml",
+                    )
                 counts[f"format {picture.format}"] += 1
                 counts[f"mode {picture.mode}"] += 1
                 counts["bytes"] += size
@@ -94,7 +101,7 @@ def _whole(one: Listed, data: bytes) -> Any:
         raise UserError(
             f"the picture {one.name} is damaged",
             why=str(error),
-            next_step="set images.damaged: skip in config.yaml to leave such pictures out; or replace the picture and "
+            next_step="set `damaged: skip` in the section in config.yaml to leave such pictures out; or replace the picture and "
             "make its shard again with snakemake --force",
         ) from None
 

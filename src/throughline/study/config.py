@@ -21,7 +21,7 @@ from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import allowed, explain, shown
 from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
-from throughline.study.images_section import Images
+from throughline.study.images_section import Faces, Images, Pictures
 from throughline.study.section import DataSection, Name, Section
 from throughline.topology import StepSize, Topology
 
@@ -34,6 +34,7 @@ class Config(Section):
     corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
     clicks: Clicks = Field(default_factory=Clicks, description="from logs of clicks to shards of rows")
     images: Images = Field(default_factory=Images, description="from a folder of pictures to shards of JPEG files")
+    faces: Faces = Field(default_factory=Faces, description="the same for aligned faces, whose classes are persons")
     runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set any of these keys again")
     goals: Goals = Field(default_factory=Goals, description="what every benchmark is judged by, pass or fail")
     prices: dict[str, Price] = Field(
@@ -48,6 +49,10 @@ class Config(Section):
     def data_sections(self) -> dict[str, DataSection]:
         """The sections that describe data, by their names."""
         return {name: value for name, value in self if isinstance(value, DataSection)}
+
+    def pictures(self) -> dict[str, Pictures]:
+        """The sections whose data are pictures."""
+        return {name: value for name, value in self if isinstance(value, Pictures)}
 
     def block(self, benchmark: str) -> Benchmark:
         """The block that a benchmark, derived or not, comes from."""
@@ -76,7 +81,8 @@ class Config(Section):
     def data_of(self, block: Benchmark) -> DataSection | None:
         """The section of the data that a block's model reads; None where its batches are made up."""
         name = workloads.of(block.model).DATA
-        return None if name is None else self.data_sections()[name]
+        section = None if name is None else self.data_sections()[name]
+        return None if section is None or section.is_made_up else section
 
 
 def block_name(benchmark: str) -> str:

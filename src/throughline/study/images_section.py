@@ -1,4 +1,4 @@
-"""The section `images`: from a folder of pictures to shards of JPEG files, and what of it decides which files."""
+"""The sections `images` and `faces`: from a folder of pictures to shards of JPEG files, and what decides them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ class ImageShards(Section):
     )
 
 
-class Images(DataSection):
-    name: Name = Field("sample", description="name of the folder under data/; every source needs its own")
-    source: Text = Field(
-        SAMPLE,
-        description="`sample` (crops of a photograph that is installed with Throughline) or a folder. The folder has "
-        "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or it has "
-        "tar files: one for each class, or webdataset's with `.jpg` and `.cls`",
-    )
+class Pictures(DataSection):
+    """What both sections have in common."""
+
+    name: Name
+    source: Text | None
     damaged: Literal["refuse", "skip"] = Field(
         "refuse",
         description="a picture that cannot be decoded is an error that names it, or it is left out and counted",
@@ -40,7 +37,7 @@ class Images(DataSection):
         """The source counts by its name, not by where it lies."""
         return {
             "protocol": IMAGES_PROTOCOL,
-            "source": Path(self.source).name,
+            "source": self._source,
             "shards": self.shards.model_dump(),
             **({} if self.damaged == "refuse" else {"damaged": self.damaged}),
         }
@@ -50,4 +47,32 @@ class Images(DataSection):
             yield "convergence: it looks at held-out pictures, and images.shards.test is 0"
 
     def without_places(self) -> dict[str, Any]:
-        return super().without_places() | {"source": Path(self.source).name}
+        return super().without_places() | {"source": self._source}
+
+    @property
+    def _source(self) -> str | None:
+        """By its name, not by where it lies."""
+        return None if self.source is None else Path(self.source).name
+
+
+class Images(Pictures):
+    name: Name = Field("sample", description="name of the folder under data/; every source needs its own")
+    source: Text = Field(
+        SAMPLE,
+        description="`sample` (crops of a photograph that is installed with Throughline) or a folder. The folder has "
+        "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or it has "
+        "tar files: one for each class, or webdataset's with `.jpg` and `.cls`",
+    )
+
+
+class Faces(Pictures):
+    name: Name = Field("faces", description="name of the folder under data/; every source needs its own")
+    source: Text | None = Field(
+        None,
+        description="a folder of aligned faces of 112 x 112 pixels: `train/` with a folder for each person, or MXNet's "
+        "RecordIO (`train.rec`, `train.idx`), as InsightFace's sets have it. Without one, faces are made up",
+    )
+
+    @property
+    def is_made_up(self) -> bool:
+        return self.source is None

@@ -71,6 +71,11 @@ class DataSection(Section):
 
     name: Name
 
+    @property
+    def is_made_up(self) -> bool:
+        """Whether there are no files: batches are made up."""
+        return False
+
     @abstractmethod
     def decided_by(self, folder: str) -> dict[str, Any]:
         """All that decides the files of a folder; their manifest keeps it."""

@@ -12,7 +12,7 @@ from throughline.files import UserError
 from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.config import Config, block_name
 from throughline.study.corpus_section import BPE, Corpus, ShardFolder
-from throughline.study.images_section import Images
+from throughline.study.images_section import Pictures
 from throughline.study.runs import RunSpec, switch
 from throughline.study.section import canonical
 
@@ -238,23 +238,28 @@ class CorpusTargets:
         return ["--vocabulary", f"data/{self.corpus.name}/{BPE}/vocabulary", "--digest", self.corpus.digest(BPE)]
 
 
-class ImagesTargets:
-    """The files of the images."""
+class PicturesTargets:
+    """The files of pictures: those of the section `room`, which is also the folder that they are in."""
 
-    def __init__(self, images: Images) -> None:
-        self.folder, self.name = f"data/{images.name}/images", images.name
-        counts = images.shards.model_dump().items()
+    def __init__(self, pictures: Pictures, room: str) -> None:
+        self.room, self.folder, self.name = room, f"data/{pictures.name}/{room}", pictures.name
+        self.pictures = pictures
+        counts = pictures.shards.model_dump().items()
         self.shards = [f"{split}_{number:04d}" for split, count in counts for number in range(count)]
 
     def files(self) -> list[str]:
         """All that `snakemake images` makes: the manifest, and by name the shards, so that a missing one is made."""
+        if self.pictures.is_made_up:
+            return []
         shards = [f"{self.folder}/{shard}{ending}" for shard in self.shards for ending in (".tar", ".idx")]
         return [f"{self.folder}/manifest.json", *shards]
 
     def check(self, **wildcards: str) -> None:
-        """UserError where there are no such images, or no such shard."""
-        if wildcards["images"] != self.name:
-            raise absent(f"images {wildcards['images']}", [self.name])
+        """UserError where there are no such pictures, or no such shard."""
+        there = [] if self.pictures.is_made_up else [self.name]
+        if wildcards["images"] not in there:
+            next_step = f"name a folder as {self.room}.source" if not there else None
+            raise absent(f"{self.room} {wildcards['images']}", there, next_step=next_step)
         shard = f"{wildcards['split']}_{wildcards['number']}" if "split" in wildcards else self.shards[0]
         if shard not in self.shards:
             there = self.shards if len(self.shards) <= LISTED_AT_MOST else [self.shards[0], "...", self.shards[-1]]

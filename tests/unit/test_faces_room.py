@@ -1,0 +1,113 @@
+"""Aligned faces: RecordIO as InsightFace's sets have it, or folders, become shards; training shows them whole."""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from images_helpers import folder, made, picture
+from throughline.files import UserError, read_json
+from throughline.images import listing, making, pictures, verification
+from throughline.rank.data import Manifest, batches
+from throughline.study.config import load
+from throughline.study.targets import PicturesTargets
+from throughline.workloads.faces import SIDE
+
+PERSONS, EACH = 3, 4
+FACES = [picture(seed, (SIDE, SIDE)) for seed in range(PERSONS * EACH)]
+
+
+def record(content: bytes, labels: tuple[float, ...]) -> bytes:
+    """A record of MXNet's RecordIO; several labels stand behind the header."""
+    several = len(labels) != 1
+    head = struct.pack("<IfQQ", len(labels) if several else 0, 0.0 if several else labels[0], 7, 0)
+    whole = head + (struct.pack(f"<{len(labels)}f", *labels) if several else b"") + content
+    return struct.pack("<II", 0xCED7230A, len(whole)) + whole + bytes(-len(whole) % 4)
+
+
+def recordio(path: Path, several: bool = False) -> Path:
+    """train.rec and train.idx: record 0, the faces, and behind them which are of one person."""
+    count = len(FACES)
+    records = [record(b"", (count + 1, count + 1 + PERSONS))]
+    for number, face in enumerate(FACES):
+        person = float(number // EACH)
+        records.append(record(face, (person, 0.0) if several else (person,)))
+    records += [record(b"", (1 + EACH * person, 1 + EACH * (person + 1))) for person in range(PERSONS)]
+    places = np.cumsum([0, *map(len, records)])[:-1]
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "train.rec").write_bytes(b"".join(records))
+    (path / "train.idx").write_text("".join(f"{number}\t{place}\n" for number, place in enumerate(places)))
+    return path
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one label", "several labels"])
+def test_recordio_gives_its_faces_and_persons(tmp_path: Path, several: bool) -> None:
+    manifest = made(recordio(tmp_path / "source", several), tmp_path / "made")
+    content = read_json(manifest)
+    assert (content["classes"], content["rows"]) == (PERSONS, len(FACES))
+    seen = {}
+    for shard in content["shards"]:
+        rows = making.index.read(tmp_path / "made" / shard["index"]["file"]).tolist()
+        data = (tmp_path / "made" / shard["file"]).read_bytes()
+        for offset, size, label_offset, label_size in rows:
+            seen[data[offset : offset + size]] = int(data[label_offset : label_offset + label_size])
+    assert seen == {face: number // EACH for number, face in enumerate(FACES)}
+
+
+def test_a_face_is_shown_whole_or_mirrored(tmp_path: Path) -> None:
+    manifest = Manifest(made(recordio(tmp_path / "source"), tmp_path / "made"), "faces", SimpleNamespace(), 1)
+    whole = [np.asarray(pictures.opened(face)) for face in FACES]
+    mirrored = 0
+    source = manifest.decoded(batches(manifest, 1, 0, 1, 4), 4, 1)
+    for batch in islice(source, 6):
+        for shown, label in zip(batch["pixels"], batch["labels"].tolist(), strict=True):
+            own = whole[label * EACH : (label + 1) * EACH]
+            straight = any(np.array_equal(shown, face) for face in own)
+            assert straight or any(np.array_equal(shown, face[:, ::-1]) for face in own)
+            mirrored += not straight
+    source.close()  # type: ignore[attr-defined]
+    assert 0 < mirrored < 24
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "train.idx").unlink(), "train.idx, its index, is missing"),
+        (lambda path: (path / "train.idx").write_text("0 0\n"), "is no index"),
+        (lambda path: (path / "train.idx").write_text("0\t0\n1\t3\n"), "at byte 3 there is no record"),
+        (lambda path: (path / "train.rec").write_bytes((path / "train.rec").read_bytes()[:60]), "is cut off"),
+    ],
+    ids=["no index", "another index", "places that are none", "cut off"],
+)  # fmt: skip
+def test_a_file_that_is_no_whole_recordio_is_named(tmp_path: Path, damage: object, message: str) -> None:
+    source = recordio(tmp_path / "source")
+    damage(source)  # type: ignore[operator]
+    with pytest.raises(UserError, match=r"train\.rec is no whole RecordIO file") as caught:
+        listing.write(str(source), {"training": 1, "test": 0}, tmp_path / "listing.jsonl")
+    assert message in str(caught.value)
+
+
+def test_a_face_of_another_size_is_named(tmp_path: Path) -> None:
+    files = {f"train/{person}/{number}.jpg": FACES[number] for person in (0, 1) for number in range(2)}
+    source = folder(tmp_path / "source", {**files, "train/1/small.jpg": picture(9, (96, 96))})
+    listed, shard = tmp_path / "listing.jsonl", tmp_path / "training_0000.tar"
+    listing.write(str(source), {"training": 1, "test": 0}, listed)
+    making.make(listed, str(source), False, shard)
+    with pytest.raises(UserError, match=r"train/1/small\.jpg has 96 x 96 pixels"):
+        verification.verify(shard, listed, False, SIDE)
+    assert verification.verify(shard, listed, False)["rows"] == 5
+
+
+def test_without_a_source_faces_are_made_up_and_with_one_they_are_read() -> None:
+    block = {"f": {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}}}
+    without, read = (load([], {"benchmarks": block, "faces": faces}) for faces in ({}, {"source": "ms1m"}))
+    assert without.data_of(without.benchmarks["f"]) is None and read.data_of(read.benchmarks["f"]) is read.faces
+    assert PicturesTargets(without.faces, "faces").files() == []
+    assert PicturesTargets(read.faces, "faces").files()[0] == "data/faces/faces/manifest.json"
+    with pytest.raises(UserError, match=r"name a folder as faces\.source"):
+        PicturesTargets(without.faces, "faces").check(images="faces")
