@@ -31,9 +31,7 @@ class Found(NamedTuple):
 def found(folder: Path) -> Iterator[Found]:
     """The pictures in a folder and its tar files; UserError where one has no class or something cannot be read."""
     if not folder.is_dir():
-        raise UserError(
-            f"there is no folder {folder}", next_step="correct `source` in config.yaml (section images or faces)"
-        )
+        raise UserError(f"there is no folder {folder}", next_step="correct the section's `source` in config.yaml")
     for path in _files(folder, ()):
         file = str(path.relative_to(folder))
         parts = file.split(os.sep)

@@ -101,8 +101,8 @@ def _whole(one: Listed, data: bytes) -> Any:
         raise UserError(
             f"the picture {one.name} is damaged",
             why=str(error),
-            next_step="set `damaged: skip` in the section in config.yaml to leave such pictures out; or replace the picture and "
-            "make its shard again with snakemake --force",
+            next_step="set the section's `damaged: skip` in config.yaml to leave such pictures out; or replace the "
+            "picture and make its shard again with snakemake --force",
         ) from None
 
 
