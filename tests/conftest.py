@@ -7,8 +7,8 @@ dear (a Slurm cluster, a clone after its whole job) stay in one worker, which ma
 whoever is free. What takes longest begins first, so that no worker is alone at the end. A test that looks at times or
 at the machine's load has the mark `alone`: it runs later, with the machine for itself.
 
-A module of tests with real processes and real time limits has the mark `flaky`: what fails there is tried once more. At
-most three tests of a call are (pyproject.toml), and pytest prints which, with their errors.
+Outside unit/ tests have real processes with real time limits: what fails there is tried once more. At most three tests
+of a call are (pyproject.toml), and pytest prints which, with their errors.
 """
 
 from __future__ import annotations
@@ -93,8 +93,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    folder = {item: item.path.relative_to(HERE).parts[0] for item in items}
+    for item in items:
+        if folder[item] != "unit":
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(HERE).parts[0]))
+        items.sort(key=lambda item: FOLDERS.index(folder[item]))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,8 +20,6 @@ import training_fixtures
 from process_helpers import until
 from throughline import processes, records
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 SPIN = "while True: pass"
 
 

@@ -24,8 +24,6 @@ from throughline import files, processes, records
 from throughline.messages import Beat
 from throughline.rank import heartbeat
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
 LONG = {"warmup": 2, "timed": 100_000}

@@ -25,8 +25,6 @@ from throughline import processes
 from throughline.records import read_run, read_summary
 from throughline.study import config, runs
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 SYNTHETIC = """
 corpus: {{name: little, parts: 1, shards: {{training: 1, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
 runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, at_most_s: {at_most_s}}}}}

@@ -18,8 +18,6 @@ pytest.importorskip("torch")
 
 from benchmarks import contest
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
 
 

@@ -13,7 +13,7 @@ from framework_lab import ROOT, Lab
 from throughline import records
 from throughline.report.analysis import summary
 
-pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
+pytestmark = pytest.mark.alone
 SEEN = '{"count": 2, "name": "Double", "fp16": true}'
 """What `fake` says when it is asked for its GPUs."""
 

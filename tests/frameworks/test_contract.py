@@ -20,8 +20,6 @@ from throughline.checks import reference
 from throughline.frameworks import horovod, starters
 from throughline.rank.data import Manifest
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
 

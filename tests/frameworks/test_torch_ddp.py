@@ -18,8 +18,6 @@ from throughline import records
 from throughline.launch import launch, launchers
 from throughline.launch.job import Job
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 HELPER = Path(__file__).with_name("torch_gradients.py")
 ROOT = Path(__file__).parents[2]
 

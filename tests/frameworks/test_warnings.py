@@ -15,7 +15,7 @@ from throughline.report.analysis import comparisons, summary
 from throughline.report.render.topics.comparisons import TOPIC
 from throughline.report.topics import Scope
 
-pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
+pytestmark = pytest.mark.alone
 WARMUP, TIMED = 2, 60
 RAMP = ",".join(str(40 + step) for step in range(WARMUP + TIMED))
 """Milliseconds of steps that get slower."""

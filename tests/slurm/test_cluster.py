@@ -16,8 +16,6 @@ from slurm.conftest import Project, until
 from throughline import recipes, records
 from throughline.console.console import in_queue
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 
 

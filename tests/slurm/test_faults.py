@@ -9,12 +9,8 @@ import shutil
 import signal
 from pathlib import Path
 
-import pytest
-
 from slurm.conftest import Project, until
 from throughline import records
-
-pytestmark = pytest.mark.flaky(reruns=1)
 
 
 def target(topology: str, benchmark: str = "long") -> str:

@@ -21,8 +21,6 @@ from process_helpers import needs
 from slurm.conftest import ROOT, Cluster, until
 from throughline import recipes, records
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 PORT = 2222
 LITTLE = 300 << 20
 """Bytes of data that a process may have: enough to say that it is too little."""

@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from slurm.conftest import Project, until
 from throughline import records
 from throughline.report.render.topics import checks
-
-pytestmark = pytest.mark.flaky(reruns=1)
 
 LARGEST = "results/limit/max_batch_fp32.json"
 CHECK = "results/both/convergence_bz4_fp32_torch_2n1g"

@@ -23,8 +23,6 @@ from throughline.study.section import canonical
 
 from .conftest import ROOT, Clone
 
-pytestmark = pytest.mark.flaky(reruns=1)
-
 SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
 
 

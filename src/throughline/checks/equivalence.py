@@ -252,6 +252,7 @@ class _Runs:
         try:
             record = launch.run(job)
         except (UserError, ValueError) as error:  # ValueError: what it reports makes no record
+            print(f"{place}: {error}", file=sys.stderr)
             return Comparison(verdict="failed", reason=error.what if isinstance(error, UserError) else str(error))
         if record["status"] in ("oom", "unsupported"):
             return Comparison(verdict=record["status"], reason=record["reason"])
