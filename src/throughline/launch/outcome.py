@@ -138,7 +138,9 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
-        figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures] + _of_steps(spec, ranks),
+        figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures]
+        + _of_steps(spec, ranks)
+        + _of_counts(spec, ranks),
         loss=_finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
@@ -158,17 +160,27 @@ def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     steps = sorted(max((rank.step_seconds for rank in ranks), key=sum))
     declared = (one for one in workloads.of(spec["model"]).FIGURES if steps)
     return [
-        {
-            "name": one.name,
-            "unit": one.unit,
-            "better": one.better,
-            "at": "median" if share == 50 else f"{share} %",
-            "value": 1000
-            * (statistics.median(steps) if share == 50 else steps[math.ceil(share * len(steps) / 100) - 1]),
-        }
+        _entry(
+            one,
+            1000 * (statistics.median(steps) if share == 50 else steps[math.ceil(share * len(steps) / 100) - 1]),
+            "median" if share == 50 else f"{share} %",
+        )
         for one in declared
         for share in one.of_steps
     ]
+
+
+def _of_counts(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+    """The figures that the ranks counted of their batches: the mean over the ranks."""
+    return [
+        _entry(one, sum(rank.counted[one.name] for rank in ranks) / len(ranks))
+        for one in workloads.of(spec["model"]).FIGURES
+        if one.of_counts and all(one.name in rank.counted for rank in ranks)
+    ]
+
+
+def _entry(one: workloads.Figure, value: float, at: str | None = None) -> dict[str, Any]:
+    return {"name": one.name, "unit": one.unit, "better": one.better, "at": at, "value": value}
 
 
 def _steps(spec: Spec) -> dict[str, Any]:

@@ -129,7 +129,9 @@ class Run:
             source = itertools.islice(source, done * self.options["accumulate"], None)
             self.loader = Loader(self.decoded(source), self._prepared, self.manifest.ahead(count))
         else:
-            made = (self.workload.synthetic(count, self.spec, one) for one in synthetic_seeds(seed, self.replica))
+            made = [self.workload.synthetic(count, self.spec, one) for one in synthetic_seeds(seed, self.replica)]
+            if any(one.of_counts for one in self.workload.FIGURES):
+                self.counts += map(self.workload.counts, made)
             kept = [self.framework.deliver(self.framework.data(arrays)) for arrays in made]
             self.resident: Iterator[Any] = itertools.cycle(kept)
 
@@ -165,7 +167,9 @@ class Run:
         if not self.counts:
             return {}
         each = self.options["accumulate"]
-        window = self.counts if self.job else self.counts[warmup * each : (warmup + timed) * each]
+        window = self.counts
+        if not self.job:  # made-up batches come again and again
+            window = [*itertools.islice(itertools.cycle(window), warmup * each, (warmup + timed) * each)]
         sums = tuple(sum(counts) for counts in zip(*window, strict=True))
         samples = self.job.samples if self.job else len(window) * self.size.batch_per_replica
         return self.workload.counted(sums, samples, self.spec)
@@ -251,7 +255,7 @@ class Run:
 
     def _figures(self) -> list[dict[str, Any]]:
         """What the workload declares beside throughput, as its form measures it after the window."""
-        declared = {one.name: one for one in self.workload.FIGURES if not one.of_steps}
+        declared = {one.name: one for one in self.workload.FIGURES if not (one.of_steps or one.of_counts)}
         return [
             {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
             for name, at, value in (self.framework.form.figures(self.framework.network) if declared else ())

@@ -18,6 +18,9 @@ from throughline.report.analysis.cells import Group, Note
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Grid, Sheet, Table
 
+MADE_UP = "made-up data"
+"""What tables and plots say of runs that trained on no real data."""
+
 ABOUT, LOSS, GAIN = range(3)
 """The order of findings: what a benchmark is, where nothing is gained or what limits, and how things compare."""
 
@@ -34,6 +37,16 @@ class Scope:
     @property
     def benchmark(self) -> str:
         return self.groups[0].benchmark if self.groups else ""
+
+    @property
+    def made_up(self) -> bool:
+        """Whether every table and plot has to say that data are made up."""
+        return any(group.made_up for group in self.groups)
+
+    @property
+    def marks(self) -> list[str]:
+        """The same as lines below a table."""
+        return [MADE_UP] if self.made_up else []
 
     @cached_property
     def pairs(self) -> list[comparisons.Pair]:

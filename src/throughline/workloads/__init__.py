@@ -75,7 +75,8 @@ class Figure:
     """A figure beside throughput that every run of a workload measures.
 
     `peak`: the peak of the datasheet that a rate can be held against, in TFLOPS or GB/s. `of_steps`: percentiles of the
-    timed steps' milliseconds, which the launcher takes from the slowest rank; a form measures all others.
+    timed steps' milliseconds, which the launcher takes from the slowest rank. `of_counts`: what `counted` says under
+    this name, the mean over the ranks; `counts` then takes made-up batches as well. A form measures all others.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Figure:
     description: str
     peak: Literal["flops", "memory"] | None = None
     of_steps: tuple[int, ...] = ()
+    of_counts: bool = False
 
 
 class Workload(Protocol):

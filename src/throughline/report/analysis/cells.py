@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice, baseline, figures
@@ -15,7 +16,6 @@ from throughline.study.config import block_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
 from throughline.topology import StepSize, Topology
-from throughline.workloads import MADE_UP
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
@@ -142,12 +142,37 @@ class Group:
             return f"{self.batch_name}, strong scaling"
         return f"{self.batch_name} per " + ("device" if self.per_device else "replica")
 
+    @property
+    def by_iteration(self) -> bool:
+        """Whether its workload measures single iterations: then tables state the batch of a device, and the global one
+        that an iteration trains on."""
+        return self.summary is not None and any(one.of_steps for one in workloads.of(self.summary.model).FIGURES)
+
+    @property
+    def made_up(self) -> bool:
+        """Whether its model reads data, and they are made up."""
+        if self.summary is None or workloads.of(self.summary.model).DATA is None:
+            return False
+        return self.summary.options.data == "synthetic" or made_up_files(self.summary)
+
+    def size(self, row: Row) -> StepSize:
+        """What a step trains on, on a row's topology."""
+        if not self.summary:
+            return StepSize(row.topology.world, self.batch)
+        options = self.summary.options
+        return StepSize.of(row.topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
+
     def batch_per_replica(self, row: Row) -> int:
         """How many samples a replica computes at once on a row's topology."""
-        if not self.summary:
-            return self.batch
-        layout, scaling = self.summary.options.layout, self.summary.scaling
-        return StepSize.of(row.topology, layout, self.batch, scaling).batch_per_replica
+        return self.size(row).batch_per_replica
+
+    def batch_of(self, *rows: Row) -> str:
+        """The batch of these rows as a table states it: one number, or that of a device and the global one."""
+        if not self.by_iteration:
+            return str(self.batch)
+        sizes = [self.size(row) for row in rows]
+        each, every = [size.batch_per_replica for size in sizes], [size.samples_per_step for size in sizes]
+        return " / ".join(", ".join(dict.fromkeys(map(str, numbers))) for numbers in (each, every))
 
     @property
     def name(self) -> str:
@@ -217,6 +242,11 @@ def _rows(summary: Summary | None, asked: Asked | None, unequal: Collection[str]
             yield Row(framework, marked, cell, not asked or name in wanted, framework in unequal, exchanges)
 
 
+def made_up_files(summary: Summary) -> bool:
+    """Whether the files that it reads are made up."""
+    return any(workloads.MADE_UP in str((one or {}).get("data")) for one in (summary.settings or {}).values())
+
+
 def switches(summary: Summary) -> str:
     """What is on and off, in DLPerf's words: `W/O compile & W/O clip & W/O checkpointing`."""
     options = summary.options
@@ -233,7 +263,7 @@ def switches(summary: Summary) -> str:
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ {options.data} data": options.data != "real",
-        f"W/ {MADE_UP} data": any(MADE_UP in str((one or {}).get("data")) for one in (summary.settings or {}).values()),
+        f"W/ {workloads.MADE_UP} data": made_up_files(summary),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
 

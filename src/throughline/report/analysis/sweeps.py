@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from throughline import workloads
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.pairs import Figures
 
@@ -42,7 +41,7 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
     found: dict[tuple[Any, ...], list[Point]] = {}
     for group in groups:
         summary = group.summary
-        if summary is None or not any(one.of_steps for one in workloads.of(summary.model).FIGURES):
+        if summary is None or not group.by_iteration:
             continue
         settings = summary.optimizer.model_dump_json(), summary.options.model_dump_json()
         common = summary.model, group.precision, summary.scaling, *settings

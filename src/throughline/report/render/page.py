@@ -30,6 +30,7 @@ from throughline.report.render import head, markup, surroundings
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.render.topics import TOPICS, checks
+from throughline.report.render.topics import drawings as drawn
 from throughline.report.topics import Drawing, Scope, Topic
 
 HERE = Path(__file__).parent
@@ -168,7 +169,7 @@ def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     """One benchmark as the template prints it: its headline, its groups, and a section per topic."""
     identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
-    drawings = {topic.name: [one for one in topic.drawings(scope) if one.on_page] for topic in TOPICS}
+    drawings = {topic.name: [one for one in drawn(topic, scope) if one.on_page] for topic in TOPICS}
     beside = [one for every in drawings.values() for one in every]
     findings = (one for topic in TOPICS for one in topic.findings(scope))
     sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
@@ -197,7 +198,13 @@ def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawi
     table = table if table and table[1] else None
     if not (grid or table or plots):
         return None
-    return {"topic": topic, "grid": grid, "table": table, "plots": plots, "remarks": list(topic.remarks(scope))}
+    return {
+        "topic": topic,
+        "grid": grid,
+        "table": table,
+        "plots": plots,
+        "remarks": [*scope.marks, *topic.remarks(scope)],
+    }
 
 
 def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> list[Markup]:

@@ -198,13 +198,15 @@ def of_grid(grid: Grid, heading: str) -> Sheet:
     columns = [f"{column.heading} {column.small}".strip() for column in grid.columns]
     body = []
     for line in grid.lines:
-        start = [str(line.group.batch), line.group.precision, line.row.shown, str(line.row.topology)]
+        start = [line.group.batch_of(line.row), line.group.precision, line.row.shown, str(line.row.topology)]
         texts = [figure.text for figure in line.figures] or [line.row.label, *[""] * (len(columns) - 1)]
         body.append([*start, *texts[: len(columns)]])
     return Sheet(heading, ([*header, *columns], body), grid.below, spaced=True)
 
 
 def batch_heading(groups: Sequence[Group]) -> str:
+    if any(group.by_iteration for group in groups):
+        return "batch per device / global batch"
     return "batch per device" if all(group.per_device for group in groups) else "batch"
 
 

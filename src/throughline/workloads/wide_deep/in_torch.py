@@ -18,7 +18,7 @@ from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 from throughline.workloads.wide_deep import BINS, CROSSES, FIELDS, NUMBERS, Parameters
 from throughline.workloads.wide_deep.in_torch_tables import Table
 
-__all__ = ["CHANGING", "LACKS", "build", "figures", "load", "settings", "spread", "sums", "versions", "weights"]
+__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "spread", "sums", "versions", "weights"]
 
 CHANGING: frozenset[str] = frozenset()
 LACKS = {
@@ -76,10 +76,6 @@ def settings(network: WideDeep) -> dict[str, Any]:
     }
 
 
-def figures(network: WideDeep) -> list[tuple[str, Any, float | None]]:
-    return [("unique_ids", None, float(len(torch.unique(network.seen))))]
-
-
 @torch.no_grad()
 def sums(network: WideDeep, batch: dict[str, Tensor]) -> dict[str, float]:
     """Sums over a delivered batch without dropout: the loss, and clicks and others by their predicted probability."""
@@ -105,8 +101,6 @@ class WideDeep(nn.Module):
     """
 
     half_type: torch.dtype | None = None
-    seen: Tensor
-    """The ids of the last batch."""
 
     def __init__(self, given: Parameters, dropout: float, exchange: bool, apart: bool) -> None:
         super().__init__()
@@ -128,7 +122,6 @@ class WideDeep(nn.Module):
         self.through = torch.compile(through, dynamic=None if dynamic else False)
 
     def forward(self, ids: Tensor, numbers: Tensor, labels: Tensor) -> Tensor:
-        self.seen = ids
         return binary_cross_entropy_with_logits(self.logits(ids, numbers), labels)
 
     def logits(self, ids: Tensor, numbers: Tensor) -> Tensor:

@@ -1,10 +1,15 @@
 """The topics of the report in the order of the page, and their files. A topic is in a file here, and in TOPICS."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from throughline.files import write_text
 from throughline.report.render import tables
-from throughline.report.render.plots import LIGHT, save
+from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.topics import (
     checks,
     comparisons,
@@ -19,7 +24,7 @@ from throughline.report.render.topics import (
     sweeps,
     throughput,
 )
-from throughline.report.topics import Scope, Topic
+from throughline.report.topics import MADE_UP, Drawing, Scope, Topic
 
 TOPICS: tuple[Topic, ...] = (
     *(
@@ -49,16 +54,30 @@ def write_tables(scope: Scope, folder: Path) -> None:
         frame = tables.of_cells(grid) if grid else topic.frame(scope)
         sheets = topic.sheets(scope) or ([tables.of_grid(grid, topic.title)] if grid else [])
         if frame is not None:
+            frame = frame.assign(made_up_data=True) if scope.made_up else frame
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         if sheets:
+            sheets = [replace(sheet, below=[*sheet.below, *scope.marks]) for sheet in sheets]
             write_text(folder / f"{topic.name}.md", "\n".join(map(tables.markdown, sheets)))
             latex = "% Needs no package; \\input this file.\n" + "\n".join(map(tables.latex, sheets))
             write_text(folder / f"{topic.name}.tex", latex)
 
 
+def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:
+    """Its plots; where data are made up, each says so."""
+    for one in topic.drawings(scope):
+        yield replace(one, draw=partial(_marked, one.draw), words=f"{one.words} {MADE_UP}") if scope.made_up else one
+
+
+def _marked(draw: Callable[[Theme], Figure], theme: Theme) -> Figure:
+    figure = draw(theme)
+    figure.text(0.99, 0.015, MADE_UP, ha="right", fontsize=8, color=theme.muted)
+    return figure
+
+
 def write_plots(scope: Scope, folder: Path) -> None:
     """Write every plot of one benchmark into `folder`, as SVG and PNG; one without a measured value says so."""
     for topic in TOPICS:
-        for drawing in topic.drawings(scope):
+        for drawing in drawings(topic, scope):
             if drawing.in_files:
                 save(drawing.draw(LIGHT), folder / drawing.name)

@@ -115,7 +115,8 @@ def memory_sheet(scope: Scope) -> Sheet:
         for framework in group.frameworks:
             rows = [group.row(framework, topology) for topology in topologies]
             shown = next(row.shown for row in rows if row)
-            body.append([str(group.batch), group.precision, shown, *(_peak(row) if row else "" for row in rows)])
+            batch = group.batch_of(*(row for row in rows if row))
+            body.append([batch, group.precision, shown, *(_peak(row) if row else "" for row in rows)])
     return Sheet("Peak memory per device, MiB", (header, body), memory(scope).condensed().below, spaced=True)
 
 

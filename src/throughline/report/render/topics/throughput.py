@@ -67,7 +67,7 @@ def table(group: Group) -> Table:
     """Header and rows as DLPerf prints them; a cell without a figure says why."""
     device = group.summary.device if group.summary else None
     devices = "gpu_num" if device and device.kind == "cuda" else "device_num"
-    each = ["batch per replica"] if group.strong else []
+    each = [tables.batch_heading([group]) if group.by_iteration else "batch per replica"] if _states(group) else []
     over = "speedup (strong scaling)" if group.strong else "speedup"
     header = ["framework", "node_num", devices, *each, group.unit, over, "average", "range", "repeats", "efficiency"]
     return header, [_row(group, row) for row in group.rows]
@@ -75,7 +75,8 @@ def table(group: Group) -> Table:
 
 def _row(group: Group, row: Row) -> list[str]:
     nodes = f"{row.topology.nodes} (simulated)" if row.topology.simulated else str(row.topology.nodes)
-    each = [str(group.batch_per_replica(row))] if group.strong else []
+    batch = group.batch_of(row) if group.by_iteration else str(group.batch_per_replica(row))
+    each = [batch] if _states(group) else []
     start = [row.shown, nodes, str(row.topology.world), *each]
     cell = row.cell
     if cell is None or cell.median_speed is None:
@@ -85,6 +86,11 @@ def _row(group: Group, row: Row) -> list[str]:
     ]
     ends = f"{cell.min:.2f} to {cell.max:.2f}"
     return [*start, *speeds, ends, f"{cell.n_ok}/{cell.n}", percent(cell.efficiency)]
+
+
+def _states(group: Group) -> bool:
+    """Whether each row states its batch: the title does not say it for all."""
+    return group.strong or group.by_iteration
 
 
 def _below(group: Group) -> list[str]:
