@@ -4,8 +4,8 @@
 
 The plain loop is what one writes with PyTorch alone: the same network, a full classifier on every worker,
 DistributedDataParallel around both, SGD. A figure is how many times the processor time of our step the plain loop's
-step takes, both workers together: above 1 ours is faster. Processor time, as other programs on the machine hardly change
-it; each figure is the median of the rounds, with their range. `again` is the plain loop once more: the machine's noise.
+step takes, both workers together: above 1 ours is faster. It is processor time, as other programs on the machine hardly
+change it, and the median of the rounds, with their range. `again` is the plain loop once more: the machine's noise.
 """
 
 from __future__ import annotations
@@ -89,9 +89,8 @@ def worker(place: int, given: argparse.Namespace, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=place, world_size=WORKERS)
     if place == 0:
-        print(
-            "| classes | plain, CPU ms a step | " + " | ".join(KINDS) + " | again |\n|--:|--:|--:|--:|--:|--:|", flush=True
-        )
+        header = ["classes", "plain, CPU ms a step", *KINDS, "again"]
+        print(f"| {' | '.join(header)} |\n{'|--:' * len(header)}|", flush=True)
     for classes in given.classes:
         every = {"plain": plain(given.model, classes)}
         every |= {kind: ours(given, classes, kind) for kind in KINDS} | {"again": every["plain"]}

@@ -1,4 +1,4 @@
-"""Sweeps: what differs in one number alone is drawn over it, and nothing else is."""
+"""Workloads that measure iterations: what differs in one number alone is drawn over it; both batches, made-up data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from report_fixture import record, spec, write_record
 from throughline.records import Summary
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.sweeps import sweeps
 from throughline.report.render import page, topics
 from throughline.report.render.page import Results
+from throughline.report.render.plots import LIGHT
 from throughline.report.topics import Scope
 from throughline.study.runs import RunSpec
 
@@ -60,3 +63,42 @@ def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path) -
 
 def test_two_points_are_no_sweep(tmp_path: Path) -> None:
     assert not sweeps(cells.groups([written(tmp_path, "two", batch, 1.0) for batch in (1, 2)]))
+
+
+@pytest.mark.parametrize("data", ["synthetic", "real"])
+def test_every_table_and_plot_says_that_data_are_made_up(tmp_path: Path, data: str) -> None:
+    every = {
+        tmp_path / str(batch): written(tmp_path, "b", batch, 2.0, options={"data": data}) for batch in (64, 128, 256)
+    }
+    scope = Scope(cells.groups(every.values()), cells.groups(every.values()))
+    topics.write_tables(scope, tmp_path / "tables")
+    files = sorted((tmp_path / "tables").iterdir())
+    assert {path.stem for path in files} >= {"throughput", "figures", "memory"}
+    for path in files:
+        marked = ("made_up_data" if path.suffix == ".csv" else topics.MADE_UP) in path.read_text()
+        assert marked == (data == "synthetic"), path.name
+    plots = [one.draw(LIGHT) for topic in topics.TOPICS for one in topics.drawings(topic, scope)]
+    assert len(plots) > 6
+    for plot in plots:
+        assert (topics.MADE_UP in [text.get_text() for text in plot.texts]) == (data == "synthetic")
+    text = page.render(Results(every), [], None, tmp_path / "report.html")
+    assert (text.count(f"<li>{topics.MADE_UP}</li>") > 2) == (data == "synthetic")
+
+
+@pytest.mark.parametrize(
+    ("scaling", "batches"), [("weak", ["64 / 64", "64 / 128"]), ("strong", ["64 / 64", "32 / 64"])]
+)
+def test_tables_state_the_batch_of_a_device_and_the_global_one(
+    tmp_path: Path, scaling: str, batches: list[str]
+) -> None:
+    summary = written(tmp_path, "b", 64, 2.0, scaling=scaling)
+    scope = Scope(cells.groups([summary]))
+    topics.write_tables(scope, tmp_path / "tables")
+    for name in ("throughput", "figures"):
+        table = (tmp_path / f"tables/{name}.md").read_text()
+        assert "batch per device / global batch" in table
+        assert [line for line in batches if f"| {line} |" in table] == batches
+    text = page.render(Results({tmp_path / "b": summary}), [], None, tmp_path / "report.html")
+    assert all(f"<td>{line}</td>" in text and f", {line}</span>" in text for line in batches)
+    memory = {"weak": "| 64 / 64, 128 |", "strong": "| 64, 32 / 64 |"}[scaling]
+    assert memory in (tmp_path / "tables/memory.md").read_text()

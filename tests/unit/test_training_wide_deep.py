@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import training_fixtures
 from throughline import messages, workloads
 from throughline.launch import outcome
 from throughline.report.analysis import figures
@@ -142,3 +143,14 @@ def test_latency_is_that_of_the_slowest_ranks_steps() -> None:
     ]
     assert [one["value"] for one in found] == pytest.approx([101.5, 191, 199])
     assert outcome._of_steps({"model": "bert-tiny"}, [rank(1)]) == []
+
+
+def test_unique_ids_are_the_mean_of_all_batches_of_all_ranks() -> None:
+    batches = [wide_deep.synthetic(300, SPEC, seed) for seed in range(4)]
+    unique = [len(np.unique(batch["ids"])) for batch in batches]
+    counts = [wide_deep.counts(batch) for batch in batches]
+    told = [wide_deep.counted(tuple(map(sum, zip(*own, strict=True))), 600, SPEC) for own in (counts[:2], counts[2:])]
+    ranks = [training_fixtures.measured(rank, counted=one) for rank, one in enumerate(told)]
+    (found,) = outcome._of_counts({"model": "wide-deep"}, ranks)
+    assert (found["name"], found["unit"], found["at"]) == ("unique_ids", "rows", None)
+    assert found["value"] == pytest.approx(np.mean(unique)) and len(set(unique)) > 1
