@@ -24,6 +24,7 @@ ORDER = [
         "temporary",
         "topology",
         "job",
+        "schedule",
     },
     {"workloads"},
     {"study"},

@@ -86,7 +86,7 @@ def test_what_is_measured_is_what_is_proven() -> None:
     measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)
     proven = equivalence.settings(measured)
     assert proven.options == measured.options.model_copy(update={"dropout": 0.0})
-    assert proven.optimizer.model_dump() == optimizer | {"learning_rate": 3e-3, "weight_decay": 1.0}
+    assert proven.optimizer.model_dump(exclude={"schedule"}) == optimizer | {"learning_rate": 3e-3, "weight_decay": 1.0}
     assert (proven.precision, proven.steps.timed, proven.steps.warmup) == ("bf16", equivalence.LOWER_STEPS, 0)
     assert equivalence.settings(measured.model_copy(update={"precision": "fp32"})).steps.timed == equivalence.STEPS
     plain = training_fixtures.spec(optimizer={"name": "adam", "weight_decay": 0.01})

@@ -63,14 +63,14 @@ def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
         lives(200.0)
         return {"mlm_loss": 8.0, "mlm_right": 1.0, "masked": 2.0, "nsp_loss": 4.0, "nsp_right": 2.0, "samples": 4.0}
 
-    def step(batches: Any) -> float:
+    def step() -> float:
         lives(1.0)
         return 5.0
 
     framework = SimpleNamespace(
         network=None, form=SimpleNamespace(sums=sums), data=lambda arrays: arrays, deliver=lambda batch: batch,
         seed=lambda value: None, sync=lambda: None, barrier=lambda: None, losses=list, broadcast=lambda value: value,
-        step=step, save=lambda stream: stream.write(bytes(3 * convergence.PIECE)),
+        save=lambda stream: stream.write(bytes(3 * convergence.PIECE)),
     )  # fmt: skip
     monkeypatch.setattr(convergence, "PIECE", 1000)
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: lives(200.0))
@@ -79,7 +79,7 @@ def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
     run = SimpleNamespace(
         framework=framework, heart=heart, rank=0, workload=bert, size=SimpleNamespace(batch_per_replica=4),
         options={"tensor": 1, "sharding": "none"},
-        spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, micro_batches=lambda: [None],
+        spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, step=step,
         manifest=SimpleNamespace(held_out=[{}], reader=reader), decoded=lambda rows: rows,
     )  # fmt: skip
     trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None))

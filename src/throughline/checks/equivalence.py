@@ -22,7 +22,7 @@ from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 from throughline.records.checks import Comparison
-from throughline.study.benchmark import Steps
+from throughline.study.benchmark import Schedule, Steps
 from throughline.study.runs import RunSpec
 from throughline.study.section import Section
 from throughline.topology import Layout
@@ -106,7 +106,13 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     """What is measured, without what is random, and with a rate and a decay whose work shows within so few steps."""
     own, options = spec.optimizer, spec.options
     decays = own.weight_decay and own.name != "adam"  # Adam's is part of the gradient, and shows
-    optimizer = {"learning_rate": RATE[own.name], "weight_decay": DECAY if decays else own.weight_decay}
+    course = _within_a_proof(own.schedule)
+    mean = math.fsum(course.as_schedule().share(step) for step in range(1, STEPS + 1)) / STEPS
+    optimizer = {
+        "learning_rate": float(f"{RATE[own.name] / mean:.3g}"),
+        "weight_decay": DECAY if decays else own.weight_decay,
+        "schedule": course,
+    }
     changed = {"dropout": 0.0, "exchange": True, "decoder": "pillow"}
     changed |= {"accumulate": min(options.accumulate, MICRO_BATCHES)}
     return spec.model_copy(
@@ -121,6 +127,14 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     )
 
 
+def _within_a_proof(own: Schedule) -> Schedule:
+    """The whole course of a schedule within the steps of a proof, with the same share of them for the warm-up."""
+    total = own.total_steps or max(own.warmup_steps, STEPS)
+    most = STEPS - 1 if own.total_steps else STEPS // 2
+    warmup = min(most, math.ceil(own.warmup_steps * STEPS / total))
+    return own.model_copy(update={"warmup_steps": warmup, "total_steps": own.total_steps and STEPS})
+
+
 def covers(specs: Sequence[RunSpec]) -> list[str]:
     """What a proof on these runs holds for, and in what they differ from the runs that are measured."""
     measured = specs[0]
@@ -128,6 +142,8 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
     where = ", ".join(dict.fromkeys(spec.topology for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
     same = [name for name in AS_MEASURED if getattr(proven.options, name) == getattr(measured.options, name)]
+    changes = proven.optimizer.schedule != measured.optimizer.schedule
+    course = {"schedule": proven.optimizer.schedule} if changes else {}
     return [
         f"fp32 against the reference: {STEPS} steps on {where} with {measured.batch_per_device} "
         f"{measured.workload.UNIT} a replica",
@@ -138,7 +154,8 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
         f"as measured: {measured.optimizer.name}, "
         + ", ".join(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same).replace('"', ""),
         *(f"{name}: {value} instead of {measured.parameters[name]}" for name, value in own.items()),
-        *_differences("optimizer", proven.optimizer, measured.optimizer),
+        *_differences("optimizer", proven.optimizer, measured.optimizer.model_copy(update=course)),
+        *(f"optimizer.schedule: its whole course in {STEPS} steps" for _ in course),
         *_differences("options", proven.options, measured.options),
     ]
 

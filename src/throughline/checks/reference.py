@@ -10,6 +10,7 @@ workload the batches.
 
 import itertools
 import json
+import math
 import os
 import signal
 import sys
@@ -58,10 +59,11 @@ def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequ
             loss.backward()
             total += float(loss.detach())
         every.append(total)
+        at_rate = spec.optimizer.model_copy(update={"learning_rate": _rate(step, spec.optimizer)})
         with torch.no_grad():
             clipped += _clip([parameter.grad for parameter in parameters], spec.options.clip)
             for parameter, (mean, square) in zip(parameters, moments, strict=True):
-                _update(parameter, parameter.grad, mean, square, step, spec.optimizer)
+                _update(parameter, parameter.grad, mean, square, step, at_rate)
                 parameter.grad = None
     return Trained(every, clipped)
 
@@ -74,6 +76,21 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
         return (model.batch(some, {}) for some in manifest.decoded(rows, size.batch_per_replica))
     seeds = itertools.cycle(synthetic_seeds(spec.seed, replica))
     return (model.synthetic(size.batch_per_replica, _whole(spec), seed) for seed in seeds)
+
+
+def _rate(step: int, settings: Optimizer) -> float:
+    """The rate of a step, counted from 1: whole at the end of the warm-up, then a function of the time from there (or
+    from the start) to the last step, as the share of it that is over."""
+    own, whole = settings.schedule, settings.learning_rate
+    if step <= own.warmup_steps:
+        return whole * step / own.warmup_steps
+    if own.total_steps is None:
+        return whole
+    begin = own.warmup_steps * (own.decay_from == "warmup_end")
+    time, lowest = min(1.0, (step - begin) / (own.total_steps - begin)), whole * own.last
+    if own.name == "cosine":  # Loshchilov and Hutter 2017, equation 5
+        return lowest + (whole - lowest) * 0.5 * (1 + math.cos(time * math.pi))
+    return lowest + (whole - lowest) * float((1 - time) ** own.power)
 
 
 def _clip(gradients: Sequence[Any], kind: str) -> bool:

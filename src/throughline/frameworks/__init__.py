@@ -21,6 +21,7 @@ from typing import Any
 from throughline import memory, workloads
 from throughline.files import UserError
 from throughline.frameworks import starters
+from throughline.schedule import Schedule
 from throughline.topology import Topology
 from throughline.workloads import Unsupported as Unsupported
 
@@ -74,6 +75,10 @@ class Rank(ABC):
 
     def optimizer(self) -> None:
         """Build the optimizer."""
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next step; called before each one where the run has a schedule."""
+        raise Unsupported(f"{self.spec['framework']} has no learning rate that changes (optimizer.schedule)")
 
     def step(self, batches: list[Any]) -> Any:
         """One optimizer step over delivered micro-batches; the mean loss as the device holds it."""
@@ -160,13 +165,16 @@ class Rank(ABC):
     def settings(self) -> dict[str, Any]:
         """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
         clip, threads = self.options["clip"], self.threads() if self.kind == "cpu" else None
+        optimizer = self.spec["optimizer"]
+        schedule = Schedule.of(optimizer)  # then the optimizer itself has the rate of its last step
         if not self.trains:
             return {**self.form.settings(self.network), "threads": threads}
         return {
             **self.form.settings(self.network),
-            "optimizer": self.spec["optimizer"]["name"],
+            "optimizer": optimizer["name"],
             "sharding": self.options["sharding"],
             **self.update_settings(),
+            **({"learning_rate": optimizer["learning_rate"], "schedule": schedule.words} if schedule else {}),
             "clip": clip,
             "clip_at": None if clip == "none" else CLIP_AT,
             "graph": self.options["graph"],

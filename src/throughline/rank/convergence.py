@@ -46,7 +46,7 @@ def train(run: Any, order: Training) -> Trained:
     losses: list[float | None] = []
     held_out = list(_held_out(run, order.samples)) if run.rank == 0 else []
     if order.resume:
-        done = order.resume.step
+        done = run.steps_made = order.resume.step
         with book.verified(order.resume) as stream:
             framework.restore(stream)
         curve, losses = book.until(done)
@@ -60,7 +60,7 @@ def train(run: Any, order: Training) -> Trained:
         until = min(order.steps, (done // order.evaluate_every + 1) * order.evaluate_every)
         values = []
         for step in range(done + 1, until + 1):
-            values.append(framework.step(run.micro_batches()))
+            values.append(run.step())
             heart.step(step)
         framework.sync()
         done = until

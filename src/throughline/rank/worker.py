@@ -28,6 +28,7 @@ from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
 from throughline.rank.data import Decoder, Loader, Manifest, batches, held_out, synthetic_seeds
 from throughline.rank.heartbeat import Heart
+from throughline.schedule import rates
 from throughline.topology import StepSize
 
 MATMUL_S = 1.0
@@ -88,6 +89,7 @@ class Run:
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
+        self.rates, self.steps_made = rates(self.spec["optimizer"]) if self.trains else None, 0
         frameworks.refuse(self.spec)
         framework = frameworks.load(self.spec["framework"])
         self.framework = framework(self.spec, rank, rank % order.devices, self.world, order.kind)
@@ -183,6 +185,9 @@ class Run:
 
     def step(self) -> Any:
         """One optimizer step, and its loss as the device holds it; or one call of what trains nothing: None."""
+        self.steps_made += 1
+        if self.rates:
+            self.framework.set_rate(self.rates(self.steps_made))
         return self.framework.step(self.micro_batches()) if self.trains else self.framework.call()
 
     def measure(self) -> Measured:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, create_model, field_validator, model_validator
 
-from throughline import job, workloads
+from throughline import job, schedule, workloads
 from throughline.study.config_errors import allowed
 from throughline.study.section import TOPOLOGY, PositiveInt, Precision, Section, Share, Sizes, Text, Value
 from throughline.topology import Layout
@@ -84,9 +84,43 @@ class Runs(Section):
     )
 
 
+class Schedule(Section):
+    name: schedule.Name = Field(
+        "constant", description="how the learning rate falls after the warm-up; `constant`: not at all"
+    )
+    warmup_steps: NonNegativeInt = Field(
+        0, description="the first steps, in which the rate rises in equal parts: step n has n / warmup_steps of it"
+    )
+    total_steps: PositiveInt | None = Field(
+        None, description="the step in which the rate has fallen to `last`, and stays there; not of `constant`"
+    )
+    power: PositiveFloat = Field(1.0, description="of `polynomial`: the exponent of what is left, such as 0.5")
+    last: Share = Field(0.0, description="what the rate falls to, as a share of learning_rate")
+    decay_from: schedule.From = Field(
+        "warmup_end",
+        description="where the fall is counted from. `start`: from the first step, as BERT's own code and NVIDIA's "
+        "have it; the rate then drops where the warm-up ends",
+    )
+
+    def as_schedule(self) -> schedule.Schedule:
+        return schedule.Schedule(**self.model_dump())
+
+    def mistakes(self) -> Iterable[str]:
+        """What is wrong with its keys together."""
+        changed = self.model_dump(include={"total_steps", "last", "decay_from"}, exclude_defaults=True)
+        if self.name == "constant" and changed:
+            yield f"{next(iter(changed))}: a constant rate does not fall; name another schedule, or remove the key"
+        if self.name != "constant" and self.total_steps is None:
+            yield f"total_steps: missing; a {self.name} schedule needs it"
+        if self.total_steps is not None and self.total_steps <= self.warmup_steps:
+            yield f"total_steps = {self.total_steps}: no step is left after {self.warmup_steps} of warm-up"
+        if self.name != "polynomial" and self.power != 1.0:
+            yield f"power = {self.power:g}: a key of polynomial alone"
+
+
 class Optimizer(Section):
     name: Literal["adamw", "adam", "lamb", "sgd"] = Field("adamw", description="the update rule")
-    learning_rate: PositiveFloat = Field(1e-4, description="constant learning rate")
+    learning_rate: PositiveFloat = Field(1e-4, description="learning rate, the whole one where a schedule changes it")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
     betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
         default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment; not of `sgd`"
@@ -94,6 +128,9 @@ class Optimizer(Section):
     epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment; not of `sgd`")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.9, description="share of the last update that the next one keeps; of `sgd` alone (without Nesterov's change)"
+    )
+    schedule: Schedule = Field(
+        default_factory=Schedule, description="how the learning rate changes from step to step, warm-up steps included"
     )
 
 

@@ -182,6 +182,7 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
         yield "convergence: it trains on real data and exchanges gradients, and options say otherwise"
     if block.job and block.convergence:
         yield "job: a convergence check has steps of its own; give it a block without job"
+    yield from (f"optimizer.schedule.{mistake}" for mistake in block.optimizer.schedule.mistakes())
     if block.options.decoder != "pillow" and workload.DATA != "images":
         yield f"options.decoder: {block.model} reads no pictures; remove the key"
     if block.convergence and not workload.HELD_OUT:

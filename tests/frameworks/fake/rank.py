@@ -62,6 +62,9 @@ class Fake(Rank):
     def optimizer(self) -> None:
         self.rate = self.spec["optimizer"]["learning_rate"] * 1e4
 
+    def set_rate(self, rate: float) -> None:
+        self.rate = rate * 1e4
+
     def step(self, batches: list[Any]) -> float:
         self._hang("training")
         time.sleep(next(self.sleeps) / 1000)

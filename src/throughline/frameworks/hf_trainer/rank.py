@@ -20,6 +20,7 @@ from throughline.frameworks import CLIP_AT, Spec, Unsupported
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.frameworks.torch.optimizers import build
 from throughline.job import FIGURES, Job
+from throughline.schedule import rates
 from throughline.topology import StepSize
 
 Arguments = dict[str, Tensor]
@@ -129,6 +130,10 @@ class HfTrainer(TorchDDP):
             disable_tqdm=True,
         )
 
+    def set_rate(self, rate: float) -> None:
+        self.update = self.trainer.optimizer
+        super().set_rate(rate)
+
     def samples(self, training: Arguments, held_out: Arguments | None) -> None:
         self.training, self.held_out = Rows(training), Rows(held_out) if held_out else None
 
@@ -168,10 +173,15 @@ class Marks(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, rank: HfTrainer) -> None:
         self.rank, self.skipped, self.seen = rank, 0, None
+        self.rates = rates(rank.spec["optimizer"])
         self.looked, self.evaluated, self.evaluation = 0, dict[int, float](), dict[str, float]()
 
     def on_train_begin(self, *given: Any, **named: Any) -> None:
         next(self.loop)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        if self.rates:  # after the last step the Trainer's own scheduler has set the constant one
+            self.rank.set_rate(self.rates(state.global_step + 1))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         rank = self.rank

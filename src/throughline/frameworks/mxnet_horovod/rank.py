@@ -78,6 +78,9 @@ class MXNetHorovod(Rank):
         self.skips += overflows
         return overflows
 
+    def set_rate(self, rate: float) -> None:
+        self.trainer.set_learning_rate(rate)
+
     def step(self, batches: list[Batch]) -> Any:
         total = mx.nd.zeros((1,), ctx=self.at)
         for batch in batches:

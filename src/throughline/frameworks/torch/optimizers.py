@@ -102,7 +102,7 @@ class Beside:
 
     def __init__(self, most: torch.optim.Optimizer, tables: torch.optim.Optimizer) -> None:
         self.both = most, tables
-        self.param_groups = most.param_groups
+        self.param_groups = [*most.param_groups, *tables.param_groups]
 
     def step(self) -> None:
         for one in self.both:

@@ -140,6 +140,10 @@ class TorchRank(Rank):
         """The context of the optimizer's step."""
         return nullcontext()
 
+    def set_rate(self, rate: float) -> None:
+        for group in self.update.param_groups:
+            group["lr"] = rate
+
     def step(self, batches: list[Batch]) -> Tensor:
         total = (self.replayed or self.passes)(batches)
         others = self.tensor or self.together  # which hold parts that this rank does not hold
@@ -188,7 +192,7 @@ class TorchRank(Rank):
         return in_torch_timed.product(size, self.at, in_torch_timed.dtype(self.spec))
 
     def update_settings(self) -> dict[str, Any]:
-        matrices, vectors = self.update.param_groups
+        matrices, vectors, *_ = self.update.param_groups
         if self.spec["optimizer"]["name"] == "sgd":
             own = {"momentum": matrices["momentum"], "nesterov": matrices["nesterov"]}
         else:

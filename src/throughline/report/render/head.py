@@ -131,7 +131,9 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")
         for framework, proof in (summary.mathematics or {}).items()
     ]
-    rates = f"learning rate {optimizer.learning_rate:g}, weight decay {optimizer.weight_decay:g}"
+    schedule = optimizer.schedule.as_schedule()
+    course = f" ({schedule.words})" if schedule.changes else ""
+    rates = f"learning rate {optimizer.learning_rate:g}{course}, weight decay {optimizer.weight_decay:g}"
     if optimizer.name == "sgd":
         rates += f", momentum {optimizer.momentum:g}"
     built = [one for one in (summary.settings or {}).values() if one]
