@@ -122,6 +122,7 @@ onstart:
     made = the_plan()
     try:
         plan.check_places(made.pending)
+        CORPUS_TARGETS.check_kept(made.pending)
         lock.unclaimed(made.pending)
         devices = reserved_devices(made.pending)
     except UserError as error:

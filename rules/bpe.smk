@@ -25,7 +25,7 @@ rule bpe_tokenize:
         articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl", folder=BPE),
         vocabulary=rules.bpe_vocabulary.output,
     output:
-        "data/{corpus}/bpe/tokens/part_{part}.hdf5",
+        passing("data/{corpus}/bpe/tokens/part_{part}.hdf5"),
     log:
         "logs/{corpus}/bpe/tokenize_{part}.log",
     priority: BEFORE_RUNS

@@ -34,6 +34,11 @@ def of_corpus(path, **names):
     return filled
 
 
+def passing(path):
+    """An output that is removed when all is made of it, unless the corpus keeps everything."""
+    return temp(path) if CORPUS.keep == "shards" else path
+
+
 def of_images(path):
     """An input function: `path`, after asking whether there are such images and such a shard."""
 

@@ -72,7 +72,7 @@ rule extract:
     input:
         of_corpus("data/{corpus}/dump/parts.json"),
     output:
-        articles="data/{corpus}/articles/part_{part}.jsonl",
+        articles=passing("data/{corpus}/articles/part_{part}.jsonl"),
         counts="data/{corpus}/articles/part_{part}.counts.json",
     log:
         "logs/{corpus}/extract_{part}.log",
@@ -91,7 +91,7 @@ rule tokenize:
         articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl"),
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
-        "data/{corpus}/tokens/part_{part}.hdf5",
+        passing("data/{corpus}/tokens/part_{part}.hdf5"),
     log:
         "logs/{corpus}/tokenize_{part}.log",
     priority: BEFORE_RUNS
@@ -110,7 +110,7 @@ rule gather:
     input:
         of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts)),
     output:
-        "data/{corpus}/tokens/{split}_{number}.hdf5",
+        passing("data/{corpus}/tokens/{split}_{number}.hdf5"),
     log:
         "logs/{corpus}/gather_{split}_{number}.log",
     priority: BEFORE_RUNS

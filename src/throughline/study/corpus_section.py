@@ -114,6 +114,12 @@ class Corpus(DataSection):
         description="MB of text, tokens and examples that a job of the corpus keeps in memory. Every job needs about "
         "100 MB more. The rest goes through temporary files; the result is the same",
     )
+    keep: Literal["all", "shards"] = Field(
+        "all",
+        description="what stays of a finished corpus. `shards`: extracted articles and tokens are removed as soon as "
+        "all that is asked for is made of them; another length, or a shard that is lost, then needs the whole corpus "
+        "again",
+    )
     unpacked: bool = Field(
         False,
         description="write shards uncompressed (finished shards are written again). They need four times the disk, and "

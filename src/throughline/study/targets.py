@@ -154,6 +154,21 @@ class CorpusTargets:
         names += [f"{folder}/{shard}{self.ending(folder)}" for folder in self.folders for shard in self.shards(folder)]
         return [f"data/{self.corpus.name}/{name}" for name in names]
 
+    def check_kept(self, pending: Iterable[str], root: Path = Path()) -> None:
+        """UserError where `pending` files need what a finished corpus has not kept (`corpus.keep`)."""
+        folder = f"data/{self.corpus.name}"
+        files = sorted(name for name in pending if name.startswith(f"{folder}/"))
+        again = [name for name in files if name.startswith(f"{folder}/articles/")]
+        if self.corpus.keep == "shards" and again and any(root.glob(f"{folder}/*/manifest.json")):
+            lost = [name for name in files if "/seq" in name and not (root / name).exists()]
+            needs = lost[0] if lost else again[0]
+            raise UserError(
+                f"{needs} is made of articles that this corpus has not kept",
+                why=f"corpus.keep is shards: articles and tokens were removed when {folder} was finished",
+                next_step="set corpus.keep: all, and run snakemake again: it makes the whole corpus from its dump once "
+                "more. Or set another corpus.name",
+            )
+
     def ending(self, folder: str) -> str:
         """How the shards of a folder end."""
         return ".bin" if folder == BPE and self.finished is not None else ".hdf5"
