@@ -15,12 +15,15 @@ FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One row: FLOP/s by precision (None where the device has no such units), the rate of its memory, the price of an
-    hour, and sources."""
+    """One row: FLOP/s by precision (None where the device has no such units), the largest matrix product that somebody
+    published for it, its memory and the memory's rate, the price of an hour, and sources."""
 
     name: str
     kind: str
     peak_flops_per_s: dict[str, float | None]
+    matmul_flops_per_s: dict[str, float]
+    matmul_source: str | None
+    memory_bytes: float
     memory_bytes_per_s: float | None
     price_per_hour: float | None
     currency: str | None
@@ -58,8 +61,15 @@ def _all() -> dict[str, Gpu]:
                 kind=row["gpu"],
                 peak_flops_per_s={
                     precision: float(row[f"{precision}_tflops"]) * 1e12 if row[f"{precision}_tflops"] else None
-                    for precision in ("fp32", "tf32", "bf16", "fp16", "fp8")
+                    for precision in ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
                 },
+                matmul_flops_per_s={
+                    precision: float(row[f"{precision}_matmul_tflops"]) * 1e12
+                    for precision in ("bf16", "fp8")
+                    if row[f"{precision}_matmul_tflops"]
+                },
+                matmul_source=row["matmul_source"] or None,
+                memory_bytes=float(row["memory_gb"]) * 2**30,
                 memory_bytes_per_s=float(row["bandwidth_gb_s"]) * 1e9 if row["bandwidth_gb_s"] else None,
                 price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,
                 currency=row["currency"] or None,

@@ -28,7 +28,7 @@ ORDER = [
     },
     {"workloads"},
     {"study"},
-    {"records", "corpus", "images", "faces", "clicks"},
+    {"records", "published", "corpus", "images", "faces", "clicks"},
     {"frameworks", "forms"},
     {"rank", "observe"},
     {"launch"},

@@ -16,7 +16,7 @@ from throughline.records.reading import (
     read_verdict,
     write,
 )
-from throughline.records.result import Result, half_a_digit
+from throughline.records.result import Result, ends, half_a_digit
 from throughline.records.run import (
     DeviceTelemetry,
     Memory,
@@ -33,6 +33,7 @@ from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
 __all__ = [
     "SCHEMA", "Cell", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry", "Equivalence",
     "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory", "Network", "NodeTelemetry",
-    "Rank", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "half_a_digit", "leave_newer",
-    "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary", "read_verdict", "write",
+    "Rank", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
+    "leave_newer", "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary",
+    "read_verdict", "write",
 ]  # fmt: skip

@@ -14,17 +14,17 @@ from throughline.study.section import Value
 Origin = Literal["published", "imported", "measured"]
 Beside = Literal[
     "speedup",
-    "efficiency",
     "mfu",
     "tflops",
     "seconds_per_step",
     "memory_mib",
     "parameters_billion",
-    "change",
-    "change_share",
+    "memory_change_mib",
+    "memory_change_share",
+    "speed_change_share",
 ]
-"""What a row may print beside its value. `speedup` is over one device, `efficiency` and `mfu` are shares of 1, `tflops`
-is of a device; `change` and `change_share` are over the row without its option."""
+"""What a row may print beside its value. `speedup` is over the smallest topology of its table, `mfu` a share of 1;
+`tflops` and `memory_mib` are of a device; the changes are over the row without its option."""
 
 
 def _number(text: str) -> str:
@@ -44,6 +44,11 @@ Printed = Annotated[str, AfterValidator(_number)]
 def half_a_digit(printed: str) -> float:
     """By how much a printed number may differ from the one that was rounded: 0.005 for `27.33`."""
     return 0.5 * 10.0 ** int(Decimal(printed).as_tuple().exponent)
+
+
+def ends(printed: str) -> tuple[float, float]:
+    """The least and the most that a printed number can have been before it was rounded."""
+    return float(printed) - half_a_digit(printed), float(printed) + half_a_digit(printed)
 
 
 class Result(Entry):
@@ -76,11 +81,21 @@ class Result(Entry):
     options: str = ""
     convention: str = ""
     value: Printed | None = None
-    unit: str = "samples/s"
+    unit: Literal["samples/s", "images/s", "tokens/s", "tokens/s/device", "ms", "TFLOPS"] = "samples/s"
     printed: dict[Beside, Printed] = Field(default_factory=dict)
     evidence: str | None = None
 
     @property
-    def speed(self) -> float | None:
-        """The value as a number."""
-        return None if self.value is None else float(self.value)
+    def samples_per_s(self) -> tuple[float, float] | None:
+        """Samples a second of all devices, the least and the most that the printed digits allow; None where the row
+        does not say enough."""
+        if self.value is None:
+            return None
+        of_all = self.devices if self.unit == "tokens/s/device" else 1
+        per_sample = self.sequence if self.unit.startswith("tokens/s") else 1
+        low, high = ends(self.value)
+        if self.unit == "ms":
+            return (self.global_batch / high * 1e3, self.global_batch / low * 1e3) if self.global_batch else None
+        if self.unit == "TFLOPS" or not (of_all and per_sample):
+            return None
+        return low * of_all / per_sample, high * of_all / per_sample

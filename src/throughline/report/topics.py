@@ -12,9 +12,11 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from throughline.records import MaxBatch
-from throughline.report.analysis import comparisons
+from throughline.records import MaxBatch, Result
+from throughline.report.analysis import beside, comparisons
+from throughline.report.analysis.beside import Beside
 from throughline.report.analysis.cells import Group, Note
+from throughline.report.analysis.plausibility import Doubt
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Grid, Sheet, Table
 
@@ -27,12 +29,14 @@ ABOUT, LOSS, GAIN = range(3)
 
 @dataclass(frozen=True)
 class Scope:
-    """What a topic tells of: a benchmark's groups; `everything` that it may be compared with; and its checks."""
+    """What a topic tells of: a benchmark's groups; `everything` that it may be compared with; its checks; and what was
+    `imported` from logs of others."""
 
     groups: Sequence[Group]
     everything: Sequence[Group] = ()
     largest: Sequence[MaxBatch] = ()
     checks: Sequence[Any] = ()
+    imported: Sequence[Result] = ()
 
     @property
     def benchmark(self) -> str:
@@ -52,6 +56,16 @@ class Scope:
     def pairs(self) -> list[comparisons.Pair]:
         """All that is compared, with its verdicts."""
         return comparisons.judge(self.groups, self.everything)
+
+    @cached_property
+    def beside(self) -> list[Beside]:
+        """Like results of others."""
+        return list(beside.beside(self.groups, self.imported, self.doubts))
+
+    @cached_property
+    def doubts(self) -> list[Doubt]:
+        """What is doubtful about the benchmark's own rows and the imported ones."""
+        return beside.doubts_of(self.groups, self.imported)
 
 
 @dataclass(frozen=True)

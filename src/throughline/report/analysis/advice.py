@@ -6,8 +6,9 @@ from typing import Any
 
 from throughline import statistics
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
-from throughline.report.analysis import windows
+from throughline.report.analysis import plausibility, windows
 from throughline.report.numbers import percent
+from throughline.topology import Topology
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
@@ -33,7 +34,8 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
         )
     strong = bool(ok) and ok[0].spec.scaling == "strong"
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
-    if cell.efficiency is not None and cell.efficiency > 1:
+    ideal = cell.world_size / Topology.parse(base).world
+    if cell.speedup and plausibility.more_than_devices(cell.speedup, ideal):
         also = ", or smaller batches are faster here (strong scaling)" if strong else ""
         notes.append(
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
@@ -81,14 +83,11 @@ def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
 
 def _sums(ok: Sequence[RunRecord]) -> list[str]:
     """What does not add up in the figures of whole jobs."""
-    found = []
-    for run in ok:
-        asked, size = run.spec.job, run.spec.size
-        if asked:
-            told = {one.name: one.value for one in run.figures if one.value is not None}
-            wrong = asked.as_job().faults(size.replicas, size.batch_per_replica, size.accumulate, told)
-            found += [f"the figures of repeat {run.spec.repeat} do not add up: {fault}" for fault in wrong]
-    return found
+    return [
+        f"the figures of repeat {run.spec.repeat} do not add up: {fault}"
+        for run in ok
+        for fault in plausibility.sums(run)
+    ]
 
 
 def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.workloads import Arrays, Figure, Values, key
+from throughline.workloads.decoder import Decoder
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,32 @@ def flops(shape: Shape, sequence: int, rows: int) -> float:
     return 3.0 * sequence * (shape.layers * layer + 2 * hidden * rows)
 
 
+def decoder(spec: Values) -> Decoder:
+    """Its parts, with the vocabulary padded."""
+    shape, sequence = SHAPES[spec["model"]], spec["sequence"]
+    weights, rows = 12 * shape.layers * shape.hidden**2, padded(VOCABULARY)
+    pair = 4 * shape.layers * shape.hidden
+    return Decoder(
+        layers=2.0 * sequence * weights,
+        attention=pair * sequence**2,
+        seen=pair * sequence * (sequence + 1) / 2,
+        head=2.0 * sequence * shape.hidden * rows,
+        parameters=weights + (13 * shape.layers + 2 + rows + max(sequence, POSITIONS)) * shape.hidden,
+    )
+
+
+def causal_flops_per_sample(spec: Values) -> float:
+    """As `flops` has it, with the attention that the causal mask lets through alone."""
+    parts = decoder(spec)
+    return 3.0 * (parts.layers + parts.seen + parts.head)
+
+
 def convention(spec: Values) -> dict[str, str]:
     return {
         "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
         "or optimizer",
         "attention": f"full: each of the {spec['sequence']} positions counts as attending to all, though it sees none "
-        "behind it",
+        "behind it; mfu_causal counts those that it sees",
         "tokens": f"a sample has {spec['sequence']} tokens that are read and as many that are predicted",
         "head_positions": f"the vocabulary head on all {spec['sequence']} positions; its {padded(VOCABULARY)} rows "
         "include the padding to a multiple of 128",

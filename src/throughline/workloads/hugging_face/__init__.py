@@ -12,6 +12,7 @@ from typing import Any
 
 from throughline.topology import StepSize
 from throughline.workloads import Arrays, Figure, Values, bert, gpt2, key
+from throughline.workloads.decoder import Decoder
 from throughline.workloads.hugging_face import configuration, work
 
 MODELS = tuple(configuration.SHAPES)
@@ -140,6 +141,11 @@ def causal_flops_per_sample(spec: Values) -> float | str:
     if spec["task"] != "clm":
         return "positions see each other in both directions"
     return _flops(spec, causal=True)
+
+
+def decoder(spec: Values) -> Decoder | None:
+    """Its parts; None of a model that is none."""
+    return work.decoder(configuration.content(spec), spec["sequence"]) if spec["task"] == "clm" else None
 
 
 def _flops(spec: Values, causal: bool) -> float | str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from throughline.workloads.decoder import Decoder
+
 GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "olmo2", "smollm3", "modernbert"}
 """Architectures whose feed-forward part has three matrices."""
 PLAIN = {"gpt2", "bert", "roberta", "deberta-v2"}
@@ -41,6 +43,25 @@ def _forward(content: Mapping[str, Any], task: str, sequence: int, batch: int, c
         flops += layers * len(content["pos_att_type"]) * 2 * table * hidden * (sequence + hidden / batch)
     transform = hidden * hidden if task == "mlm" else 0
     return flops + 2 * sequence * (transform + hidden * int(content["vocab_size"]))
+
+
+def decoder(content: Mapping[str, Any], sequence: int) -> Decoder | None:
+    """The parts of a decoder; None where its FLOPs are not known."""
+    full, causal = (trained(content, "clm", sequence, 1, causal=causal) for causal in (False, True))
+    if isinstance(full, str) or isinstance(causal, str):
+        return None
+    hidden, layers, heads = (_stated(content, *names) for names in (HIDDEN, LAYERS, HEADS))
+    queries = heads * int(content.get("head_dim") or hidden // heads)
+    attention, head = 4.0 * layers * sequence**2 * queries, 2.0 * sequence * hidden * int(content["vocab_size"])
+    products = full / 3 - attention
+    tables = 0 if content.get("tie_word_embeddings", True) else hidden * int(content["vocab_size"])
+    return Decoder(
+        layers=products - head,
+        attention=attention,
+        seen=attention - (full - causal) / 3,
+        head=head,
+        parameters=products / (2 * sequence) + tables,
+    )
 
 
 def window(content: Mapping[str, Any], layer: int) -> int | None:

@@ -11,6 +11,7 @@ from throughline.files import write_text
 from throughline.report.render import tables
 from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.topics import (
+    beside,
     checks,
     comparisons,
     figures,
@@ -39,7 +40,16 @@ TOPICS: tuple[Topic, ...] = (
         parts.TOPIC,
         *hardware.TOPICS,
     ),
-    *(pairs.PAIRS, pairs.CASES, comparisons.TOPIC, checks.LARGEST, checks.CONVERGENCE, throughput.COMPARED),
+    *(
+        pairs.PAIRS,
+        pairs.CASES,
+        comparisons.TOPIC,
+        beside.BESIDE,
+        beside.DOUBTFUL,
+        checks.LARGEST,
+        checks.CONVERGENCE,
+        throughput.COMPARED,
+    ),
 )
 
 

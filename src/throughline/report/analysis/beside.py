@@ -1,0 +1,148 @@
+"""Results of others beside our own: our cells as rows of a table, the rows that are like a cell, and what differs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from throughline import gpus, published
+from throughline.records import Cell, Result, Summary
+from throughline.report.analysis import plausibility
+from throughline.report.analysis.cells import Group, Row, switches
+from throughline.report.analysis.plausibility import Doubt
+from throughline.statistics import Range
+
+UNITS = ("samples/s", "images/s")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One of our rows and a like one of others. `differs` says in what, `doubts` what is doubtful about theirs."""
+
+    group: Group
+    row: Row
+    other: Result
+    samples_per_s: float
+    ratio: float
+    range: Range
+    differs: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+def beside(groups: Iterable[Group], imported: Sequence[Result], doubts: Sequence[Doubt]) -> Iterator[Beside]:
+    """Every measured row with each like row of others; `doubts` are those about the imported rows."""
+    for group in groups:
+        for row in group.measured:
+            own = of_row(group, row)
+            for other in (*imported, *published.rows()) if own else ():
+                speed = other.samples_per_s
+                if own and row.cell and row.cell.median_speed and speed and is_like(own, other):
+                    values = [value for value in row.cell.values if value is not None]
+                    yield Beside(
+                        group,
+                        row,
+                        other,
+                        sum(speed) / 2,
+                        row.cell.median_speed / (sum(speed) / 2),
+                        (min(values) / speed[1], max(values) / speed[0]),
+                        tuple(differences(own, other)),
+                        tuple(doubt.text for doubt in (*doubts, *of_published()) if doubt.row is other),
+                    )
+
+
+def is_like(own: Result, other: Result) -> bool:
+    """Whether two rows train the same model at the same size and precision on as many devices of one kind.
+
+    What the other row does not say does not tell them apart; `differences` names it.
+    """
+    sizes: list[tuple[Any, Any]] = [(own.sequence, other.sequence), (own.batch_per_device, other.batch_per_device)]
+    sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
+    same = (own.model, own.precision, own.devices) == (other.model, other.precision, other.devices)
+    return same and _kind(own) == _kind(other) and all(one == two for one, two in sizes if two is not None)
+
+
+def differences(own: Result, other: Result) -> Iterator[str]:
+    """In what two like rows differ, ours first."""
+    for name in ("device", "nodes", "framework", "software", "batch_per_device", "accumulate", "options", "date"):
+        here, there = getattr(own, name), getattr(other, name)
+        if here != there and not (name == "device" and _gpu(own) and _gpu(own) is _gpu(other)):
+            yield f"{name.replace('_', ' ')}: {here or 'not known'}; theirs: {there or 'not stated'}"
+    if other.convention:
+        yield f"their figure: {other.convention}"
+
+
+def own_rows(groups: Iterable[Group]) -> list[Result]:
+    """Our measured rows, and beside them the matrix products of the same runs."""
+    made = []
+    for group in groups:
+        for row in group.measured:
+            own = of_row(group, row)
+            rate = row.cell.work.matmul_flops_per_s if row.cell and row.cell.work else None
+            made += [own] if own else []
+            if own and rate:
+                product = {"model": "matmul", "value": repr(rate / 1e12), "unit": "TFLOPS", "printed": {}}
+                made.append(own.model_copy(update=product))
+    return made
+
+
+def of_row(group: Group, row: Row) -> Result | None:
+    """One of our rows, unrounded; None of what is not measured, or in a unit of its own."""
+    summary, cell = group.summary, row.cell
+    if not (summary and cell and cell.median_speed and group.unit in UNITS) or cell.simulated:
+        return None
+    parameters = dict(summary.parameters)
+    sequence = parameters.pop("sequence", None)
+    return Result(
+        origin="measured",
+        source=f"{group.benchmark} {group.name}",
+        date=(cell.started or "")[:10] or None,
+        framework=row.framework,
+        software=_software(summary, row.framework),
+        model=summary.model,
+        parameters=parameters,
+        sequence=sequence if isinstance(sequence, int) else None,
+        precision=group.precision,  # type: ignore[arg-type]
+        device=summary.device.name if summary.device else None,
+        nodes=row.topology.nodes,
+        devices=row.topology.world,
+        batch_per_device=cell.batch_size_per_device,
+        accumulate=summary.options.accumulate,
+        global_batch=cell.global_batch,
+        options=switches(summary),
+        convention=f"median of {cell.n_ok} runs",
+        value=repr(cell.median_speed),
+        unit=group.unit,  # type: ignore[arg-type]
+        printed=_printed(cell),
+    )
+
+
+def doubts_of(groups: Sequence[Group], imported: Sequence[Result]) -> list[Doubt]:
+    """Doubts about our rows and the imported ones."""
+    return plausibility.doubts([*own_rows(groups), *imported])
+
+
+@cache
+def of_published() -> tuple[Doubt, ...]:
+    """Doubts about the published rows that ship with Throughline."""
+    return tuple(plausibility.doubts(published.rows()))
+
+
+def _printed(cell: Cell) -> dict[Any, str]:
+    work = cell.work
+    share, rate = (work.mfu, work.flops_per_s) if work else (None, None)
+    figures = {"mfu": share, "tflops": rate / 1e12 if rate else None}
+    return {name: repr(value) for name, value in figures.items() if value}
+
+
+def _software(summary: Summary, framework: str) -> str | None:
+    libraries = (summary.environment.get(framework) or {}).get("framework") or {}
+    return ", ".join(f"{name} {version}" for name, version in libraries.items()) or None
+
+
+def _gpu(row: Result) -> gpus.Gpu | None:
+    return gpus.find(row.device) if row.device else None
+
+
+def _kind(row: Result) -> str | None:
+    gpu = _gpu(row)
+    return gpu.kind if gpu else row.device

@@ -1,0 +1,87 @@
+"""FLOPs of one speed as different projects count them: columns beside one another, so that equal speed reads equal."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from throughline import workloads
+from throughline.records import Cell
+from throughline.workloads.decoder import Decoder
+
+
+@dataclass(frozen=True)
+class Convention:
+    """A way to count the FLOPs of training on a sample. `key` is its column, `formula` is per token."""
+
+    key: str
+    name: str
+    formula: str
+    count: Callable[[Decoder, int], float]
+    """FLOPs of a sample from its parts and its tokens."""
+
+
+CONVENTIONS = (
+    Convention("full", "full attention", "6 P + 12 L H s", lambda d, s: 3 * (d.layers + d.attention + d.head)),
+    Convention("causal", "causal attention", "6 P + 12 L H c", lambda d, s: 3 * (d.layers + d.seen + d.head)),
+    Convention("palm", "PaLM", "6 N + 12 L H s", lambda d, s: 6 * d.parameters * s + 3 * d.attention),
+    Convention(
+        "megatron",
+        "Megatron-LM, recomputing",
+        "8 P_layers + 16 L H s + 6 P_head",
+        lambda d, s: 4 * (d.layers + d.attention) + 3 * d.head,
+    ),
+    Convention("torchtitan", "torchtitan", "6 P + 12 L H s", lambda d, s: 3 * (d.layers + d.attention + d.head)),
+    Convention("nemo", "NeMo", "6 P + 6 L H s", lambda d, s: 3 * (d.layers + d.attention / 2 + d.head)),
+)
+"""The first two are ours. Sources: PaLM (Chowdhery et al. 2022, appendix B; nanoGPT uses it too), Megatron-LM
+(Narayanan et al. 2021, appendix, for runs that compute activations again), torchtitan's `num_flops_per_token`, and
+NVIDIA NeMo's performance summaries from 25.09 on; those of 24.07 have full attention."""
+SYMBOLS = (
+    "P: parameters of all matrix products, the vocabulary's among them (P_layers + P_head); N: all parameters, every "
+    "table counted once; L: layers; H: heads x width of a head; s: tokens of a sample; c: positions that a position "
+    "sees on average, about s / 2, or the sliding window"
+)
+
+
+def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | None:
+    """A decoder's parts and its tokens per sample; None of a model that is no decoder, or whose FLOPs are unknown."""
+    workload: Any = workloads.of(model)
+    describe = getattr(workload, "decoder", None)
+    found = describe({"model": model, **parameters}) if describe else None
+    return (found, int(parameters["sequence"])) if found else None
+
+
+def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+    """FLOPs to train on a sample by convention; of what is no decoder one, `model`; {} where they are not known.
+
+    `parameters` are those of a row in words of the configuration; others have their defaults.
+    """
+    if workloads.folder(model) is None or not workloads.trains(model):
+        return {}
+    workload: Any = workloads.of(model)
+    with suppress(TypeError, KeyError, ValueError):
+        values = {**_implied(model, parameters), **parameters}
+        if found := parts(model, values):
+            decoder, tokens = found
+            return {one.key: one.count(decoder, tokens) for one in CONVENTIONS}
+        spec = {"model": model, "options": {"data": "synthetic"}, **asdict(workload.Parameters(**values))}
+        each = workload.flops_per_sample(spec, workload.facts(None), {})
+        return {} if isinstance(each, str) else {"model": float(each)}
+    return {}
+
+
+def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:
+    """FLOP/s of a device by convention, from a cell's median; {} where the model is no decoder."""
+    found = parts(model, parameters)
+    if found is None or cell.median_speed is None:
+        return {}
+    decoder, tokens = found
+    return {one.key: one.count(decoder, tokens) * cell.median_speed / cell.world_size for one in CONVENTIONS}
+
+
+def _implied(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What a configuration adds to a block's own keys, where no data decide it."""
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        return workloads.of(model).complete({"model": model, **parameters}, None)
+    return {}

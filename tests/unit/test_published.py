@@ -1,0 +1,169 @@
+"""Published results: the file is valid, its wrong rows are found and no right one, and like rows stand beside ours."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import report_fixture
+from throughline import published
+from throughline.files import UserError
+from throughline.records import Result, ends
+from throughline.report.analysis import beside, conventions, plausibility, summary
+from throughline.report.analysis.cells import groups
+from throughline.report.render import page
+from throughline.report.render.page import Results
+from throughline.report.render.topics import write_tables
+from throughline.report.topics import Scope
+
+FOUND = [
+    "printed speedup 27.33: 14822.31 / 544.31 = 27.23",
+    "printed memory change share -0.114: (9160 - 11087) / 11087 = -0.1738",
+    "printed memory change mib -2727: 9082 - 11089 = -2007",
+    "printed memory change share -0.231: (9082 - 11089) / 11089 = -0.1810",
+    "printed speed change share 0.034: (742 - 717) / 717 = 0.0349",
+    "115.5 TFLOPS, and A100 SXM4 80GB has 19.5 in fp32; it would fit tf32 or bf16 or fp16",
+    "printed 0.498 billion parameters, which is x 2^30; gpt-1536x16 has 0.5337 x 10^9",
+    "8 devices do 650.8 samples/s, 4 do 655.56",
+    "245.92 and 246.55",
+    "968.72 and 970.1",
+    "1925.59 and 1921.87",
+    "24.07 and 23.11",
+    "24.83 and 24.92",
+    "the same proof as for 16 devices, fp32, batch 128: log in the README",
+    "107.333 ms x 0.04039 GFLOP a sample), and V100 SXM2 16GB has 15.7 in fp32",
+    "speedup 21.5 is more than the 8 devices can give: 30221 / 1405",
+    "speedup 19.5 is more than the 8 devices can give: printed 20",
+    "speedup 10.5 is more than the 8 devices can give: printed 11",
+    "3076 images/s, on H200 3079: the peak is 2.27 times as high",
+    "24461 images/s, on H200 24475",
+    "17 % more speed than 24.07, 4 % more TFLOPS (697 to 725)",
+    "29800 and 41600",
+    "2141 TFLOPS (41600 tokens/s/device x 4.216e+05 GFLOP a sample); a product reaches 1769 in bf16",
+    "1187.01 samples/s, digit by digit as NGC PyTorch",
+]
+"""What others found by hand in these tables: how each follows."""
+
+
+def row(**changes: object) -> Result:
+    """A row of a made-up table on eight H100; right as it stands."""
+    known: dict[str, object] = {
+        "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b", "sequence": 8192,
+        "precision": "bf16", "device": "H100 80GB HBM3", "nodes": 1, "devices": 8, "batch_per_device": 2,
+        "accumulate": 1, "global_batch": 16, "value": "6667", "unit": "tokens/s/device",
+    }  # fmt: skip
+    return Result.model_validate(known | changes)
+
+
+def found(rows: Sequence[Result]) -> list[str]:
+    return [doubt.rule for doubt in plausibility.doubts(rows)]
+
+
+def test_every_row_is_valid_and_has_a_source() -> None:
+    rows = published.rows()
+    assert len(rows) > 1000 and all(one.place and one.framework for one in rows)
+    assert all(one.samples_per_s or one.printed or one.unit == "TFLOPS" for one in rows)
+
+
+def test_a_wrong_line_is_named(tmp_path: Path) -> None:
+    lines = published.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
+    place = tmp_path / "published.csv"
+    place.write_text("".join([lines[0], lines[1], lines[2].replace(",fp32,", ",fp31,")]), encoding="utf-8")
+    with pytest.raises(UserError, match="line 3 is no published result") as caught:
+        list(published.read(place))
+    assert caught.value.why and caught.value.why.startswith("precision: ")
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_what_others_found_by_hand_is_found(text: str) -> None:
+    assert any(text in doubt.text for doubt in beside.of_published())
+
+
+def test_a_convolution_may_exceed_the_peak() -> None:
+    """R100 with 245 pictures a second on a V100 is 113 % of its peak: fewer multiplications than the definition's."""
+    assert not any(one.row.model == "iresnet100" and "TFLOPS" in one.text for one in beside.of_published())
+
+
+def test_printed_digits_say_how_exactly_a_figure_is_known() -> None:
+    assert ends("27.33") == pytest.approx((27.325, 27.335))
+    assert ends("120") == (119.5, 120.5)
+    assert row().samples_per_s == pytest.approx((6666.5 * 8 / 8192, 6667.5 * 8 / 8192))
+    assert row(unit="ms", value="400").samples_per_s == pytest.approx((16e3 / 400.5, 16e3 / 399.5))
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        ("speedup over devices", [row(devices=1, value="6000", global_batch=2), row(value="6002")]),
+        ("more devices, slower", [row(devices=1, value="6000", global_batch=2), row(value="700")]),
+        ("its own arithmetic", [row(printed={"seconds_per_step": "1.23"})]),
+        ("its own arithmetic", [row(printed={"tflops": "600"})]),
+        ("its own arithmetic", [row(printed={"tflops": "386", "mfu": "0.195"})]),
+        ("above the datasheet", [row(printed={"mfu": "1.64"})]),
+        ("above the datasheet", [row(printed={"memory_mib": "76800000"})]),
+        ("above the datasheet", [row(value="19300")]),
+        ("above the measured matrix product", [row(value="16000")]),
+        ("equal results that should differ", [row(evidence="a log"), row(devices=16, evidence="a log", value="1")]),
+        ("equal results that should differ", [row(), row(device="B200")]),
+        ("unequal results that should be equal", [row(), row(value="6668.5")]),
+    ],
+)  # fmt: skip
+def test_each_rule_finds_its_fault(rule: str, rows: list[Result]) -> None:
+    assert rule in found(rows)
+
+
+def test_a_right_table_has_no_doubts() -> None:
+    """Full and causal attention are both right ways to count; a speedup that is rounded follows from its speeds."""
+    right = {"tflops": "386", "mfu": "0.39", "seconds_per_step": "2.457", "memory_mib": "77000"}
+    assert found([row(printed=right)]) == []
+    assert found([row(printed={"tflops": "343"})]) == []
+    assert found([row(devices=1, value="6700", global_batch=2), row()]) == []
+    assert "its own arithmetic" in found([row(printed={"tflops": "386", "mfu": "0.19"})])
+
+
+def test_equal_speed_reads_equal() -> None:
+    """Llama 3.1 8B at 8,192 tokens: what torchtitan and NeMo print per token, in GFLOP."""
+    each = conventions.flops_per_sample("llama-3.1-8b", {"sequence": 8192})
+    per_token = {name: count / 8192 / 1e9 for name, count in each.items()}
+    assert per_token["torchtitan"] == per_token["full"] == pytest.approx(57.9, abs=0.05)
+    assert per_token["nemo"] == pytest.approx(51.5, abs=0.05) and per_token["causal"] == pytest.approx(51.5, abs=0.05)
+    assert per_token["palm"] == pytest.approx(6 * 8.03 + 57.91 - 6 * 7.505, abs=0.05)
+
+
+def test_megatron_counts_recomputation() -> None:
+    """96 B s l h^2 (1 + s / 6h + V / 16lh) of Narayanan et al. 2021."""
+    each = conventions.flops_per_sample("gpt-1536x16", {"sequence": 2048})
+    layers, hidden, tokens, rows = 16, 1536, 2048, 50304
+    formula = 96 * tokens * layers * hidden**2 * (1 + tokens / (6 * hidden) + rows / (16 * layers * hidden))
+    assert each["megatron"] == pytest.approx(formula, rel=1e-9)
+
+
+def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
+    study = report_fixture.write_series(tmp_path, report_fixture.DLPERF_BERT_BS32)
+    own = summary.summarize(study, repeats=7)
+    scope = Scope(groups([own]), imported=[row(model="bert-base", sequence=128, precision="fp32", batch_per_device=32,
+                                               device="V100-SXM2-16GB", value="1050", unit="samples/s",
+                                               origin="imported")])  # fmt: skip
+    here = [one for one in scope.beside if one.other.source == "DLPerf MXNet BERT"]
+    assert {str(one.row.topology): one.ratio for one in here} == pytest.approx(
+        dict.fromkeys(report_fixture.DLPERF_BERT_BS32, 1.0), abs=1e-4
+    )
+    assert all(one.range[0] < 1 < one.range[1] and "framework: torch; theirs: MXNet" in one.differs for one in here)
+    assert [one.other.value for one in scope.beside if one.other.origin == "imported"] == ["1050"]
+    write_tables(scope, tmp_path / "tables")
+    with (tmp_path / "tables/beside.csv").open(encoding="utf-8", newline="") as stream:
+        written = list(csv.DictReader(stream))
+    assert len(written) == len(scope.beside) and {line["origin"] for line in written} == {"published", "imported"}
+    html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
+    assert "Beside others" in html and "DLPerf MXNet BERT" in html
+
+
+def test_our_own_rows_are_checked_by_the_same_rules(tmp_path: Path) -> None:
+    """A speed above the datasheet's peak, and a speedup of nine on eight devices."""
+    study = report_fixture.write_series(tmp_path, {"1n1g": [300.0] * 3, "1n8g": [2700.0] * 3})
+    texts = [one.text for one in Scope(groups([summary.summarize(study, repeats=3)])).doubts]
+    assert any("TFLOPS" in text and "15.7 in fp32" in text for text in texts)
+    assert any("is more than the 8 devices can give: 2700.0 / 300.0" in text for text in texts)
