@@ -99,7 +99,13 @@ def test_what_the_ranks_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 3090", "NVIDIA H100 80GB HBM3", "A100-PCIE-40GB"]
+    "name",
+    [
+        *("Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 3090", "NVIDIA H100 80GB HBM3", "A100-PCIE-40GB"),
+        *("NVIDIA GH200 480GB", "NVIDIA B200", "NVIDIA GB200", "NVIDIA B300 SXM6 AC", "NVIDIA GB300"),
+        *("AMD Instinct MI300X", "AMD Instinct MI325X", "AMD Instinct MI350X", "AMD Instinct MI355X"),
+        *("NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5070"),
+    ],
 )
 def test_names_as_drivers_report_them(name: str) -> None:
     gpu = gpus.find(name)
@@ -110,5 +116,10 @@ def test_no_peak_counts_sparsity() -> None:
     """Headlines with sparsity are twice the dense figure; H100 SXM's is 1,979 TFLOPS."""
     h100, a100 = gpus.find("NVIDIA H100 80GB HBM3"), gpus.find("NVIDIA A100-SXM4-40GB")
     assert h100 and (h100.peak_flops_per_s["bf16"], h100.peak_flops_per_s["fp8"]) == (989.4e12, 1979e12)
-    peaks = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12, "fp8": None}
+    peaks = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12, "fp8": None, "fp4": None}
     assert a100 and a100.peak_flops_per_s == peaks
+    for name in ("B200", "GB200", "MI300X", "MI355X", "RTX 5090"):
+        gpu = gpus.find(name)
+        assert gpu and gpu.peak_flops_per_s["bf16"] and gpu.peak_flops_per_s["fp8"]
+        assert gpu.peak_flops_per_s["fp8"] == pytest.approx(2 * gpu.peak_flops_per_s["bf16"], rel=0.001)
+        assert all(rate < (gpu.peak_flops_per_s[at] or 0) for at, rate in gpu.matmul_flops_per_s.items())
