@@ -4,6 +4,7 @@
     python benchmarks/extractors.py DUMP --rounds 7        another dump (.xml or .xml.bz2), seven rounds in turn
     python benchmarks/extractors.py --times 4              its pages four times, unpacked: without bz2
     python benchmarks/extractors.py --differences 30       and so many sentences that only one of the two has
+    python benchmarks/extractors.py --odd                  the odd dumps of the tests (tests/corpus_odd_dumps.py)
 
 Both extractors of the workflow are measured through its own command line, from the dump to articles: CPU-seconds are
 those of the process and all it started, its start included. Other libraries are measured where they are installed
@@ -69,7 +70,7 @@ def probes(wiki: Texts) -> dict[str, list[str]]:
 def kept(items: dict[str, list[str]], texts: Texts) -> str:
     flat = {number: " ".join(text.replace('"', "").split()) for number, text in texts.items()}
     here = sum(stretch in flat[number] for number, stretches in items.items() for stretch in stretches)
-    return f"{here / sum(map(len, items.values())):.1%}"
+    return f"{here / sum(map(len, items.values())):.1%}" if items else "-"
 
 
 def found_sentences(texts: Texts) -> list[tuple[str, str]]:
@@ -84,13 +85,40 @@ def row(name: str, cost: str, items: dict[str, list[str]], texts: Texts) -> None
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
+def compare_odd() -> None:
+    """What each extractor of the workflow keeps of every odd dump that has articles."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from corpus_odd_dumps import ODD, articles
+
+    print("| dump | articles | list items |" + "".join(f" {name}: M characters | list items kept |" for name in NAMES))
+    print(f"|---|--:|--:|{'--:|--:|' * len(NAMES)}")
+    for odd in ODD:
+        if not odd.articles:
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            texts = {extractor: articles(odd, Path(name), 1, extractor) for extractor in NAMES}
+            cut = dumps.cut(odd.build(Path(name)), 1)
+            site = pages.Site.of(cut.header)
+            parsed = [pages.parse(page, site, "a page") for page in parts.pages(cut, 0)]
+        items = probes({str(page.id): pages.unescaped(page.text) for page in parsed if page.kind == "article"})
+        cells = [odd.what, str(odd.articles), str(sum(map(len, items.values())))]
+        for extractor in NAMES:
+            found = {str(number): text for number, text in texts[extractor].items()}
+            cells += [f"{sum(map(len, found.values())) / 1e6:.3f}", kept(items, found)]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dump", nargs="?", type=Path, help="a dump; the sample without it")
     parser.add_argument("--times", type=int, default=1, help="its pages so many times, unpacked")
     parser.add_argument("--rounds", type=int, default=5, help="times each is measured, in turn")
     parser.add_argument("--differences", type=int, default=0, help="sentences to show that only one of the two has")
+    parser.add_argument("--odd", action="store_true", help="compare what is kept of the odd dumps of the tests")
     arguments = parser.parse_args()
+    if arguments.odd:
+        compare_odd()
+        return
     spent: dict[str, list[float]] = {name: [] for name in NAMES}
     texts: dict[str, Texts] = {}
     with tempfile.TemporaryDirectory() as name:
