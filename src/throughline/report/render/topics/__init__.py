@@ -14,6 +14,7 @@ from throughline.report.render.topics import (
     beside,
     checks,
     comparisons,
+    conventions,
     figures,
     hardware,
     jobs,
@@ -39,6 +40,7 @@ TOPICS: tuple[Topic, ...] = (
         *reached.TOPICS,
         parts.TOPIC,
         *hardware.TOPICS,
+        conventions.TOPIC,
     ),
     *(
         pairs.PAIRS,

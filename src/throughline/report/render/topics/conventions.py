@@ -1,0 +1,42 @@
+"""FLOP/s and MFU of decoders as different projects count them, with tokens a second: for tables elsewhere."""
+
+from throughline.records import Cell
+from throughline.report.analysis import conventions
+from throughline.report.analysis.conventions import CONVENTIONS, SYMBOLS
+from throughline.report.numbers import percent, reading
+from throughline.report.render.tables import OLD, Column, Figure, Grid, lines
+from throughline.report.topics import Scope, Topic
+
+COLUMNS = (
+    Column("tokens_per_s_per_device", "tokens/s", "per device"),
+    *(Column(f"tflops_{one.key}", "TFLOPS", one.name) for one in CONVENTIONS),
+    *(Column(f"mfu_{one.key}", "MFU", one.name) for one in CONVENTIONS),
+)
+
+
+def grid(scope: Scope) -> Grid | None:
+    """A row per cell; None where the model is no decoder."""
+    summary = next((group.summary for group in scope.groups if group.summary), None)
+    if summary is None or conventions.parts(summary.model, summary.parameters) is None:
+        return None
+    model, parameters = summary.model, summary.parameters
+
+    def figures(cell: Cell) -> list[Figure]:
+        rates = conventions.of_cell(model, parameters, cell)
+        work, tokens = cell.work, cell.other_units.get("tokens/s")
+        peak, why = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, OLD)
+        shares = [rate / peak if peak else None for rate in rates.values()]
+        return [
+            Figure.of(tokens and tokens / cell.world_size, reading),
+            *(Figure.of(rate / 1e12, reading) for rate in rates.values()),
+            *(Figure.of(share, lambda share: percent(share, 1), why) for share in shares),
+        ]
+
+    facts = [(one.name, f"{one.formula} FLOPs per token") for one in CONVENTIONS]
+    return Grid(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS])
+
+
+INTRO = (
+    "One speed, counted by several conventions: compare a figure from elsewhere with the column of its own convention."
+)
+TOPIC = Topic("conventions", "FLOP/s as others count them", INTRO, grid=grid)
