@@ -39,13 +39,13 @@ def write(folder: Path, more: str = "") -> recipes.Recipe:
 
 
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert OWN == ["hf-loop", "hf-trainer", "mxnet-horovod", "torch-horovod"]
+    assert OWN == ["hf-loop", "hf-trainer", "mxnet-horovod", "tensorflow", "torch-horovod"]
     for name in OWN:
         found = recipes.of(name)
         assert found is not None and found.python == "3.11"
         every = [line for stage in found.stages for line in stage.requirements]
         assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in every)
-        library = "horovod" if "horovod" in name else "transformers"
+        library = {"hf": "transformers"}.get(name.split("-")[0], name.split("-")[-1])
         assert any(library in module for module in found.modules)
         assert found.lock.is_file()
         conda = (ROOT / "envs" / f"{name}.yaml").read_text()
@@ -70,7 +70,7 @@ def pinned(*names: str) -> dict[str, str]:
     ("lock", "names"),
     [
         ("main", ("main", "torch", "test", "benchmarks")),
-        *((name, (name,)) for name in ("mxnet-horovod", "torch-horovod", "transformers")),
+        *((name, (name,)) for name in ("mxnet-horovod", "tensorflow", "torch-horovod", "transformers")),
     ],
 )
 def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...]) -> None:

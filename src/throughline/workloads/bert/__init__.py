@@ -47,7 +47,8 @@ NO_PROOF: str | None = None
 SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
 _IN_TORCH = _BOTH | {"bf16", "compile", "checkpointing", "sharding"}
-LIBRARIES = {"torch": _IN_TORCH | {"graph", "unpadded"}, "mxnet": _BOTH, "transformers": _IN_TORCH}
+_IN_KERAS = _BOTH | {"bf16", "compile", "checkpointing"}
+LIBRARIES = {"torch": _IN_TORCH | {"graph", "unpadded"}, "mxnet": _BOTH, "transformers": _IN_TORCH, "keras": _IN_KERAS}
 NO_FORM: dict[str, str] = {}
 
 

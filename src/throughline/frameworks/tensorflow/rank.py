@@ -1,0 +1,242 @@
+"""`tensorflow`: TensorFlow 2 in a loop of its own, one process per device; gradients are exchanged by its collectives
+(RING over gRPC on CPUs, NCCL on GPUs)."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import IO, Any
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+
+from throughline import gpus, memory
+from throughline.frameworks import Rank, Spec, Unsupported
+from throughline.frameworks.tensorflow.optimizers import Optimizer, clip
+
+Batch = dict[str, Any]
+HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+"""Keras' names of the precisions whose products and activations are of another type than the weights."""
+FIRST_SCALE = 2.0**16
+"""The loss scale in fp16; it halves where a gradient overflows, and never grows within a run."""
+NOT_COUNTED = "TensorFlow does not say what its allocator has reserved"
+
+
+class TensorFlow(Rank):
+    strategy: Any = None
+    """What exchanges gradients, where there are several ranks."""
+
+    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+        super().__init__(spec, rank, local_rank, world, kind)
+        self.at = "GPU:0" if kind == "cuda" else "CPU:0"
+        self.scaled = spec["precision"] == "fp16"
+
+    def join(self) -> None:
+        """TensorFlow takes devices and threads when it meets the others, and never again."""
+        cards = tf.config.list_physical_devices("GPU") if self.kind == "cuda" else []
+        mine = cards[self.local_rank : self.local_rank + 1]
+        tf.config.set_visible_devices(mine, "GPU")
+        for card in mine:  # else it takes the whole card's memory
+            tf.config.experimental.set_memory_growth(card, True)
+        tf.config.threading.set_intra_op_parallelism_threads(self.spec["threads"])
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        if self.world == 1:
+            return
+        addresses = os.environ["RANK_ADDRESSES"].split(",")
+        task = {"type": "worker", "index": self.rank}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
+        CollectiveAllReduceExtended._enable_check_health = False  # the launcher's watchdog looks after the ranks
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        self.total = tf.function(lambda value: self._reduced(tf.distribute.ReduceOp.SUM, [value])[0], autograph=False)
+
+    def device(self) -> None:
+        precision = self.spec["precision"]
+        if precision == "tf32" and self.kind == "cpu":
+            raise Unsupported("tf32 exists on GPUs only")
+        tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+        self.form.seed(self.spec["seed"])
+
+    def model(self, facts: dict[str, Any]) -> None:
+        with tf.device(self.at):
+            self.network = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
+        own = self.network.trainable_variables
+        self.weights, self.decays = [one.value for one in own], self.form.decays(own)
+        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
+
+    def data(self, arrays: dict[str, Any]) -> Batch:
+        with tf.device("CPU:0"):
+            return {name: tf.constant(array) for name, array in arrays.items()}
+
+    def deliver(self, batch: Batch) -> Batch:
+        if self.kind == "cpu":
+            return batch
+        with tf.device(self.at):
+            return {name: tf.identity(tensor) for name, tensor in batch.items()}
+
+    def optimizer(self) -> None:
+        with tf.device(self.at):
+            self.update = Optimizer(self.spec["optimizer"], self.weights, self.decays)
+            self.scale = tf.Variable(FIRST_SCALE if self.scaled else 1.0, trainable=False)
+            self.skips = tf.Variable(0, trainable=False)
+            each = self.options["accumulate"]
+            self.sums = [tf.Variable(tf.zeros_like(one), trainable=False) for one in self.weights] if each > 1 else []
+        graph = partial(tf.function, autograph=False)
+        self.passes: Any = graph(self._passes, jit_compile=True) if self.options["compile"] else self._passes
+        self.add, self.finish = graph(self._add), graph(self._finish)
+        self.latest: Any = None
+
+    def _passes(self, batch: Batch) -> tuple[Any, list[Any]]:
+        """The loss of a micro-batch, divided by their number, and its gradients, which may carry a loss scale."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.weights)
+            loss = self.network(batch) / self.options["accumulate"]
+            scaled = loss * self.scale if self.scaled else loss
+        # The word embeddings' gradient is a sum with that of the head, so it is dense; the others are made so.
+        return loss, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self.weights)]
+
+    def _add(self, batch: Batch) -> Any:
+        """A micro-batch that is not the last of its step."""
+        loss, gradients = self.passes(batch)
+        for total, gradient in zip(self.sums, gradients, strict=True):
+            total.assign_add(gradient)
+        return loss
+
+    def _finish(self, batch: Batch) -> Any:
+        """The last micro-batch, and the update."""
+        loss, gradients = self.passes(batch)
+        if self.sums:
+            gradients = [total + gradient for total, gradient in zip(self.sums, gradients, strict=True)]
+            for total in self.sums:
+                total.assign(tf.zeros_like(total))
+        if self.exchanges:
+            gradients = self._exchanged(gradients)
+        if not self.scaled:
+            self._apply(gradients)
+            return loss
+        gradients = [gradient / self.scale for gradient in gradients]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        tf.cond(finite, lambda: self._apply(gradients), self._skip)
+        return loss
+
+    def _apply(self, gradients: list[Any]) -> None:
+        self.update.apply(clip(self.options["clip"], gradients))
+
+    def _skip(self) -> None:
+        self.scale.assign(self.scale / 2)
+        self.skips.assign_add(1)
+
+    def _exchanged(self, gradients: list[Any]) -> list[Any]:
+        """Their means over all ranks, in packs of `bucket_mb`; those that backward has first come first."""
+        packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=self.options["bucket_mb"] << 20)
+
+        return list(reversed(self._reduced(tf.distribute.ReduceOp.MEAN, gradients[::-1], packs)))
+
+    def _reduced(self, how: Any, values: list[Any], packs: Any = None) -> list[Any]:
+        """Values of all ranks, reduced."""
+
+        def reduce(*own: Any) -> Any:
+            here = [tf.identity(one) for one in own]  # which have a device, as the strategy demands
+            return tf.distribute.get_replica_context().all_reduce(how, here, packs)
+
+        return list(self.strategy.run(reduce, args=tuple(values)))
+
+    def step(self, batches: list[Batch]) -> Any:
+        *before, last = batches
+        losses = [self.add(batch) for batch in before]
+        total = tf.add_n([*losses, self.finish(last)])
+        # TensorFlow hands work to a GPU without limit. Waiting for the step before keeps the heartbeat true.
+        if self.latest is not None and self.kind == "cuda":
+            self.latest.numpy()
+        self.latest = total
+        return total
+
+    def sync(self) -> None:
+        if self.kind == "cuda":
+            tf.test.experimental.sync_devices()
+        self.synced = time.monotonic()
+
+    def barrier(self) -> None:
+        self.broadcast(0)
+
+    def broadcast(self, value: int) -> int:
+        if self.world == 1:
+            return value
+        return int(self.total(tf.constant(value if self.rank == 0 else 0, tf.int64)))
+
+    def seconds(self, marks: list[float]) -> list[float]:
+        """On a GPU a step has waited for the one before: its mark is that one's end, and the last ends with `sync`."""
+        return super().seconds(marks if self.kind == "cpu" else [marks[0], *marks[2:], self.synced])
+
+    def losses(self, values: list[Any]) -> list[float]:
+        return [float(value) for value in values]
+
+    def skipped(self) -> int:
+        return int(self.skips)
+
+    def memory(self) -> dict[str, Any]:
+        if self.kind == "cpu":
+            return memory.of_process("TensorFlow")
+        needed = tf.config.experimental.get_memory_info(self.at)["peak"]
+        return {"needed_bytes": int(needed), "reserved_bytes": None, "reasons": {"reserved_bytes": NOT_COUNTED}}
+
+    def product(self, size: int) -> Callable[[], Any]:
+        dtype = {"bf16": tf.bfloat16, "fp16": tf.float16}.get(self.spec["precision"], tf.float32)
+        with tf.device(self.at):
+            left, right = (tf.cast(tf.random.normal((size, size)), dtype) for _ in range(2))
+        return partial(tf.matmul, left, right)
+
+    def update_settings(self) -> dict[str, Any]:
+        update, own = self.update, dict[str, Any]()
+        if update.name == "sgd":
+            own = {"momentum": update.momentum, "nesterov": False}
+        else:
+            own = {
+                "betas": list(update.betas),
+                "epsilon": update.epsilon,
+                "epsilon_is_added_to": "the root of the bias-corrected second moment",
+            }
+        return {
+            "learning_rate": self.spec["optimizer"]["learning_rate"],
+            **own,
+            "weight_decay": update.decay,
+            "decays": "everything" if all(self.decays) else "matrices",
+        }
+
+    def threads(self) -> int:
+        return int(tf.config.threading.get_intra_op_parallelism_threads())
+
+    def versions(self) -> dict[str, str | None]:
+        built = tf.sysconfig.get_build_info()
+        return {
+            "tensorflow": tf.__version__,
+            **self.form.versions(),
+            "cuda": built.get("cuda_version"),
+            "cudnn": built.get("cudnn_version"),
+            "driver": gpus.driver(),
+        }
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, tf.errors.ResourceExhaustedError) or super().is_out_of_memory(error)
+
+    def seed(self, value: int) -> None:
+        """Seed what dropout draws from."""
+        self.form.reseed(self.network, value)
+
+    def _state(self) -> dict[str, Any]:
+        weights = {f"weight {i}": weight for i, weight in enumerate(self.weights)}
+        return {**weights, **self.update.state(), "scale": self.scale}
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Write weights, the optimizer's and the loss scaler's states: arrays by name."""
+        np.savez(stream, **{name: one.numpy() for name, one in self._state().items()})
+
+    def restore(self, stream: IO[bytes]) -> None:
+        """Take them over from a file. Only arrays are read from it: nothing in it can run."""
+        arrays = np.load(stream)
+        for name, one in self._state().items():
+            one.assign(arrays[name])

@@ -1,0 +1,172 @@
+"""BERT pre-training in Keras: the layers of keras-hub's BertBackbone, heads on the masked positions, and the loss.
+
+The backbone's gelu is made exact. Its layers are called here one after the other, as it calls them: so a batch without
+padding needs no mask, and a layer can compute its activations again in the backward pass. Every backend of Keras trains
+this form.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import keras
+from keras import ops
+from keras_hub.models import BertBackbone
+
+from throughline.workloads import Arrays
+from throughline.workloads.bert import POSITIONS, SHAPES, padded
+from throughline.workloads.in_keras_operations import assign, counted, decays, of_layer, reseed, seed, versions
+
+__all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
+
+LACKS = {"unpadded": "keras-hub's BERT computes padding as well"}
+"""Why a feature is not there."""
+EPSILON = 1e-12
+GELU = partial(keras.activations.gelu, approximate=False)
+INITIAL = keras.initializers.RandomNormal(stddev=0.02)
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> BertForPretraining:
+    """The network that a run specification asks for, with random weights; `policy` is Keras' word for the precision."""
+    options = spec["options"]
+    rows = padded(facts["vocabulary"])
+    network = BertForPretraining(spec["model"], rows, options["dropout"], options["checkpointing"], policy)
+    network.predictions = spec["predictions"]
+    return network
+
+
+def load(network: BertForPretraining, weights: Arrays) -> None:
+    """Set the weights, in place; all of them and no other."""
+    assign(network.by_name(), weights)
+
+
+def settings(network: BertForPretraining) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    first = network.bert.transformer_layers[0]
+    return {
+        "predictions": network.predictions,
+        "parameters": counted(network),
+        "vocabulary_rows": network.bert.token_embedding.input_dim,
+        "vocabulary_head": "masked positions, sharing the word embeddings",
+        "gelu": "erf" if first._feedforward_intermediate_dense.activation is GELU else "tanh",
+        "norm_epsilon": first.layer_norm_epsilon,
+        "attention": "products and softmax by themselves",
+        "dropout": [first.dropout, first._self_attention_layer.dropout],
+        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+    }
+
+
+def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
+    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
+    samples (nsp), without dropout."""
+    scores, order = network.scores(batch, training=False)
+    labels, following = ops.reshape(batch["labels"], -1), ops.cast(batch["following"], "int32")
+    weights = masked(batch)
+    every = {
+        "mlm_loss": cross_entropy(labels, scores) * weights,
+        "mlm_right": ops.cast(ops.equal(ops.cast(ops.argmax(scores, -1), "int32"), labels), "float32") * weights,
+        "masked": weights,
+        "nsp_loss": cross_entropy(following, order),
+        "nsp_right": ops.cast(ops.equal(ops.cast(ops.argmax(order, -1), "int32"), following), "float32"),
+    }
+    found = {name: float(ops.convert_to_numpy(each).sum(dtype="float64")) for name, each in every.items()}
+    return {**found, "samples": float(following.shape[0])}
+
+
+def masked(batch: dict[str, Any]) -> Any:
+    """1 for every position that is predicted, 0 for those that are not used."""
+    return ops.cast(ops.reshape(batch["positions"], -1) != 0, "float32")
+
+
+def cross_entropy(labels: Any, scores: Any) -> Any:
+    return ops.sparse_categorical_crossentropy(labels, scores, from_logits=True)
+
+
+class BertForPretraining(keras.Layer):  # type: ignore[misc]
+    """Takes the arrays of `bert.batch` and returns the loss: masked tokens' mean + next sentence's mean."""
+
+    predictions: int | None = None
+
+    def __init__(self, model: str, rows: int, dropout: float, checkpointing: bool, policy: str) -> None:
+        super().__init__(dtype=policy)
+        shape = SHAPES[model]
+        self.bert = BertBackbone(
+            vocabulary_size=rows,
+            num_layers=shape.layers,
+            num_heads=shape.heads,
+            hidden_dim=shape.hidden,
+            intermediate_dim=shape.feed_forward,
+            dropout=dropout,
+            max_sequence_length=POSITIONS,
+            dtype=policy,
+        )
+        for layer in self.bert.transformer_layers:
+            layer._feedforward_intermediate_dense.activation = GELU
+        self.transform = keras.layers.Dense(shape.hidden, activation=GELU, kernel_initializer=INITIAL, dtype=policy)
+        self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
+        self.following = keras.layers.Dense(2, kernel_initializer=INITIAL, dtype=policy)
+        self.bias = self.add_weight(shape=(rows,), initializer="zeros", name="bias")
+        for layer in (self.transform, self.norm, self.following):
+            layer.build((None, shape.hidden))
+        self.checkpointing = checkpointing
+        self.built = True
+
+    def call(self, batch: dict[str, Any]) -> Any:
+        scores, order = self.scores(batch, training=True)
+        each, weights = cross_entropy(ops.reshape(batch["labels"], -1), scores), masked(batch)
+        tokens = ops.sum(each * weights) / ops.maximum(ops.sum(weights), 1.0)
+        return tokens + ops.mean(cross_entropy(ops.cast(batch["following"], "int32"), order))
+
+    def scores(self, batch: dict[str, Any], training: bool) -> tuple[Any, Any]:
+        """Of the vocabulary at all masked positions [N, rows], and of the sentences' order [B, 2]; in fp32."""
+        hidden = self.encoded(batch, training)
+        chosen = ops.take_along_axis(hidden, batch["positions"][..., None], axis=1)
+        chosen = self.norm(self.transform(ops.reshape(chosen, (-1, hidden.shape[-1]))))
+        table, bias = (ops.cast(one, chosen.dtype) for one in (self.bert.token_embedding.embeddings, self.bias))
+        words = ops.matmul(chosen, ops.transpose(table)) + bias
+        order = self.following(self.bert.pooled_dense(hidden[:, 0]))
+        return ops.cast(words, "float32"), ops.cast(order, "float32")
+
+    def encoded(self, batch: dict[str, Any], training: bool) -> Any:
+        """Hidden states [B, S, H] of the last layer."""
+        own = self.bert
+        words = own.token_embedding(batch["input_ids"])
+        hidden = own.embeddings_add((words, own.position_embedding(words), own.segment_embedding(batch["segments"])))
+        hidden = own.embeddings_dropout(own.embeddings_layer_norm(hidden), training=training)
+        for layer in own.transformer_layers:
+            one = partial(layer, padding_mask=batch.get("mask"), training=training)
+            hidden = (keras.remat(one) if self.checkpointing and training else one)(hidden)
+        return hidden
+
+    def by_name(self) -> dict[str, Any]:
+        """Every weight by the name of PyTorch's form."""
+        own, embeddings = self.bert, "bert.embeddings"
+        found = {
+            f"{embeddings}.word_embeddings.weight": own.token_embedding.embeddings,
+            f"{embeddings}.position_embeddings.weight": own.position_embedding.position_embeddings,
+            f"{embeddings}.token_type_embeddings.weight": own.segment_embedding.embeddings,
+            "bias": self.bias,
+        }
+        layers = {
+            f"{embeddings}.LayerNorm": own.embeddings_layer_norm,
+            "bert.pooler.dense": own.pooled_dense,
+            "transform": self.transform,
+            "norm": self.norm,
+            "following": self.following,
+        }
+        for number, layer in enumerate(own.transformer_layers):
+            place, attention = f"bert.encoder.layer.{number}", layer._self_attention_layer
+            layers |= {
+                f"{place}.attention.self.query": attention.query_dense,
+                f"{place}.attention.self.key": attention.key_dense,
+                f"{place}.attention.self.value": attention.value_dense,
+                f"{place}.attention.output.dense": attention.output_dense,
+                f"{place}.attention.output.LayerNorm": layer._self_attention_layer_norm,
+                f"{place}.intermediate.dense": layer._feedforward_intermediate_dense,
+                f"{place}.output.dense": layer._feedforward_output_dense,
+                f"{place}.output.LayerNorm": layer._feedforward_layer_norm,
+            }
+        for name, layer in layers.items():
+            found |= of_layer(name, layer)
+        return found
