@@ -39,6 +39,8 @@ LIBRARIES = {
     "torch": {"torch", "horovod"},
     "mxnet": {"mxnet", "gluonnlp", "horovod"},
     "horovod": {"horovod"},
+    "tensorflow": {"tensorflow"},
+    "keras": {"keras", "keras_hub"},
     "transformers": {"torch", "transformers"},
     "hf": {"torch", "transformers", "accelerate"},
 }

@@ -90,6 +90,9 @@ class TensorFlow(Rank):
         self.add, self.finish = graph(self._add), graph(self._finish)
         self.latest: Any = None
 
+    def set_rate(self, rate: float) -> None:
+        self.update.rate.assign(rate)
+
     def _passes(self, batch: Batch) -> tuple[Any, list[Any]]:
         """The loss of a micro-batch, divided by their number, and its gradients, which may carry a loss scale."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
