@@ -1,6 +1,7 @@
 # Convergence check (a benchmark's `convergence`): a long run, and its curve on held-out text against a stated one.
-#   in:  the manifest of its shards, the environment of its framework; for the verdict the stated curve
-#   out: results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>/curve.json, and the .log beside it;
+#   in:  the manifest of its shards, the environment of its framework, the curve of the check that it begins from, if
+#        any (its last checkpoint lies beside that curve); for the verdict the stated curve
+#   out: results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>/curve.json, the .log, and last/ beside it;
 #        results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>.json with its plot
 # A run that was ended goes on from its last checkpoint when it is asked for again. Nothing is timed here.
 
@@ -9,6 +10,7 @@ rule convergence:
     input:
         manifest=lambda wildcards: manifest_of_specs([checked_of(wildcards)]),
         environment=environment_of,
+        begin=looked_up(TARGETS.begin),
     output:
         curve=f"{CHECK}/curve.json",
     log:
@@ -22,13 +24,14 @@ rule convergence:
     params:
         spec=lambda wildcards: checked_of(wildcards).canonical,
         settings=lambda wildcards: canonical(
-            CONFIG.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance"})
+            CONFIG.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance", "begin_from"})
         ),
         environment=worker_environment,
+        begin=lambda wildcards, input: ["--begin", input.begin] if input.begin else [],
         launcher=LAUNCHER,
     shell:
         "{params.launcher:q} workflow/scripts/convergence.py --spec {params.spec:q} --settings {params.settings:q}"
-        " --manifest {input.manifest:q} {params.environment:q} --output {output.curve:q} --log {log:q}"
+        " --manifest {input.manifest:q} {params.begin:q} {params.environment:q} --output {output.curve:q} --log {log:q}"
 
 
 rule convergence_verdict:

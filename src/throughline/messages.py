@@ -78,7 +78,10 @@ class Checkpoint(Message):
 
 
 class Training(Message):
-    """A convergence check: train to the last step, look at `samples` of held-out data every so many steps."""
+    """A convergence check: train to the last step, look at `samples` of held-out data every so many steps.
+
+    resume: what an earlier call has left; begin: where it starts from, if not from random weights, by its full path.
+    """
 
     steps: int
     evaluate_every: int
@@ -86,6 +89,7 @@ class Training(Message):
     folder: str
     identity: str
     resume: Checkpoint | None
+    begin: Checkpoint | None
 
 
 class Order(Message):

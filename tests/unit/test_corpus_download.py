@@ -290,7 +290,18 @@ def test_a_slow_and_a_silent_server(
 def test_no_such_dump(server: Server, tmp_path: Path, waits: Waits) -> None:
     with pytest.raises(UserError, match=f"there is no dump {NAME}") as caught:
         download(server, tmp_path, waits.client())
-    assert "https://dumps.wikimedia.org/simplewiki/" in str(caught.value)
+    assert "name another date in corpus.dump: https://dumps.wikimedia.org/simplewiki/" in str(caught.value)
+
+
+def test_a_date_that_is_gone_is_answered_with_those_there_are(server: Server, tmp_path: Path, waits: Waits) -> None:
+    for host, dates in (("", ("20261020", "20261101", "latest")), ("/mirror", ("20250101",))):
+        links = "".join(f'<a href="{date}/">{date}/</a>  21-Nov-2026 01:02  -\n' for date in dates)
+        server.files[f"{host}/simplewiki/"] = f'<html><a href="../">../</a>\n{links}</html>'.encode()
+    with pytest.raises(UserError, match="there is no dump simplewiki-20260601") as caught:
+        download(server, tmp_path, waits.client(), f"{server.address}/mirror", name="simplewiki-20260601")
+    assert "dates of simplewiki that there are: 20250101, 20261020, 20261101;" in str(caught.value)
+    assert "such as simplewiki-20261101 (its text differs" in str(caught.value)
+    assert "corpus.mirrors" in str(caught.value)
 
 
 def test_a_dump_that_is_not_finished(server: Server, tmp_path: Path, waits: Waits) -> None:

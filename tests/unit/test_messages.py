@@ -33,7 +33,7 @@ from throughline.messages import (
     Training,
 )  # fmt: skip
 
-RESUMED = Training(10, 5, 100, "/checkpoints", "ab", Checkpoint(5, "step_5.checkpoint", "cd"))
+RESUMED = Training(10, 5, 100, "/checkpoints", "ab", Checkpoint(5, "step_5.checkpoint", "cd"), None)
 SAMPLES = NodeSamples(1.0, 4, 9, [], [], Reasons({}, {}, [], None), [Sample(0.0, 0.1, {"busy_s": 1.0}, {}, [])])
 
 

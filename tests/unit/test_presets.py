@@ -100,3 +100,19 @@ def test_the_grid_of_the_study_of_faces() -> None:
         **{(*y1, "data_parallel", batch): one_node for batch in (256, 350)},
         **{(*y1, "model_parallel", batch): one_node for batch in (256, 400)},
     }
+
+
+def test_the_phases_of_bert_take_the_published_samples_and_rates() -> None:
+    """Warm-up is 28.43 % and 12.8 % of the steps."""
+    first, second = asked("nvidia-bert-phases")
+    assert (first.size.samples_per_step, second.size.samples_per_step) == (65536, 32768)
+    schedules = [spec.optimizer.schedule for spec in (first, second)]
+    shares = [one.warmup_steps / one.total_steps for one in schedules if one.total_steps]
+    assert shares == pytest.approx([0.2843, 0.128], abs=2e-4)
+
+
+def test_the_presets_of_bert_share_one_corpus() -> None:
+    """What one has downloaded and made, the others find."""
+    presets = ("dlperf-mxnet-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
+    read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters["sequence"] == 128}
+    assert [one.name for one in read if one] == ["enwiki"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from throughline.report.render.topics import checks
 from throughline.report.topics import Scope
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
+from throughline.study.targets import Targets
 from throughline.workloads import bert
 
 BLOCK = {
@@ -82,7 +84,7 @@ def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
         spec={"framework": "torch", "model": "bert-tiny", "seed": 1}, step=step,
         manifest=SimpleNamespace(held_out=[{}], reader=reader), decoded=lambda rows: rows,
     )  # fmt: skip
-    trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None))
+    trained = convergence.train(run, Training(4, 2, 12, str(tmp_path), "check", None, None))
     assert [look["step"] for look in trained.curve] == [0, 2, 4] and len(trained.losses) == 4
     look, learn, write = ["evaluation"] * 3, ["training"] * 2, ["checkpoint"] * 3
     assert phases == look + (learn + look + write) * 2
@@ -112,6 +114,49 @@ def test_what_cannot_be_checked_is_a_mistake(change: dict[str, Any]) -> None:
     block = BLOCK | {name: value for name, value in change.items() if name != "corpus"}
     with pytest.raises(ConfigError, match=r"benchmarks\.b\.convergence"):
         load([], {"corpus": change.get("corpus", {}), "benchmarks": {"b": block}})
+
+
+PHASES = {
+    "one": BLOCK,
+    "two": {**BLOCK, "sequence": 128, "frameworks": ["torch"], "convergence": {"begin_from": "one"}},
+}
+
+
+def test_a_second_phase_begins_with_the_check_of_its_framework_and_precision() -> None:
+    config = load([], {"benchmarks": PHASES})
+    checks = convergence_check.requests(config, runs.expand(config))
+    targets = Targets(config, [], {}, {}, checks)
+    begins = {place: targets.begin(**wildcards_of(place)) for place in checks}
+    assert {place: begin for place, begin in begins.items() if begin} == {
+        f"results/two/convergence_{cell}_torch_2n2g.json": [f"results/one/convergence_{cell}_torch_2n2g/curve.json"]
+        for cell in ("bz16_bf16", "bz8_fp32")
+    }
+
+
+def wildcards_of(place: str) -> dict[str, str]:
+    found = re.fullmatch(r"results/(\w+)/convergence_bz(\d+)_(\w+?)_([a-z-]+)_(\w+)\.json", place)
+    assert found
+    return dict(zip(("benchmark", "batch", "precision", "framework", "topology"), found.groups(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "mistake"),
+    [
+        ({"two": {"convergence": {"begin_from": "on"}}}, r" = 'on': allowed: one; did you mean one\?"),
+        ({"one": {"convergence": None}}, r" = 'one': it has no check whose weights could be taken"),
+        ({"one": {"model": "bert-base"}}, r" = 'one': it trains bert-base, and this one bert-tiny"),
+        ({"one": {"frameworks": ["torch-horovod"]}}, r" = 'one': it is not checked with torch; add that"),
+        (
+            {"one": {"batch": {"fp32": [8]}}},
+            r" = 'one': it is not checked with bf16; add that to benchmarks\.one\.batch",
+        ),
+        ({"one": {"convergence": {"begin_from": "two"}, "frameworks": ["torch"]}}, r": two would begin with its own"),
+    ],
+)
+def test_what_a_second_phase_cannot_begin_with_is_a_mistake(change: dict[str, Any], mistake: str) -> None:
+    blocks = {name: {"model": "bert-tiny", **block, **change.get(name, {})} for name, block in PHASES.items()}
+    with pytest.raises(ConfigError, match=r"benchmarks\.two\.convergence\.begin_from" + mistake):
+        load([], {"benchmarks": blocks})
 
 
 def test_pass_and_fail(tmp_path: Path) -> None:
@@ -158,6 +203,11 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
     assert entry and entry.step == 20 and "step 30 is not used" in faults[0]
     assert len(book.until(20)[1]) == 20
     assert Book(book.folder, "another").newest() == (None, [])
+    kept = tmp_path / "last"
+    book.leave_last(kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["state.json", "step_000000030.checkpoint"]
+    assert not book.folder.exists() and Book(kept, None).newest()[0] is None  # it is damaged as before
+    book.folder.mkdir()
     (book.folder / "state.json").write_text("{")
     assert book.newest() == (None, [])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import training_fixtures
 from framework_lab import python
@@ -35,14 +38,19 @@ def manifest(clone: Callable[[], Clone]) -> Path:
     return small.path / made
 
 
-def command(framework: str, topology: str, manifest: Path, output: Path) -> list[str]:
+def command(framework: str, topology: str, manifest: Path, output: Path, settings: Convergence = SETTINGS) -> list[str]:
+    """The rate changes with every step, so that a run that resumes has to go on in the middle of its schedule."""
     spec = training_fixtures.spec(
-        framework=framework, topology=topology, batch_per_device=8, steps={"warmup": 0, "timed": SETTINGS.steps},
-        optimizer={"learning_rate": 1e-3}, options={"dropout": 0.1},
+        framework=framework, topology=topology, batch_per_device=8, steps={"warmup": 0, "timed": settings.steps},
+        optimizer={
+            "learning_rate": 2e-3,
+            "schedule": {"name": "cosine", "warmup_steps": 3, "total_steps": settings.steps, "last": 0.1},
+        },
+        options={"dropout": 0.1},
     )  # fmt: skip
     return [
         *(sys.executable, "workflow/scripts/convergence.py", "--spec", spec.canonical),
-        *("--settings", canonical(SETTINGS.model_dump(exclude={"against", "tolerance"}))),
+        *("--settings", canonical(settings.model_dump(exclude={"against", "tolerance", "begin_from"}))),
         *("--manifest", str(manifest), "--python", python(framework)),
         *("--output", str(output), "--log", str(output.with_suffix(".log"))),
     ]
@@ -61,11 +69,42 @@ def checkpoints(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def ends(words: list[str], locks: Path) -> str:
+def ends(words: list[str], locks: Path, status: int = 0) -> str:
     process = start(words, locks)
     said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
+    assert process.returncode == status, said
     return said
+
+
+def weights(check: Path) -> dict[str, np.ndarray]:
+    """The weights of a finished check."""
+    (last,) = checkpoints(check.with_name("last"))
+    with (check.with_name("last") / last["file"]).open("rb") as stream:
+        if check.read_text().count("mxnet-horovod"):
+            return {name: array for name, array in np.load(stream).items() if name.startswith("weight ")}
+        states = torch.load(stream, weights_only=True)["weights"]
+    return {name: tensor.numpy() for name, tensor in states.items()}
+
+
+def begins_from(first: Path, words: list[str], locks: Path) -> None:
+    """A second phase starts where the first one has ended, with an optimizer and a schedule of its own; and not where
+    there is nothing that it could start from."""
+    second = Path(words[words.index("--output") + 1])
+    said = ends([*words, "--begin", str(first)], locks)
+    assert "begins with the weights of" in said and "after step 30" in said
+    ended, begun = records.read_curve(first), records.read_curve(second)
+    assert begun.curve[0].figures == ended.curve[-1].figures
+    assert begun.begun_from is not None and "step 30" in begun.begun_from
+    newest = next(first.with_name("last").glob("*.checkpoint"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    said = ends([*words, "--begin", str(first)], locks, status=1)
+    assert "has no checkpoint to begin with" in said and "the sha256 of step_000000030.checkpoint differs" in said
+    shutil.rmtree(newest.parent)
+    said = ends([*words, "--begin", str(first)], locks, status=1)
+    assert "it was removed, or an older version has trained it" in said
+    first.write_text(first.read_text().replace("bert-tiny", "bert-mini"))
+    said = ends([*words, "--begin", str(first)], locks, status=1)
+    assert "no weights for bert-tiny" in said and "they are those of bert-mini" in said
 
 
 @pytest.mark.parametrize("framework", ["torch", "mxnet-horovod"])
@@ -98,6 +137,9 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     start_loss, end_loss = first.curve[0].figures["loss"], first.curve[-1].figures["loss"]
     assert start_loss and end_loss and end_loss < start_loss - 1  # it learns
     assert not folder.exists()
+    ours, theirs = weights(whole), weights(cut)
+    assert ours.keys() == theirs.keys() and len(ours) > 10
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
     place = tmp_path / "convergence.json"
     (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
@@ -105,3 +147,6 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)], tmp_path)
     assert checks.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
+
+    few = Convergence(steps=2, evaluate_every=2, samples=50)
+    begins_from(cut, command(framework, "1n2g", manifest, tmp_path / "second/curve.json", few), tmp_path)

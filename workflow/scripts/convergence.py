@@ -23,11 +23,12 @@ def main() -> None:
     )
     parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
     parser.add_argument("--output", type=Path, required=True, help="the curve; checkpoints lie beside it meanwhile")
+    parser.add_argument("--begin", type=Path, help="the curve of the check with whose last weights this one begins")
     arguments = parser.parse_args()
     spec = RunSpec.model_validate_json(arguments.spec)
     settings = Convergence.model_validate_json(arguments.settings)
     manifest, output, log, hosts = arguments.manifest, arguments.output, arguments.log, nodes.configured(spec.benchmark)
-    convergence_check.run(spec, settings, manifest, output, log, arguments.python, hosts)
+    convergence_check.run(spec, settings, manifest, output, log, arguments.python, hosts, arguments.begin)
 
 
 if __name__ == "__main__":

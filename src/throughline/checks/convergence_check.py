@@ -3,6 +3,7 @@
 import csv
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from throughline import files, records
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
-from throughline.messages import Training
+from throughline.messages import Checkpoint, Training
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
 from throughline.records.checks import AgainstStated, Verdict
@@ -21,6 +22,8 @@ from throughline.study.section import canonical
 from throughline.study.targets import CHECK
 from throughline.topology import Topology
 
+LAST, CHECKPOINTS = "last", ".checkpoints"
+"""The folder beside a finished curve that holds its last checkpoint; how that of an unfinished one ends."""
 FORMAT = 2
 """Of the checkpoints; those of another one are not taken up."""
 Stated = dict[str, list[tuple[int, float]]]
@@ -45,27 +48,64 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
 
 
 def run(
-    spec: RunSpec, settings: Convergence, manifest: Path, output: Path, log: Path, python: str, hosts: Sequence[str]
+    spec: RunSpec,
+    settings: Convergence,
+    manifest: Path,
+    output: Path,
+    log: Path,
+    python: str,
+    hosts: Sequence[str],
+    begin: Path | None = None,
 ) -> None:
     """Train to the end and write the curve to `output`; what an earlier call has checkpointed beside it is taken up.
+    The last checkpoint stays in `last/` beside the curve. `begin`: the curve of the check with whose last weights this
+    one begins.
 
     UserError where it does not end by itself: the checkpoints stay, and the next call resumes. Checkpoints of another
     specification, of other settings or of other data are not taken up.
     """
     wanted = settings.model_dump(include={"steps", "evaluate_every", "samples"})
     same = [FORMAT, spec.canonical, *wanted.values(), _data(spec, manifest).content["content_digest"]]
+    first = _last_weights(begin, spec.model) if begin else None
+    if begin and first:
+        same.append(first.sha256)
+        print(f"begins with the weights of {begin.parent} after step {first.step}; the optimizer's states are new")
     identity = hashlib.sha256(canonical(same).encode()).hexdigest()
-    book = Book(output.with_suffix(".checkpoints"), identity)
+    book = Book(output.with_suffix(CHECKPOINTS), identity)
     resume, faults = book.newest()
     if resume is None:
         book.clear()
     for line in [*faults, f"resumes after step {resume.step}" if resume else "starts from the first step"]:
         print(line)
-    order = Training(**wanted, folder=str(book.folder.resolve()), identity=identity, resume=resume)
+    order = Training(**wanted, folder=str(book.folder.resolve()), identity=identity, resume=resume, begin=first)
     job = Job(spec, output, log, manifest, python, hosts=hosts, convergence=order, telemetry=False)
     curve = _curve(job, order, launch.train(job))
+    if begin and first:
+        curve["begun_from"] = f"{begin.parent.parent.name}/{begin.parent.name}, step {first.step}, {first.sha256}"
     records.write(records.Curve, files.scrubbed(curve, but=launch.AS_IT_IS), output)
-    book.clear()
+    book.leave_last(output.with_name(LAST))
+
+
+def _last_weights(curve: Path, model: str) -> Checkpoint:
+    """The last checkpoint of a finished check. UserError where there is none that this model can begin with."""
+    done, kept = records.read_curve(curve), curve.with_name(LAST)
+    book = Book(kept if kept.exists() else curve.with_suffix(CHECKPOINTS), None)  # where a call ended before it moved
+    again = f"remove {curve} and run snakemake again: it trains once more, and its last checkpoint stays"
+    if done.spec.model != model:
+        raise UserError(
+            f"no weights for {model} in {curve.parent}",
+            why=f"they are those of {done.spec.model}",
+            next_step="let convergence.begin_from name a benchmark of the same model",
+        )
+    if done.status != "ok" or None in done.loss:
+        why = done.reason if done.status != "ok" else "its loss was not finite in the end"
+        raise UserError(f"{curve.parent} has no weights to begin with", why=why, next_step=f"read {curve}")
+    checkpoint, faults = book.newest()
+    if checkpoint is None:
+        missing = f"{kept} holds none: it was removed, or an older version has trained it"
+        why = "; ".join(faults) or missing
+        raise UserError(f"{curve.parent} has no checkpoint to begin with", why=why, next_step=again)
+    return replace(checkpoint, file=str((book.folder / checkpoint.file).resolve()))
 
 
 def _data(spec: RunSpec, manifest: Path) -> Manifest:

@@ -50,8 +50,12 @@ def train(run: Any, order: Training) -> Trained:
         with book.verified(order.resume) as stream:
             framework.restore(stream)
         curve, losses = book.until(done)
-    elif run.rank == 0:
-        curve.append({"step": 0, **_looked(run, held_out)})
+    else:
+        if order.begin:
+            with book.verified(order.begin) as stream:
+                framework.restore(stream, weights_alone=True)
+        if run.rank == 0:
+            curve.append({"step": 0, **_looked(run, held_out)})
     while done < order.steps:
         heart.phase("training", order.steps)
         heart.step(done)
@@ -143,17 +147,17 @@ class Book:
     """The checkpoints of one check in a folder: state.json names those that are complete, with their digests.
 
     A checkpoint exists once state.json says so; the file is written before, and synced. state.json holds what was
-    recorded up to its newest checkpoint. One of another check (`identity`) is not looked at.
+    recorded up to its newest checkpoint. One of another check (`identity`; None: any) is not looked at.
     """
 
-    def __init__(self, folder: Path, identity: str, heart: Heart | None = None) -> None:
+    def __init__(self, folder: Path, identity: str | None, heart: Heart | None = None) -> None:
         self.folder, self.identity, self.heart = folder, identity, heart
 
     def read(self) -> dict[str, Any]:
         """What state.json holds; nothing where there is none of this check, or none that can be read."""
         try:
             state: dict[str, Any] = json.loads((self.folder / STATE).read_text(encoding="utf-8"))
-            if state["identity"] == self.identity:
+            if self.identity in (None, state["identity"]):
                 return state
         except (OSError, ValueError, KeyError, TypeError):
             pass
@@ -203,6 +207,17 @@ class Book:
     def _sha256(self, path: Path) -> str:
         with Watched(path, "r", self.heart) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
+
+    def leave_last(self, folder: Path) -> None:
+        """The newest checkpoint goes to `folder`, in place of what lies there; all others go."""
+        shutil.rmtree(folder, ignore_errors=True)
+        state = self.read()
+        for entry in state["checkpoints"][:-1]:
+            (self.folder / entry["file"]).unlink(missing_ok=True)
+        if state["checkpoints"]:
+            files.write_json(self.folder / STATE, {**state, "checkpoints": state["checkpoints"][-1:]})
+            self.folder.rename(folder)
+        self.clear()
 
     def clear(self) -> None:
         """Remove the folder and all checkpoints in it."""

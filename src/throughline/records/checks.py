@@ -33,6 +33,8 @@ class Curve(OfTraining):
     curve: list[Look]
     loss: list[float | None]
     resumed_after_step: Count | None
+    begun_from: str | None = None
+    """The check, its step and the SHA-256 of the checkpoint whose weights it began with; None: random ones."""
 
 
 class AgainstStated(Entry):

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, create_model, field_v
 
 from throughline import job, schedule, workloads
 from throughline.study.config_errors import allowed
-from throughline.study.section import TOPOLOGY, PositiveInt, Precision, Section, Share, Sizes, Text, Value
+from throughline.study.section import TOPOLOGY, Name, PositiveInt, Precision, Section, Share, Sizes, Text, Value
 from throughline.topology import Layout
 
 FrameworkName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -195,6 +195,12 @@ class Convergence(Section):
         1000, description="steps between two looks at held-out data; a checkpoint is written at each"
     )
     samples: PositiveInt = Field(1000, description="largest number of held-out samples")
+    begin_from: Name | None = Field(
+        None,
+        description="another benchmark, whose check of the same model with the same framework and precision trains "
+        "first: this one begins with its last weights, such as phase 2 of BERT at 512 tokens after phase 1 at 128. "
+        "null: random weights",
+    )
     against: Text | None = Field(
         None, description="a CSV file with the stated curve: `step` and some of the model's figures of held-out data"
     )

@@ -167,6 +167,7 @@ def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
         if "__" in name:
             yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
         yield from (f"{where}.{mistake}" for mistake in _of_block(config, block, frameworks))
+        yield from (f"{where}.convergence.begin_from{mistake}" for mistake in _of_phases(config, name, block))
 
 
 def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> Iterable[str]:
@@ -213,6 +214,31 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
                         f"job.samples = {block.job.samples}: a step of batch {batch} on {topology} takes "
                         f"{size.samples_per_step} samples; choose a multiple of that, so that all steps are alike"
                     )
+
+
+def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:
+    """Why a check cannot begin with the weights of the one that it names."""
+    first = block.convergence and block.convergence.begin_from
+    if not first:
+        return
+    if first not in config.benchmarks:
+        yield f" = {first!r}: {allowed(first, [other for other in config.benchmarks if other != name])}"
+        return
+    other, passed = config.benchmarks[first], {name}
+    if other.convergence is None:
+        yield f" = {first!r}: it has no check whose weights could be taken; set benchmarks.{first}.convergence"
+    if other.model != block.model:
+        yield f" = {first!r}: it trains {other.model}, and this one {block.model}; weights fit the same model alone"
+    for key in ("frameworks", "batch"):
+        missing = [one for one in getattr(block, key) if one not in getattr(other, key)]
+        if missing:
+            yield f" = {first!r}: it is not checked with {', '.join(missing)}; add that to benchmarks.{first}.{key}"
+    while first in config.benchmarks and (before := config.benchmarks[first].convergence):
+        if first in passed:
+            yield f": {name} would begin with its own weights"
+            return
+        passed.add(first)
+        first = before.begin_from or ""
 
 
 def _any_has(feature: str, workload: workloads.Workload) -> bool:

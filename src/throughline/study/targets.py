@@ -117,6 +117,14 @@ class Targets:
         block = f"benchmarks.{wildcards['benchmark']}"
         return pick(self.checks, CHECK.format(**wildcards) + ".json", next_step=f"set {block}.convergence")
 
+    def begin(self, **wildcards: str) -> list[str]:
+        """The curve of the check with whose last weights a check begins; none where these are random."""
+        spec = self.check(**wildcards)
+        settings = self.config.block(spec.benchmark).convergence
+        first = settings and settings.begin_from, spec.framework, spec.precision
+        found = [place for place, one in self.checks.items() if (one.benchmark, one.framework, one.precision) == first]
+        return [f"{place.removesuffix('.json')}/curve.json" for place in found]
+
     def manifests(self) -> list[str]:
         """The manifests that the runs read."""
         return sorted({spec.manifest for spec in self.specs.values() if spec.manifest})

@@ -8,6 +8,7 @@ lacks the first is taken at the second's word. What a mirror says of its files i
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,12 +80,15 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
     summed = client.text([f"{base}/{name}-sha1sums.txt" for base in bases])
     described = client.text([f"{base}/dumpstatus.json" for base in bases])
     if summed is None and described is None:
-        wiki = name.rsplit("-", 1)[0]
+        wiki, why = name.rsplit("-", 1)[0], f"neither its checksums nor its status is at {' or '.join(bases)}"
+        there = dates(client, bases)
+        other = f"dates of {wiki} that there are: {', '.join(there)}; " if there else ""
+        choice = f", such as {wiki}-{there[-1]}" if there else f": {OFFICIAL}/{wiki}/ lists the dates"
         raise UserError(
             f"there is no dump {name}",
-            why=f"neither its checksums nor its status is at {' or '.join(bases)}",
-            next_step=f"look at {OFFICIAL}/{wiki}/ for the dates there are (a few months' only), and name one of them"
-            " in corpus.dump; older ones are on some mirrors",
+            why=f"{other}{why}; Wikimedia removes a dump after some months",
+            next_step=f"name another date in corpus.dump{choice} (its text differs, so all of the corpus is made from"
+            " it); or add a mirror that keeps this one to corpus.mirrors; or name your own copy of its file",
         )
     lines = (re.fullmatch(r"([0-9a-fA-F]{40}) [ *]([\w.-]+)", line.rstrip()) for line in (summed or "").splitlines())
     sums = {match[2]: match[1].lower() for match in lines if match}
@@ -99,6 +103,16 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
                 next_step="wait for a day, or take an older date",
             )
     return status
+
+
+def dates(client: Client, bases: Sequence[str]) -> list[str]:
+    """The dates for which the hosts list a dump of this wiki; none where no host lists its folders."""
+    found: set[str] = set()
+    for base in bases:
+        with suppress(UserError):
+            page = client.text([f"{base.rpartition('/')[0]}/"]) or ""
+            found.update(re.findall(r'href="(?:[^"]*/)?(\d{8})/?"', page))
+    return sorted(found)
 
 
 def choose(name: str, published: Sequence[Published]) -> list[Published]:

@@ -188,11 +188,13 @@ class MXNetHorovod(Rank):
             arrays["scaler"] = mx.nd.array([getattr(scaler, name) for name in SCALER], dtype="float64")
         np.savez(stream, **{name: array.asnumpy() for name, array in arrays.items()})
 
-    def restore(self, stream: IO[bytes]) -> None:
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Take them over from a file, before the first step."""
         arrays = {name: mx.nd.array(array, self.at, array.dtype) for name, array in np.load(stream).items()}
         for name, parameter in self.network.named_parameters():
             parameter.set_data(arrays[f"weight {name}"])
+        if weights_alone:
+            return
         states: dict[int, tuple[Any, ...]] = {}
         for name in sorted(arrays):  # the parts of a weight's state stand in their order
             if name.startswith("state "):

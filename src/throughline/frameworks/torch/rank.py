@@ -235,11 +235,12 @@ class TorchRank(Rank):
         """Write weights, the optimizer's and the loss scaler's states."""
         torch.save({part: getattr(self, name).state_dict() for part, name in CHECKPOINTED.items()}, stream)
 
-    def restore(self, stream: IO[bytes]) -> None:
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Take them over from a file. Only tensors and plain values are read from it: nothing in it can run."""
         states = torch.load(stream, map_location=self.at, weights_only=True)
         for part, name in CHECKPOINTED.items():
-            getattr(self, name).load_state_dict(states[part])
+            if part == "weights" or not weights_alone:
+                getattr(self, name).load_state_dict(states[part])
 
 
 def keep_freed_memory() -> None:
