@@ -31,7 +31,7 @@ def test_files_and_determinism(tmp_path: Path) -> None:
         f"{stem}.{suffix}"
         for suffix in ("svg", "png")
         for stem in (
-            "precisions",
+            *("precisions", "bz32_fp32_beside", "bz64_fp16_beside"),
             *(f"{g}_{what}" for g in ("bz32_fp32", "bz96_fp32", "bz64_fp16") for what in ("throughput", "speedup")),
         )
     }
@@ -103,5 +103,5 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
     (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
     assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == PAGE.surface
     text = svg(figure, PAGE)
-    assert f"theirs, {source}" in text and "dashed: not measured here" in text and "2n1g" in text
+    assert ">theirs<" in text and f"{source}: " in text and "dashed: not measured here" in text and "2n1g" in text
     assert "dashed" not in svg(topic.throughput(group, PAGE), PAGE)

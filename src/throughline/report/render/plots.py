@@ -180,7 +180,7 @@ def device_axis(axes: Axes, topologies: Iterable[Topology], theme: Theme, share_
 def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str | None, text: str = "") -> Label:
     """A series as a line with markers, or without (None); one that was not measured here is dashed and hollow.
 
-    Returns what stands at its end: its name, and `text`, else its last value.
+    Returns what stands at its end: its name, and `text`, else its last value; whose it is where it was not measured.
     """
     worlds = [point.topology.world for point in series.points]
     medians = [point.value.median for point in series.points]
@@ -188,8 +188,8 @@ def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str | No
     elsewhere: dict[str, Any] = {"ls": "--", "lw": 1.2, "mfc": theme.surface, "mew": 1.2}
     look = measured if series.source == MEASURED else elsewhere
     axes.plot(worlds, medians, marker=marker, color=colour, ms=6, zorder=3, **look)
-    name = series.name if series.source == MEASURED else f"{series.name}, {series.source}"
-    return worlds[-1], medians[-1], name, text or reading(medians[-1]), colour
+    whose = "" if series.source == MEASURED else f"{series.source}: "
+    return worlds[-1], medians[-1], series.name, whose + (text or reading(medians[-1])), colour
 
 
 def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:

@@ -1,18 +1,27 @@
 """Beside others: published and imported results next to ours, and what is doubtful about any of them."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from throughline.report.analysis.beside import Beside
+from throughline.report.analysis.cells import Group
+from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.numbers import reading, span
 from throughline.report.render import markup
+from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
-from throughline.report.topics import LOSS, Finding, Scope, Topic
+from throughline.report.render.topics import throughput
+from throughline.report.topics import LOSS, Drawing, Finding, Scope, Topic
 
 COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
            "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
            "doubts"]  # fmt: skip
+LINES = 4
+"""Lines of others in a plot."""
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
@@ -53,11 +62,43 @@ def _row(one: Beside) -> list[str]:
     return [ours, theirs, speeds, f"{one.ratio:.3f}", span(one.range, 3), *said]
 
 
+def drawings(scope: Scope) -> Iterator[Drawing]:
+    """Throughput of every group with the series of others that have the most points, one of each source."""
+    for group in scope.groups:
+        found: defaultdict[tuple[str, ...], list[Beside]] = defaultdict(list)
+        for one in scope.beside:
+            if one.group is group:
+                other = one.other
+                found[other.source, other.framework, other.software or "", other.options].append(one)
+        longest = {rows[0].other.source: _series(rows) for rows in sorted(found.values(), key=len)}
+        several = [one for one in longest.values() if len(one.points) > 1]
+        series = sorted(several, key=lambda one: -len(one.points))[:LINES]
+        if series:
+            heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
+            words = "; ".join(f"{one.name}: {len(one.points)} points" for one in series)
+            draw = partial(_draw, group, series)
+            yield Drawing(f"{group.name}_beside", heading, draw, words)
+
+
+def _series(rows: Sequence[Beside]) -> Series:
+    """One line of somebody else's; of several rows on a topology the first."""
+    first = {one.row.topology: one for one in reversed(rows)}
+    points = [
+        Point(topology, Value(one.other.source, one.samples_per_s, source=one.other.origin))
+        for topology, one in sorted(first.items(), key=lambda item: (item[0].world, item[0]))
+    ]
+    return Series(rows[0].other.framework.partition(" (")[0], tuple(points))
+
+
+def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Figure:
+    return throughput.throughput(group, theme, series)
+
+
 INTRO = (
     "Results of others for the same model, sequence, precision, batch and number of devices of one kind. The range "
     "goes from our slowest repeat over the most that their printed digits allow to our fastest over the least."
 )
-BESIDE = Topic("beside", "Beside others", INTRO, frame=frame, table=table)
+BESIDE = Topic("beside", "Beside others", INTRO, frame=frame, table=table, drawings=drawings)
 
 
 def doubtful(scope: Scope) -> Table:

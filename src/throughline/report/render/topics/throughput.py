@@ -152,7 +152,8 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
     topologies = [point.topology for one in every for point in one.points]
     draws.device_axis(axes, topologies, theme)
     scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
-    words = ["dots: repeats; dotted: ideal, the framework's own 1n1g times devices"] if scales else []
+    own = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
+    words = [f"dots: repeats; dotted: ideal, {own}"] if scales else []
     words += ["dashed: not measured here"] if elsewhere else []
     return draws.finish(figure, axes, labels, theme, "; ".join(words))
 
