@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from images_helpers import made  # noqa: E402
-from throughline.corpus.randomness import Stream  # noqa: E402
 from throughline.images import crops, sample  # noqa: E402
+from throughline.randomness import Stream  # noqa: E402
 from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
 
 BATCH = 32

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rank_helpers
+
 torch = pytest.importorskip("torch")
 
-from torch_faces import BATCH, CASES, EMBEDDING, drawn  # noqa: E402
+from torch_faces import BATCH, CASES, EMBEDDING, WORLDS, drawn  # noqa: E402
 
 from throughline.workloads.faces import MARGINS, SCALE, Parameters  # noqa: E402
 from throughline.workloads.faces.in_torch_classifier import Classifier  # noqa: E402
 
-HELPER, ROOT = Path(__file__).with_name("torch_faces.py"), Path(__file__).parents[2]
+HELPER = Path(__file__).with_name("torch_faces.py")
 Told = dict[int, list[dict[str, dict[str, Any]]]]
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Number of ranks -> what each tells, by the names of the cases."""
-    folder = tmp_path_factory.mktemp("ranks")
-    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, str(HELPER), str(folder)], env=variables, check=True, timeout=300)
-    return {
-        world: [pickle.loads((folder / f"{world}_{rank}.pickle").read_bytes()) for rank in range(world)]
-        for world in (2, 4)
-    }
+    return rank_helpers.told(HELPER, tmp_path_factory.mktemp("ranks"), {world: world for world in WORLDS})
 
 
 def with_margin(embeddings: Any, weight: Any, labels: Any, given: Parameters | None = None) -> Any:
@@ -50,7 +42,7 @@ def with_margin(embeddings: Any, weight: Any, labels: Any, given: Parameters | N
     return SCALE * torch.where(own, moved, cosines)
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", CASES)
 def test_a_split_classifier_is_that_of_one_process(told: Told, name: str, world: int) -> None:
     weight, embeddings, labels = drawn(world)
@@ -67,7 +59,7 @@ def test_a_split_classifier_is_that_of_one_process(told: Told, name: str, world:
         np.testing.assert_array_equal(rank["whole"], weight.detach())
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_sample_of_classes_is_the_softmax_over_it(told: Told, world: int) -> None:
     ranks = [rank["sampled"] for rank in told[world]]
     kept, labels = np.concatenate([rank["kept"] for rank in ranks]), torch.from_numpy(ranks[0]["labels"])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rank_helpers
 import training_fixtures
-from framework_lab import ROOT
 from throughline import frameworks
 from throughline.frameworks import Unsupported
 
@@ -53,11 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for group, names in GROUPS.items()
     }
     (made / "cases.json").write_text(json.dumps(cases))
-    variables = os.environ | {
-        "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("src", "tests", "tests/frameworks"))
-    }
-    command = [sys.executable, str(HELPER), str(made / "cases.json"), str(made)]
-    subprocess.run(command, env=variables, check=True, timeout=300)
+    rank_helpers.run(HELPER, made / "cases.json", made)
     return made
 
 

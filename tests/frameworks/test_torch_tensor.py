@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rank_helpers
 from throughline import frameworks, records
 from throughline.checks import reference
 from throughline.launch import launch
@@ -24,7 +21,6 @@ from throughline.workloads import gpt2
 torch = pytest.importorskip("torch")
 
 HELPER = Path(__file__).with_name("torch_tensor.py")
-ROOT = Path(__file__).parents[2]
 
 from torch_tensor import BATCH, EXACT, STEPS, VOCABULARY, WORLD, micro_batches, spec  # noqa: E402
 
@@ -49,13 +45,8 @@ def weights(folder: Path) -> dict[str, Any]:
 def told(folder: Path, weights: dict[str, Any]) -> dict[int, Told]:
     """Ranks that share a replica -> what all ranks tell."""
     np.savez(folder / "weights.npz", **weights)
-    variables = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, str(HELPER), str(folder)], env=variables, check=True, timeout=300)
-    every = {}
-    for tensor in (2, WORLD):
-        ranks = [pickle.loads((folder / f"{tensor}_{rank}.pickle").read_bytes()) for rank in range(WORLD)]
-        every[tensor] = {name: [rank[name] for rank in ranks] for name in ranks[0]}
-    return every
+    every = rank_helpers.told(HELPER, folder, {2: WORLD, WORLD: WORLD})
+    return {tensor: {name: [rank[name] for rank in ranks] for name in ranks[0]} for tensor, ranks in every.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)

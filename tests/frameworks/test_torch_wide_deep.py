@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rank_helpers
 from throughline.checks import reference
 
 torch = pytest.importorskip("torch")
@@ -31,11 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(folder: Path) -> Told:
-    subprocess.run([sys.executable, HELPER, folder], check=True, timeout=400)
-    return {
-        world: [pickle.loads((folder / f"{world}_{rank}.pickle").read_bytes()) for rank in range(world)]
-        for world in WORLDS
-    }
+    return rank_helpers.told(HELPER, folder, {world: world for world in WORLDS})
 
 
 @pytest.fixture(autouse=True)

@@ -1,26 +1,24 @@
-"""Ranks that split a classifier, for test_torch_faces.py: `python torch_faces.py FOLDER`.
-
-Forks the ranks: PyTorch is imported once for all of them.
-"""
+"""Ranks that split a classifier, for test_torch_faces.py: `python torch_faces.py FOLDER`."""
 
 from __future__ import annotations
 
 import itertools
-import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 
+import rank_helpers
 from throughline.workloads.faces import Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 CLASSES, EMBEDDING, BATCH = 11, 16, 6
+WORLDS = (1, 2, 4)
 CASES = {
     f"{loss} {gradient} {classifier}": Parameters(CLASSES, classifier, ratio, loss, gradient)
     for (loss, gradient), (classifier, ratio) in itertools.product(
@@ -59,9 +57,8 @@ def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
     }
 
 
-def rank(place: int, world: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet_{world}", rank=place, world_size=world)
+def rank(folder: Path, world: int, place: int) -> None:
+    dist.init_process_group("gloo", rank=place, world_size=world)
     ranks = TensorGroup(dist.group.WORLD)  # type: ignore[arg-type]
     cases = {name: told(given, ranks) for name, given in CASES.items()}
     sampled = Parameters(1000, "partial", 0.1)
@@ -89,11 +86,11 @@ def rank(place: int, world: int, folder: Path) -> None:
         "faces": faces.numpy(),
         "labels": np.array(labels),
     }
-    (folder / f"{world}_{place}.pickle").write_bytes(pickle.dumps(cases))
+    rank_helpers.tell(folder, world, place, cases)
     dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    for world in (2, 4):
-        multiprocessing.start_processes(rank, (world, Path(sys.argv[1])), world, start_method="fork")
+    for world in WORLDS:
+        rank_helpers.fork(world, partial(rank, Path(sys.argv[1]), world))

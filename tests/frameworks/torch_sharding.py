@@ -6,7 +6,6 @@ Forks the ranks of every group: PyTorch is imported once for all of them.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,10 @@ import torch.distributed.optim  # here, once: what shares states out imports it 
 from torch import Tensor
 from torch_reading import Reading
 
+import rank_helpers
 import training_fixtures
 from throughline import frameworks, workloads
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.launch import launchers
 
 STEPS = 3
 VOCABULARY = 200
@@ -87,8 +86,7 @@ def overflowing(one: TorchDDP, passes: Any, batches: Any) -> Any:
     return total
 
 
-def train(cases: dict[str, Any], rank: int, world: int, port: int, results: str) -> None:
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
     met: TorchDDP | None = None
     every = {}
     for name, case in cases.items():
@@ -111,16 +109,7 @@ def main() -> None:
     groups, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     for group, cases in groups.items():
         world = int(group.split()[0])
-        with launchers.reserved_port() as reserved:
-            children = []
-            for rank in range(world):
-                if (child := os.fork()) == 0:
-                    train(cases, rank, world, reserved.getsockname()[1], str(folder / group))
-                    os._exit(0)
-                children.append(child)
-            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        if any(ended):
-            raise SystemExit(f"the ranks ended with {ended}")
+        rank_helpers.fork(world, partial(train, cases, world, str(folder / group)))
 
 
 if __name__ == "__main__":

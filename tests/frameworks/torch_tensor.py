@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
-import pickle
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ import torch.nn.parallel
 from torch import Tensor
 from torch_reading import Reading
 
+import rank_helpers
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.launch import launchers
 from throughline.study.runs import PROTOCOL, RunSpec
 from throughline.workloads import gpt2, in_torch_operations
 from throughline.workloads.gpt2 import in_torch
@@ -153,15 +152,14 @@ def infinite(gradient: Tensor) -> Tensor:
     return gradient.index_fill(0, torch.tensor(0), float("inf"))
 
 
-def rank(number: int, tensor: int, port: int, folder: Path) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def rank(folder: Path, tensor: int, number: int) -> None:
     torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces all, and takes no minute for code
     names = [*EXACT, *OTHERS] if tensor < WORLD else list(EXACT)
     joined = TorchDDP(json.loads(spec("plain", tensor).model_dump_json()), number, number, WORLD, "cpu")
     joined.join()
     weights = dict(np.load(folder / "weights.npz"))
     results = {name: trained(name, tensor, joined, weights) for name in names}
-    (folder / f"{tensor}_{number}.pickle").write_bytes(pickle.dumps(results))
+    rank_helpers.tell(folder, tensor, number, results)
     joined.close()
 
 
@@ -170,16 +168,7 @@ def main() -> None:
     gpt2.VOCABULARY = VOCABULARY
     in_torch_operations.CACHED = 2**13  # several parts of the loss's rows
     for tensor in (2, WORLD):
-        with launchers.reserved_port() as reserved:
-            port, children = reserved.getsockname()[1], []
-            for number in range(WORLD):
-                child = os.fork()
-                if child == 0:
-                    rank(number, tensor, port, folder)
-                    os._exit(0)
-                children.append(child)
-            if any(os.waitpid(child, 0)[1] for child in children):
-                sys.exit(1)
+        rank_helpers.fork(WORLD, partial(rank, folder, tensor))
 
 
 if __name__ == "__main__":

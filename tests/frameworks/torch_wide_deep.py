@@ -7,9 +7,9 @@ Forks the ranks of each layout: PyTorch is imported once for all of them.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import torch.nn.parallel
 
+import rank_helpers
 from throughline import workloads
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.launch import launchers
 from throughline.study.runs import PROTOCOL, RunSpec
 from throughline.workloads import wide_deep
 from throughline.workloads.wide_deep import in_torch
@@ -81,8 +81,7 @@ def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) ->
     return {**told, "losses": one.losses(losses), "weights": one.form.weights(one.network), "settings": one.settings()}
 
 
-def rank(number: int, world: int, port: int, folder: Path) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def rank(folder: Path, world: int, number: int) -> None:
     torch.set_default_dtype(torch.float64)
     joined = TorchDDP(json.loads(spec("rows", "lazy", world).model_dump_json()), number, number, world, "cpu")
     joined.join()
@@ -91,7 +90,7 @@ def rank(number: int, world: int, port: int, folder: Path) -> None:
     results = {
         (table, update): trained(spec(table, update, world), joined, weights) for table in TABLES for update in UPDATES
     }
-    (folder / f"{world}_{number}.pickle").write_bytes(pickle.dumps(results))
+    rank_helpers.tell(folder, world, number, results)
     joined.close()
 
 
@@ -102,16 +101,7 @@ def main() -> None:
     network = in_torch.build(spec("replicated", "lazy", 1).model_dump(), {})
     (folder / "weights.pickle").write_bytes(pickle.dumps(in_torch.weights(network)))
     for world in WORLDS:
-        with launchers.reserved_port() as reserved:
-            port, children = reserved.getsockname()[1], []
-            for number in range(world):
-                child = os.fork()
-                if child == 0:
-                    rank(number, world, port, folder)
-                    os._exit(0)
-                children.append(child)
-            if any(os.waitpid(child, 0)[1] for child in children):
-                sys.exit(1)
+        rank_helpers.fork(world, partial(rank, folder, world))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import CLOSING, HEADER, page, streams
-from throughline.corpus.progress import Progress
 from throughline.corpus.source import dumps, parts
 from throughline.corpus.source import streams as bz2_streams
 from throughline.files import UserError
+from throughline.progress import Progress
 
 PAGES = [page(i, f"text {i} " * (1 + 37 * i % 90), namespace=i % 3 // 2) for i in range(1, 60)]
 XML = HEADER + "".join(PAGES) + CLOSING

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
-from throughline.corpus import randomness
+from throughline import randomness
 from throughline.corpus.shards import Parameters, instances, lookup, pairs, promises
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary

@@ -20,9 +20,9 @@ from PIL import Image
 
 from images_helpers import folder, made, picture
 from throughline import processes
-from throughline.corpus.randomness import Stream
 from throughline.files import UserError
 from throughline.images import crops, pictures
+from throughline.randomness import Stream
 from throughline.rank import data
 from throughline.rank.data import AHEAD, AHEAD_BYTES, Loader, Manifest, batches
 

@@ -25,6 +25,8 @@ ORDER = [
         "topology",
         "job",
         "schedule",
+        "progress",
+        "randomness",
     },
     {"workloads"},
     {"study"},
@@ -47,7 +49,7 @@ LIBRARIES = {
 """What a file may import whose name holds a library's."""
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
-    *("corpus/reading.py", "corpus/randomness.py"),
+    *("randomness.py", "corpus/reading.py"),
     *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
     *("images/reading.py", "images/index.py", "clicks/reading.py", "faces/reading.py"),
 ]

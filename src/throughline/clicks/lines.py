@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus.randomness import splitmix64
 from throughline.files import UserError
+from throughline.randomness import splitmix64
 
 NUMBERS, FIELDS = 13, 26
 LINE = re.compile(rb"[01](?:\t(?:-?\d{1,10})?){13}(?:\t(?:[0-9a-f]{8})?){26}")

@@ -17,8 +17,8 @@ import numpy as np
 from throughline.clicks import lines
 from throughline.clicks.reading import opened
 from throughline.corpus import packing
-from throughline.corpus.randomness import splitmix64
 from throughline.files import UserError
+from throughline.randomness import splitmix64
 
 SCHEMA = 1
 NAMED = 5

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from throughline.corpus.randomness import Stream, uniform
+from throughline.randomness import Stream, uniform
 
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from throughline import files
-from throughline.corpus.randomness import Stream
 from throughline.images import crops, index, pictures
 from throughline.images.reading import HEADER, HELD_OUT, views
 from throughline.processes import die_with_parent
+from throughline.randomness import Stream
 
 OPEN_AT_MOST = 64
 """Shards that are kept open."""

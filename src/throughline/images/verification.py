@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
-from throughline.corpus.progress import Progress
 from throughline.files import UserError
 from throughline.images import index, listing, pictures
 from throughline.images.listing import Listed
+from throughline.progress import Progress
 
 SCHEMA = 1
 

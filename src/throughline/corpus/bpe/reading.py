@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus.randomness import Stream
+from throughline.randomness import Stream
 
 KIND = "tokens"
 """What a manifest of such shards has under `kind`."""

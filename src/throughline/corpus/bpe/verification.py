@@ -21,10 +21,10 @@ from throughline.corpus.bpe import foreign, making, vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.bpe.reading import mapped
 from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
-from throughline.corpus.progress import Progress
 from throughline.corpus.shards import layout
 from throughline.corpus.shards.layout import fault
 from throughline.corpus.text.tokens import Index
+from throughline.progress import Progress
 
 SCHEMA = 1
 _ENCODED_AGAIN = 1 << 18  # bytes of text

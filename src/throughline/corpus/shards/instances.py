@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus import kernel, randomness
-from throughline.corpus.randomness import Words
+from throughline import randomness
+from throughline.corpus import kernel
 from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.shards.pairs import Pairs, Shuffled
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
+from throughline.randomness import Words
 
 Arrays = dict[str, NDArray[Any]]
 

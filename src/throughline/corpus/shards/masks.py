@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus.randomness import Stream, Words, below
 from throughline.corpus.shards import layout
+from throughline.randomness import Stream, Words, below
 
 Arrays = dict[str, Any]
 _BLOCK = 2048  # rows at a time, within a processor's cache

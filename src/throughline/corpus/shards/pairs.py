@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus import kernel, randomness
+from throughline import randomness
+from throughline.corpus import kernel
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.randomness import Words
 from throughline.corpus.shards import Parameters
 from throughline.corpus.text.tokens import Documents
+from throughline.randomness import Words
 
 Index = NDArray[np.int64]
 _SENTENCES = 1 << 16

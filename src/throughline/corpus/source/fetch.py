@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 import throughline
 from throughline import files
-from throughline.corpus.progress import Progress
 from throughline.corpus.source import unfinished
 from throughline.files import UserError
+from throughline.progress import Progress
 
 _READ = 1 << 18
 _SMALL_AT_MOST = 64 << 20

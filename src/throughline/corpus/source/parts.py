@@ -5,10 +5,10 @@
 
 from collections.abc import Callable, Iterator
 
-from throughline.corpus.progress import Progress
 from throughline.corpus.source.dumps import Cut, Piece
 from throughline.corpus.source.streams import CLOSING, WHOLE_AGAIN, DumpFile, text
 from throughline.files import UserError
+from throughline.progress import Progress
 
 _LONGEST = 256 << 20
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from throughline.corpus.progress import Progress
 from throughline.files import UserError
+from throughline.progress import Progress
 
 CLOSING = b"</mediawiki>"
 WHOLE_AGAIN = "download the file again and compare it with the checksum published beside it"

@@ -24,11 +24,11 @@ from typing import IO, Any
 
 from throughline import files, processes
 from throughline.corpus import leftovers
-from throughline.corpus.progress import Progress
 from throughline.corpus.source import dumps, pages, parts
 from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
 from throughline.files import UserError
+from throughline.progress import Progress
 
 PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
 OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from throughline.corpus import packing
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.progress import Progress
-from throughline.corpus.randomness import splitmix64
 from throughline.corpus.text import sentences, vocabulary
 from throughline.corpus.text.wordpiece import WordPiece
 from throughline.files import UserError, snakemake
+from throughline.progress import Progress
+from throughline.randomness import splitmix64
 
 Index = NDArray[np.int64]
 Article = tuple[int, str]
