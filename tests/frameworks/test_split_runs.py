@@ -14,6 +14,8 @@ from throughline.checks import max_batch
 from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank.data import synthetic_seeds
+from throughline.report.render.topics import checks
+from throughline.report.topics import Scope
 from throughline.study.config import load
 from throughline.study.runs import RunSpec, expand
 from throughline.workloads import faces as faces_workload
@@ -82,8 +84,9 @@ def test_the_most_classes_that_fit_are_found(tmp_path: Path, monkeypatch: pytest
     output = tmp_path / "results/b/max_classes_fp32.json"
     found = max_batch.find([asked(2, block)], None, {}, output.with_suffix(""), quantity="classes")
     records.write(records.MaxBatch, found, output)
-    entry = records.read_max_batch(output).frameworks["torch"]
+    read = records.read_max_batch(output)
+    entry = read.frameworks["torch"]
     assert entry.status == "ok" and entry.smallest_out_of_memory == 2 * (entry.largest_size or 0)
     tried = {one.size: one.status for one in entry.tries}
     assert tried[entry.largest_size] == "fits" and tried[entry.smallest_out_of_memory] == "oom"
-    assert entry.largest_batch_per_device == 2
+    assert f"{entry.largest_size:,} classes, batch 2" in checks.largest(Scope([], largest=[read]))[1][0]

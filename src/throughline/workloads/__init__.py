@@ -88,6 +88,12 @@ class Figure:
     of_counts: bool = False
 
 
+LATENCY = Figure(
+    "latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)
+)
+"""Of workloads whose published tables state it."""
+
+
 class Workload(Protocol):
     """What a neutral file offers.
 

@@ -8,7 +8,7 @@ its classes (An et al. 2021, partial FC).
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import Arrays, Figure, Values, key
+from throughline.workloads import LATENCY, Arrays, Values, key
 
 SIDE = 112
 """Pixels of a face, in height and width."""
@@ -40,9 +40,7 @@ MARGINS = {"arcface": 0.5, "cosface": 0.4}
 MODELS = tuple(NETWORKS)
 UNIT = "samples"
 UNITS: dict[str, Any] = {}
-FIGURES = (
-    Figure("latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)),
-)
+FIGURES = (LATENCY,)
 DATA = "faces"
 LEARNS_FROM = 100
 HELD_OUT: dict[str, bool] = {}

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import Arrays, Figure, Values, key
+from throughline.workloads import LATENCY, Arrays, Figure, Values, key
 
 FIELDS, NUMBERS = 26, 13
 """Categories and numbers of a sample."""
@@ -29,7 +29,7 @@ MODELS = ("wide-deep",)
 UNIT = "samples"
 UNITS: dict[str, Any] = {}
 FIGURES = (
-    Figure("latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)),
+    LATENCY,
     Figure(
         "unique_ids",
         "rows",
