@@ -1,16 +1,17 @@
-"""From a folder of pictures through Snakemake to a run that reads them; one shard again alone."""
+"""From a folder of pictures through Snakemake to a run that reads them; one shard again alone; and faces."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 
-from images_helpers import classes, folder
+from images_helpers import classes, folder, picture
 
 from .conftest import Clone, job_counts
 
 PICTURES = """
 images: {name: little, source: pictures, damaged: skip, shards: {training: 1, test: 1}}
+faces: {name: people, source: people, shards: {training: 1, test: 1}}
 runs: {device: cpu, repeats: 1, threads: 2, steps: {warmup: 2, timed: 3}}
 benchmarks:
   small: {model: resnet-tiny, image: 32, classes: 3, topologies: [1n2g], batch: {fp32: [4]}}
@@ -40,3 +41,9 @@ def test_from_pictures_to_a_run_and_one_shard_again(clone: Callable[[str], Clone
     assert shard.read_bytes() == before
     absent = made.snakemake("--dry-run", "data/little/images/training_0002.tar")
     assert absent.returncode and "It holds: training_0000, test_0000" in absent.stdout
+
+    faces = {f"train/person{number % 2}/{number}.jpg": picture(number, (112, 112)) for number in range(4)}
+    folder(made.path / "people", faces)
+    assert job_counts(made.made("data/people/faces/manifest.json").stdout) == steps
+    manifest = json.loads((made.path / "data/people/faces/manifest.json").read_text())
+    assert (manifest["rows"], manifest["classes"]) == (4, 2)
