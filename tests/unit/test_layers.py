@@ -40,6 +40,7 @@ ORDER = [
 LIBRARIES = {
     "torch": {"torch", "horovod"},
     "mxnet": {"mxnet", "gluonnlp", "horovod"},
+    "paddle": {"paddle"},
     "horovod": {"horovod"},
     "tensorflow": {"tensorflow"},
     "keras": {"keras", "keras_hub"},

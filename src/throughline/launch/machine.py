@@ -30,7 +30,7 @@ ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 PROBE_S = 300.0
 """How long a framework may take to say which GPUs there are."""
 NO_GPUS = Gpus(count=0, name=None, fp16=False)
-PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp", "transformers", "accelerate")
+PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp", "paddlepaddle", "transformers", "accelerate")
 NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH")
 """Variables by which ranks find each other and their libraries, beside those that a record keeps."""
 WORKER_BYTES = 384 << 20

@@ -48,7 +48,13 @@ SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_e
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
 _IN_TORCH = _BOTH | {"bf16", "compile", "checkpointing", "sharding"}
 _IN_KERAS = _BOTH | {"bf16", "compile", "checkpointing"}
-LIBRARIES = {"torch": _IN_TORCH | {"graph", "unpadded"}, "mxnet": _BOTH, "transformers": _IN_TORCH, "keras": _IN_KERAS}
+LIBRARIES = {
+    "torch": _IN_TORCH | {"graph", "unpadded"},
+    "transformers": _IN_TORCH,
+    "mxnet": _BOTH,
+    "keras": _IN_KERAS,
+    "paddle": _BOTH | {"bf16", "compile", "checkpointing"},
+}
 NO_FORM: dict[str, str] = {}
 
 

@@ -78,7 +78,11 @@ pictures have in common, and rounding stays. Measured with untrained models, bat
 most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
 SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping"})
-LIBRARIES = {"mxnet": _BOTH, "torch": _BOTH | {"bf16", "compile", "graph", "convergence"}}
+LIBRARIES = {
+    "mxnet": _BOTH,
+    "paddle": _BOTH | {"bf16", "compile"},
+    "torch": _BOTH | {"bf16", "compile", "graph", "convergence"},
+}
 NO_FORM: dict[str, str] = {}
 
 

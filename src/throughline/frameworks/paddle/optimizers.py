@@ -1,0 +1,79 @@
+"""Paddle's optimizers by their names in config.yaml, with its three kinds of gradient clipping.
+
+An optimizer clips by itself, before anything decays. All of them add epsilon to the root of the corrected second
+moment. LAMB's trust ratio holds for every parameter, also for those that do not decay.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+from paddle.regularizer import L2Decay
+
+from throughline.frameworks import CLIP_AT
+
+CLIPS: dict[str, Callable[[], Any]] = {
+    "value": lambda: paddle.nn.ClipGradByValue(CLIP_AT),
+    "norm": lambda: paddle.nn.ClipGradByNorm(CLIP_AT),
+    "global_norm": lambda: paddle.nn.ClipGradByGlobalNorm(CLIP_AT),
+    "none": lambda: None,
+}
+
+
+def build(settings: dict[str, Any], parameters: Sequence[Any], clip: str) -> Any:
+    """The optimizer; weight decay is on matrices only (not on biases and norms)."""
+    name, decay = settings["name"], settings["weight_decay"]
+    common = {"learning_rate": settings["learning_rate"], "parameters": parameters, "grad_clip": CLIPS[clip]()}
+    if name in ("adam", "sgd"):  # a part of the gradient: Paddle asks each parameter
+        for parameter in parameters:
+            parameter.regularizer = L2Decay(decay if parameter.ndim >= 2 else 0.0)
+    if name == "sgd":
+        return paddle.optimizer.Momentum(momentum=settings["momentum"], **common)
+    beta1, beta2 = settings["betas"]
+    moments = {"beta1": beta1, "beta2": beta2, "epsilon": settings["epsilon"], **common}
+    if name == "adam":
+        return paddle.optimizer.Adam(**moments)
+    if name == "lamb":
+        return paddle.optimizer.Lamb(
+            lamb_weight_decay=decay, exclude_from_weight_decay_fn=is_vector, always_adapt=True, **moments
+        )
+    matrices = {parameter.name for parameter in parameters if not is_vector(parameter)}
+    return paddle.optimizer.AdamW(weight_decay=decay, apply_decay_param_fun=matrices.__contains__, **moments)
+
+
+def begin(update: Any, parameters: Sequence[Any]) -> None:
+    """Make the optimizer's states, which its first step would make."""
+    update._create_accumulators(paddle.base.framework.default_main_program().global_block(), parameters)
+
+
+def is_vector(parameter: Any) -> bool:
+    return bool(parameter.ndim < 2)
+
+
+def settings(update: Any, parameters: Sequence[Any]) -> dict[str, Any]:
+    """What the optimizer is, as built."""
+    decays = [_decay(update, parameter) for parameter in parameters]
+    vectors = [decay for decay, parameter in zip(decays, parameters, strict=True) if is_vector(parameter)]
+    if isinstance(update, paddle.optimizer.Momentum):
+        own: dict[str, Any] = {"momentum": update._momentum, "nesterov": update._use_nesterov}
+    else:
+        own = {
+            "betas": [update._beta1, update._beta2],
+            "epsilon": update._epsilon,
+            "epsilon_is_added_to": "the root of the bias-corrected second moment",
+        }
+    return {
+        "learning_rate": update.get_lr(),
+        **own,
+        "weight_decay": max(decays),
+        "decays": "matrices" if not any(vectors) else "everything",
+    }
+
+
+def _decay(update: Any, parameter: Any) -> float:
+    """The weight decay of one parameter."""
+    if isinstance(update, paddle.optimizer.Lamb):
+        return 0.0 if update._exclude_from_weight_decay_fn(parameter) else float(update._lamb_weight_decay)
+    if isinstance(update, paddle.optimizer.AdamW):
+        return float(update._weight_decay) if update._apply_decay_param_fun(parameter.name) else 0.0
+    return float(parameter.regularizer._coeff)

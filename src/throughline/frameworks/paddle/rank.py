@@ -1,0 +1,206 @@
+"""`paddle`: PaddlePaddle's DataParallel, gloo on CPUs and NCCL on GPUs; a single rank runs without it."""
+
+import itertools
+import math
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+from throughline import gpus, memory
+from throughline.frameworks import Rank, Spec, Unsupported
+from throughline.frameworks.paddle import optimizers
+
+HALF = {"bf16": "bfloat16", "fp16": "float16"}
+"""Precisions whose matrix products and activations are of another type than the weights."""
+
+Batch = dict[str, Any]
+
+
+class Paddle(Rank):
+    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+        super().__init__(spec, rank, local_rank, world, kind)
+        self.at = f"gpu:{local_rank}" if kind == "cuda" else "cpu"
+
+    def join(self) -> None:
+        paddle.device.set_device(self.at)
+        if self.world == 1:
+            return
+        every = os.environ["RANK_ADDRESSES"]
+        os.environ.update(  # Paddle meets at MASTER_ADDR and MASTER_PORT
+            PADDLE_TRAINER_ID=str(self.rank),
+            PADDLE_TRAINERS_NUM=str(self.world),
+            PADDLE_TRAINER_ENDPOINTS=every,
+            PADDLE_CURRENT_ENDPOINT=every.split(",")[self.rank],
+            PADDLE_DISTRI_BACKEND="nccl" if self.kind == "cuda" else "gloo",
+            FLAGS_selected_gpus=str(self.local_rank),
+        )
+        dist.init_parallel_env()
+
+    def device(self) -> None:
+        precision = self.spec["precision"]
+        if self.kind == "cpu" and precision != "fp32":
+            raise Unsupported(f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}")
+        if self.options["compile"] and self.options["checkpointing"]:
+            raise Unsupported("in a compiled graph Paddle notes what could be recomputed, and keeps it")
+        if self.kind == "cuda":
+            least = {"tf32": (8, 0), "bf16": (8, 0)}.get(precision, (0, 0))
+            if paddle.device.cuda.get_device_capability(self.at) < least:
+                raise Unsupported(f"{paddle.device.cuda.get_device_name(self.at)} has no {precision} units")
+            paddle.base.core.set_cublas_switch(precision == "tf32")
+            paddle.base.core.set_cudnn_switch(precision == "tf32")
+        paddle.seed(self.spec["seed"])
+
+    def model(self, facts: dict[str, Any]) -> None:
+        """The weights are equal, as the seed is; from here on every replica draws its own dropout."""
+        self.network = self.parallel = self.form.build(self.spec, facts)
+        self.parameters = [one for one in self.network.parameters() if not one.stop_gradient]
+        if self.options["compile"]:
+            paddle.jit.to_static(self.network, full_graph=True)
+        if self.exchanges:
+            self.parallel = paddle.DataParallel(self.network, comm_buffer_size=self.options["bucket_mb"])
+        paddle.seed(self.spec["seed"] + 1 + self.rank)
+
+    def data(self, arrays: dict[str, Any]) -> Batch:
+        place = paddle.CUDAPinnedPlace() if self.kind == "cuda" else paddle.CPUPlace()
+        return {name: paddle.to_tensor(array, place=place) for name, array in arrays.items()}
+
+    def deliver(self, batch: Batch) -> Batch:
+        if self.kind == "cpu":
+            return batch
+        return {name: tensor.cuda(self.local_rank, True) for name, tensor in batch.items()}
+
+    def optimizer(self) -> None:
+        self.update: Any = optimizers.build(self.spec["optimizer"], self.parameters, self.options["clip"])
+        # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
+        self.scaler = paddle.amp.GradScaler(
+            enable=self.spec["precision"] == "fp16", incr_every_n_steps=2**31 - 1, decr_every_n_nan_or_inf=1
+        )
+        self.first_scale = self.scale()
+        self.latest: Any = None
+
+    def set_rate(self, rate: float) -> None:
+        self.update.set_lr(rate)
+
+    def step(self, batches: list[Batch]) -> Any:
+        total = 0.0
+        for number, batch in enumerate(batches, 1):
+            with self.exchange(number == len(batches)):
+                with self.cast():
+                    loss = self.parallel(**batch) / len(batches)
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
+        self.scaler.step(self.update)
+        self.scaler.update()
+        self.update.clear_grad(set_to_zero=False)
+        if self.kind == "cuda":  # which would queue steps: it waits for the step before
+            before, self.latest = self.latest, self.mark()
+            if before is not None:
+                before.synchronize()
+        return total
+
+    def cast(self) -> AbstractContextManager[Any]:
+        """The context of a forward pass: which operations are in a lower precision is Paddle's choice (level O1)."""
+        kind = HALF.get(self.spec["precision"])
+        return paddle.amp.auto_cast(level="O1", dtype=kind) if kind else nullcontext()
+
+    def exchange(self, last: bool) -> AbstractContextManager[Any]:
+        """The context of a micro-batch's passes: gradients are exchanged with the last one."""
+        return self.parallel.no_sync() if self.exchanges and not last else nullcontext()
+
+    def sync(self) -> None:
+        if self.kind == "cuda":
+            paddle.device.synchronize(self.at)
+
+    def barrier(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+    def broadcast(self, value: int) -> int:
+        if self.world == 1:
+            return value
+        carrier = paddle.to_tensor([value])
+        dist.broadcast(carrier, 0)
+        return int(carrier)
+
+    def mark(self) -> Any:
+        if self.kind == "cpu":
+            return super().mark()
+        event = paddle.device.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        if self.kind == "cpu":
+            return super().seconds(marks)
+        return [start.elapsed_time(end) / 1000 for start, end in itertools.pairwise(marks)]
+
+    def losses(self, values: list[Any]) -> list[float]:
+        return [float(value) for value in paddle.stack(values).tolist()] if values else []
+
+    def scale(self) -> float:
+        """The loss scaler's present scale."""
+        return float(self.scaler.state_dict()["scale"][0]) if self.scaler.is_enable() else 1.0
+
+    def skipped(self) -> int:
+        return round(math.log2(self.first_scale / self.scale()))
+
+    def memory(self) -> dict[str, Any]:
+        if self.kind == "cpu":
+            return memory.of_process("Paddle")
+        cuda = paddle.device.cuda
+        needed, reserved = cuda.max_memory_allocated(self.at), cuda.max_memory_reserved(self.at)
+        return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
+
+    def product(self, size: int) -> Callable[[], Any]:
+        kind = HALF.get(self.spec["precision"], "float32")
+        return partial(paddle.matmul, *(paddle.randn([size, size]).astype(kind) for _ in range(2)))
+
+    def update_settings(self) -> dict[str, Any]:
+        return optimizers.settings(self.update, self.parameters)
+
+    def versions(self) -> dict[str, str | None]:
+        cuda = self.kind == "cuda"
+        return {
+            "paddle": paddle.__version__,
+            **self.form.versions(),
+            "cuda": paddle.version.cuda() if cuda else None,
+            "cudnn": paddle.version.cudnn() if cuda else None,
+            "gloo": "Paddle's own",
+            "driver": gpus.driver(),
+        }
+
+    def close(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+            dist.destroy_process_group()
+
+    def seed(self, value: int) -> None:
+        """Seed what dropout draws from."""
+        paddle.seed(value)
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Write weights, the optimizer's states and the loss scale: arrays by name, where paddle.save would pickle."""
+        arrays = {name: tensor.numpy() for name, tensor in self._states().items()}
+        np.savez(stream, scale=np.array([self.scale()], np.float32), **arrays)
+
+    def restore(self, stream: IO[bytes]) -> None:
+        """Take them over from a file, before the first step."""
+        arrays = dict(np.load(stream))
+        if self.scaler.is_enable():
+            self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": arrays["scale"]})
+        for name, tensor in self._states().items():
+            tensor.set_value(arrays[name])
+
+    def _states(self) -> dict[str, Any]:
+        """Weights and the optimizer's states, by names that are the same in every process."""
+        optimizers.begin(self.update, self.parameters)
+        found = {f"weight {number}": one for number, one in enumerate(self.parameters)}
+        for kind, states in self.update._accumulators.items():
+            found |= {f"{kind} {number}": states[one.name] for number, one in enumerate(self.parameters)}
+        return found

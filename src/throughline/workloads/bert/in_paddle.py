@@ -1,0 +1,158 @@
+"""BERT pre-training in Paddle: operations of paddle.nn, heads on the masked positions.
+
+The model is ours: no library for Paddle that is kept up has a BERT. Names are those of the form in PyTorch. Paddle's
+linear layers keep their weights transposed, inputs by outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+from paddle.distributed.fleet.utils import recompute
+
+from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
+from throughline.workloads.in_paddle_operations import DRAWN, dense, load, versions
+
+__all__ = ["LACKS", "build", "load", "settings", "sums", "versions"]
+
+LACKS = {"unpadded": "the form in Paddle computes padding as well"}
+EPSILON = 1e-12
+"""Of the layer norms."""
+FAR_BELOW = -1e4
+"""What is added to the scores of padding: a number of every precision, whose softmax is 0."""
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
+    """The network that a run specification asks for, with random weights."""
+    options = spec["options"]
+    network = BertForPretraining(SHAPES[spec["model"]], facts["vocabulary"], options["dropout"])
+    network.predictions, network.checkpointing = spec["predictions"], options["checkpointing"]
+    return network
+
+
+def settings(network: BertForPretraining) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    table = network.bert["embeddings"]["word_embeddings"].weight
+    return {
+        "predictions": network.predictions,
+        "parameters": sum(parameter.size for parameter in network.parameters()),
+        "vocabulary_rows": table.shape[0],
+        "vocabulary_head": "masked positions, sharing the word embeddings",
+        "gelu": "erf",
+        "norm_epsilon": network.norm._epsilon,
+        "attention": "Paddle's scaled_dot_product_attention",
+        "dropout": [network.dropout, network.dropout],
+        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+    }
+
+
+@paddle.no_grad()  # type: ignore[untyped-decorator]
+def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
+    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
+    samples (nsp), without dropout."""
+    network.eval()
+    given = {name: batch.get(name) for name in ("input_ids", "segments", "positions", "mask")}
+    scores, order = network.scores(**given)
+    network.train()
+    labels, following = batch["labels"].flatten(), batch["following"].astype("int32")
+    used = (batch["positions"] != 0).flatten()
+    every = {
+        "mlm_loss": F.cross_entropy(scores, labels, reduction="none").flatten()[used].sum(),
+        "mlm_right": (scores.argmax(1, dtype="int32") == labels)[used].sum(),
+        "masked": used.sum(),
+        "nsp_loss": F.cross_entropy(order, following, reduction="sum"),
+        "nsp_right": (order.argmax(1, dtype="int32") == following).sum(),
+    }
+    return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
+
+
+class BertForPretraining(nn.Layer):  # type: ignore[misc]
+    """`forward` takes the tensors of `bert.batch`, and returns the loss: masked tokens' mean + next sentence's mean."""
+
+    predictions: int | None = None
+    checkpointing = False
+
+    def __init__(self, shape: Shape, vocabulary: int, dropout: float) -> None:
+        super().__init__()
+        hidden, rows = shape.hidden, padded(vocabulary)
+        self.heads, self.dropout = shape.heads, dropout
+        embeddings = nn.LayerDict(
+            {
+                "word_embeddings": nn.Embedding(rows, hidden, weight_attr=DRAWN),
+                "position_embeddings": nn.Embedding(POSITIONS, hidden, weight_attr=DRAWN),
+                "token_type_embeddings": nn.Embedding(2, hidden, weight_attr=DRAWN),
+                "LayerNorm": nn.LayerNorm(hidden, EPSILON),
+            }
+        )
+        layers = nn.LayerList([Layer(hidden, shape.feed_forward) for _ in range(shape.layers)])
+        self.bert = nn.LayerDict(
+            {
+                "embeddings": embeddings,
+                "encoder": nn.LayerDict({"layer": layers}),
+                "pooler": nn.LayerDict({"dense": dense(hidden, hidden)}),
+            }
+        )
+        self.transform, self.norm = dense(hidden, hidden), nn.LayerNorm(hidden, EPSILON)
+        self.bias = self.create_parameter([rows], is_bias=True)
+        self.following = dense(hidden, 2)
+
+    def forward(
+        self, input_ids: Any, segments: Any, positions: Any, labels: Any, following: Any, mask: Any = None
+    ) -> Any:
+        scores, order = self.scores(input_ids, segments, positions, mask)
+        weights = (positions != 0).flatten().astype("float32")
+        losses = F.cross_entropy(scores, labels.flatten(), reduction="none").flatten()
+        masked = (losses * weights).sum() / weights.sum().clip(min=1.0)
+        return masked + F.cross_entropy(order, following.astype("int32"))
+
+    def scores(self, input_ids: Any, segments: Any, positions: Any, mask: Any) -> tuple[Any, Any]:
+        """Of the masked tokens over the vocabulary [B * P, V], and of the next sentence [B, 2]."""
+        hidden, (count, length) = self.encode(input_ids, segments, mask), input_ids.shape
+        pooled = F.tanh(self.bert["pooler"]["dense"](hidden[:, 0]))
+        places = (positions + paddle.arange(count, dtype="int32").unsqueeze(1) * length).flatten()
+        chosen = paddle.gather(hidden.flatten(0, 1), places)
+        chosen = self.norm(F.gelu(self.transform(chosen)))
+        table = self.bert["embeddings"]["word_embeddings"].weight
+        return paddle.matmul(chosen, table, transpose_y=True) + self.bias, self.following(pooled)
+
+    def encode(self, input_ids: Any, segments: Any, mask: Any) -> Any:
+        """Hidden states [B, S, H] of the last layer; `mask` [B, S] is 0 at padding."""
+        own, p = self.bert["embeddings"], self.dropout if self.training else 0.0
+        hidden = own["word_embeddings"](input_ids) + own["token_type_embeddings"](segments.astype("int32"))
+        hidden = own["LayerNorm"](hidden + own["position_embeddings"].weight[: input_ids.shape[1]])
+        hidden = F.dropout(hidden, p)
+        unseen = None if mask is None else (mask == 0).astype("float32").unsqueeze([1, 2]) * FAR_BELOW
+        for layer in self.bert["encoder"]["layer"]:
+            given = hidden, unseen, self.heads, p
+            # The backward pass computes a layer's activations again.
+            hidden = recompute(layer, *given, use_reentrant=False) if self.checkpointing else layer(*given)
+        return hidden
+
+
+class Layer(nn.Layer):  # type: ignore[misc]
+    """One encoder layer: attention, then feed-forward, each followed by residual and norm."""
+
+    def __init__(self, hidden: int, wide: int) -> None:
+        super().__init__()
+        three = nn.LayerDict({name: dense(hidden, hidden) for name in ("query", "key", "value")})
+        self.attention = nn.LayerDict({"self": three, "output": _into(hidden, hidden)})
+        self.intermediate = nn.LayerDict({"dense": dense(hidden, wide)})
+        self.output = _into(wide, hidden)
+
+    def forward(self, hidden: Any, unseen: Any, heads: int, p: float) -> Any:
+        three = (one(hidden).reshape([0, 0, heads, -1]) for one in self.attention["self"].values())
+        mixed = F.scaled_dot_product_attention(*three, attn_mask=unseen, dropout_p=p, training=self.training)
+        hidden = _ended(self.attention["output"], mixed.flatten(2), hidden, p)
+        return _ended(self.output, F.gelu(self.intermediate["dense"](hidden)), hidden, p)
+
+
+def _into(width: int, hidden: int) -> Any:
+    """What ends in a residual connection."""
+    return nn.LayerDict({"dense": dense(width, hidden), "LayerNorm": nn.LayerNorm(hidden, EPSILON)})
+
+
+def _ended(own: Any, wide: Any, residual: Any, p: float) -> Any:
+    return own["LayerNorm"](residual + F.dropout(own["dense"](wide), p))

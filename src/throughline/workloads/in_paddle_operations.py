@@ -1,0 +1,38 @@
+"""What forms in Paddle share: layers, and weights by the names of PyTorch's forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from paddle import nn
+
+from throughline.workloads import Arrays
+
+DRAWN = nn.initializer.Normal(std=0.02)
+
+
+def dense(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer."""
+    return nn.Linear(inputs, outputs, weight_attr=DRAWN)
+
+
+def trained(network: nn.Layer) -> dict[str, Any]:
+    """The parameters that are trained; Paddle counts a batch norm's running statistics among its parameters."""
+    return {name: one for name, one in network.named_parameters() if not one.stop_gradient}
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what a form is made of, beside the library: nothing."""
+    return {}
+
+
+def load(network: nn.Layer, weights: Arrays) -> None:
+    """Set the weights, in place; all of them and no other. Paddle keeps those of linear layers transposed."""
+    linear = {f"{name}.weight" for name, one in network.named_sublayers() if isinstance(one, nn.Linear)}
+    parameters = trained(network)
+    if parameters.keys() != weights.keys():
+        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
+    for name, parameter in parameters.items():
+        array = weights[name].T if name in linear else weights[name]
+        parameter.set_value(np.ascontiguousarray(array, dtype=np.float32))
