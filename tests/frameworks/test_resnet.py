@@ -1,4 +1,4 @@
-"""ResNet in MXNet, in Paddle and over Horovod: the same network as in PyTorch, and the same training on one rank and on two."""
+"""ResNet in MXNet, in Paddle and over Horovod: PyTorch's network, and the same training on one rank and on two."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ own; training never reads them.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import paddle
@@ -28,7 +29,7 @@ LACKS = {
     "sharding": "resnet's states are small, and every replica keeps all of them",
     "tensor": "resnet lies on one device whole",
 }
-NAMES = {
+NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^stem\.weight": "conv1.weight",
     r"^stem\.": "bn1.",
     r"^stages\.(\d+)": lambda found: f"layer{int(found[1]) + 1}",
