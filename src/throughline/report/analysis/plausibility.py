@@ -339,7 +339,7 @@ def _rate(row: Result) -> tuple[float, str] | None:
 
 def _configuration(row: Result, *, options: bool = True, device: bool = True) -> tuple[Any, ...]:
     """All that decides a row's speed, as far as it says it."""
-    own = row.source, row.date, row.framework, row.software, row.model, tuple(row.parameters.items()), row.sequence
+    own = row.source, row.framework, row.software, row.model, tuple(row.parameters.items()), row.sequence
     size = row.nodes, row.devices, row.batch_per_device, row.accumulate, row.global_batch
     return *own, row.precision, *size, row.options if options else "", row.device if device else ""
 
