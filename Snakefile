@@ -2,6 +2,7 @@
 
 snakemake                                      everything that config.yaml asks for
 snakemake corpus                               the data alone; snakemake images, snakemake clicks: others
+snakemake imports                              other people's logs as results
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
 snakemake data/sample/seq32/training_0007.hdf5 one shard
 """
@@ -31,7 +32,7 @@ from throughline.study.corpus_section import BPE, BPE_PROTOCOL, DATA_PROTOCOL
 from throughline.study.clicks_section import CLICKS_PROTOCOL
 from throughline.study.images_section import IMAGES_PROTOCOL
 from throughline.study.section import canonical
-from throughline.study.targets import CELL, CHECK, RUN, ClicksTargets, CorpusTargets, PicturesTargets, Targets
+from throughline.study.targets import CELL, CHECK, RUN, ClicksTargets, CorpusTargets, PicturesTargets, Targets, pick
 from throughline.workloads.faces import SIDE
 
 if Path.cwd() != ROOT:
@@ -79,6 +80,7 @@ include: "rules/equivalence.smk"
 include: "rules/max_batch.smk"
 include: "rules/convergence.smk"
 include: "rules/results.smk"
+include: "rules/imports.smk"
 include: "rules/report.smk"
 
 
@@ -101,6 +103,7 @@ wildcard_constraints:
     topology=r"[1-9]\d*n[1-9]\d*g",
     repeat=r"[1-9]\d*",
     quantity="batch|classes",
+    imported="[a-z][a-z0-9_]*",
 
 
 resource_scopes:

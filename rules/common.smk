@@ -84,6 +84,11 @@ def equivalence_of(wildcards):
     return f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in TARGETS.proofs else []
 
 
+def import_of(wildcards):
+    """The import behind a file."""
+    return answered(pick, CONFIG.imports, wildcards.imported, "import {}")
+
+
 def against_of(wildcards):
     """The stated curve of a check; none where none is stated."""
     checked_of(wildcards)

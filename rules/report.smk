@@ -12,6 +12,7 @@ rule report:
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.proofs),
         largest=list(TARGETS.searches),
         convergence=list(TARGETS.checks),
+        imports=IMPORTS,
         code=code_of("report"),
     output:
         report="results/report.html",
@@ -24,5 +25,6 @@ rule report:
         expected=cells.asked_for(SPECS),
     shell:
         "python workflow/scripts/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
+        " --imports {input.imports:q}"
         " --expected {params.expected:q}"
         " --output {output.report:q} 2>&1 | tee {log:q}"

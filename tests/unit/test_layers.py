@@ -34,7 +34,7 @@ ORDER = [
     {"frameworks", "forms"},
     {"rank", "observe"},
     {"launch"},
-    {"checks", "report", "console"},
+    {"checks", "report", "console", "imports"},
 ]
 """From the ground up; a room may know its own floor and those below. `forms` are the workloads' files for a library."""
 LIBRARIES = {

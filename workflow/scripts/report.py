@@ -13,6 +13,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder to look for other benchmarks in")
     parser.add_argument("--summaries", nargs="*", type=Path, default=[], help="summaries of this configuration")
     parser.add_argument("--manifests", nargs="*", type=Path, default=[], help="manifests of the corpora")
+    parser.add_argument("--imports", nargs="*", type=Path, default=[], help="imported.json of the imports")
     parser.add_argument(
         "--expected",
         default="[]",
@@ -22,7 +23,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the page")
     arguments = parser.parse_args()
     expected = cells.read_asked(arguments.expected)
-    page.write(arguments.results, arguments.summaries, arguments.manifests, expected, arguments.output)
+    page.write(
+        arguments.results, arguments.summaries, arguments.manifests, expected, arguments.output, arguments.imports
+    )
 
 
 if __name__ == "__main__":

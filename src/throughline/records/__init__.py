@@ -6,10 +6,12 @@ measures, computes and draws nothing: ranks write what these entries check, the 
 
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Largest, Look, Mathematics, MaxBatch
 from throughline.records.entry import SCHEMA, Data, Device, Figure
+from throughline.records.imported import Imported, ImportedRun
 from throughline.records.reading import (
     leave_newer,
     read_curve,
     read_equivalence,
+    read_imported,
     read_max_batch,
     read_run,
     read_summary,
@@ -32,8 +34,8 @@ from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
 
 __all__ = [
     "SCHEMA", "Cell", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry", "Equivalence",
-    "Figure", "Goal", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory", "Network", "NodeTelemetry",
-    "Rank", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
-    "leave_newer", "read_curve", "read_equivalence", "read_max_batch", "read_run", "read_summary",
-    "read_verdict", "write",
+    "Figure", "Goal", "Imported", "ImportedRun", "Largest", "LeftOut", "Look", "Mathematics", "MaxBatch", "Memory",
+    "Network", "NodeTelemetry", "Rank", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work",
+    "ends", "half_a_digit", "leave_newer", "read_curve", "read_equivalence", "read_imported", "read_max_batch",
+    "read_run", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from throughline import __version__
 from throughline.files import UserError, read_json, snakemake, write_json
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Look, MaxBatch
 from throughline.records.entry import SCHEMA, Entry
+from throughline.records.imported import Imported
 from throughline.records.run import RunRecord
 from throughline.records.summary import Summary
 
@@ -114,3 +115,4 @@ read_equivalence = partial(_validated, Equivalence)
 read_max_batch = partial(_validated, MaxBatch)
 read_curve = partial(_validated, Curve)
 read_verdict = partial(_validated, ConvergenceVerdict)
+read_imported = partial(_validated, Imported)

@@ -22,6 +22,7 @@ from throughline.study.config_errors import allowed, explain, shown
 from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
 from throughline.study.images_section import Faces, Images, Pictures
+from throughline.study.imports_section import Import
 from throughline.study.section import DataSection, Name, Section
 from throughline.topology import StepSize, Topology
 
@@ -44,6 +45,10 @@ class Config(Section):
     )
     benchmarks: dict[Name, SerializeAsAny[Benchmark]] = Field(
         default_factory=dict, description="what to measure, each under `results/<name>/`"
+    )
+    imports: dict[Name, Import] = Field(
+        default_factory=dict,
+        description="logs of others, each folder under `results/<name>/`; `snakemake imports` reads them",
     )
 
     def data_sections(self) -> dict[str, DataSection]:
@@ -162,6 +167,8 @@ def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
     """A line for each mistake that only two places of the configuration together show."""
     for name, section in config.data_sections().items():
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
+    for name in config.imports.keys() & {block_name(name) for name in config.benchmarks}:
+        yield f"imports.{name}: a benchmark has this name, and with it results/{name}/; choose another"
     for name, block in config.benchmarks.items():
         where = f"benchmarks.{name}"
         if "__" in name:

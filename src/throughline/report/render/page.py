@@ -21,12 +21,12 @@ from markupsafe import Markup, escape
 
 from throughline import frameworks, workloads
 from throughline.files import UserError, snakemake, write_text
-from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
+from throughline.records import Cell, Imported, MaxBatch, Summary, read_imported, read_max_batch, read_summary
 from throughline.report import numbers
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.numbers import percent, reading
-from throughline.report.render import head, markup, surroundings
+from throughline.report.render import head, imports, markup, surroundings
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.render.topics import TOPICS, checks
@@ -46,9 +46,10 @@ class Results:
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     largest: list[MaxBatch] = field(default_factory=list)
     checks: list[checks.Check] = field(default_factory=list)
+    imports: list[Imported] = field(default_factory=list)
 
 
-def collect(results: Path, summaries: Sequence[Path]) -> Results:
+def collect(results: Path, summaries: Sequence[Path], imports: Sequence[Path] = ()) -> Results:
     """Read the summaries that belong to the configuration, and find the others; nothing readable is fatal."""
     present, unreadable = {path.absolute() for path in summaries}, []
 
@@ -71,14 +72,20 @@ def collect(results: Path, summaries: Sequence[Path]) -> Results:
         unreadable,
         [*readable(sorted(results.glob("*/max_*_*.json")), read_max_batch).values()],
         [*readable(sorted(results.glob("*/convergence_*.json")), checks.read).values()],
+        [*readable(imports, read_imported).values()],
     )
 
 
 def write(
-    results: Path, summaries: Sequence[Path], manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path
+    results: Path,
+    summaries: Sequence[Path],
+    manifests: Sequence[Path],
+    asked: Sequence[Asked] | None,
+    output: Path,
+    imports: Sequence[Path] = (),
 ) -> None:
     """Write the report on `summaries` to `output`; other summaries under `results` are listed in their own section."""
-    write_text(output, render(collect(results, summaries), manifests, asked, output))
+    write_text(output, render(collect(results, summaries, imports), manifests, asked, output))
 
 
 def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int:
@@ -108,6 +115,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
     places = {(s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()}
     present = [(path, series) for path, summary in results.present.items() for series in summary.frameworks.values()]
     logs = [path.with_suffix("") / log for path, series in present for cell in series.values() for log in cell.logs]
+    imported = [row for one in results.imports for row in one.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
     def benchmarks(every: Sequence[Group], prefix: str) -> list[dict[str, Any]]:
@@ -117,7 +125,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
             largest = [search for search in results.largest if search.benchmark == name]
             judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
             own = [group for group in every if group.benchmark == name]
-            entries.append(_benchmark(Scope(own, every, largest, judged), prefix))
+            entries.append(_benchmark(Scope(own, every, largest, judged, imported), prefix))
         return entries
 
     environment = Environment(
@@ -131,6 +139,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         benchmarks=benchmarks(now, prefix="benchmark-"),
         earlier=benchmarks(before, prefix="earlier-"),
+        imports=list(map(imports.section, results.imports)),
         snakemake=snakemake,
         place=lambda group: places.get((group.benchmark, group.batch, group.precision)),
         link=lambda path: quote(os.path.relpath(path, output.parent)),

@@ -1,0 +1,37 @@
+"""DeepSpeed: the lines of its throughput timer, each with the running average since the third step.
+
+The timer itself drops the first steps (`start_step`). The figure is the last running average.
+"""
+
+import re
+
+from throughline.imports.kinds import megatron
+from throughline.imports.log import NUMBER, Log, Reading, ascending, number, precision
+
+NEW = rf"global_step=(\d+), RunningAvgSamplesPerSec={NUMBER}"
+OLD = rf"\b\d+/(\d+), SamplesPerSec={NUMBER}"
+
+
+def read(log: Log) -> list[Reading]:
+    """The run of a log."""
+    lines = re.findall(NEW, log.text) or re.findall(OLD, log.text)
+    if not lines or re.search(megatron.LINE, log.text):
+        return []
+    ascending([int(step) for step, _ in lines])
+    half, brain = (log.find(rf"\b{key} \.+ (\w+)") for key in ("fp16_enabled", "bfloat16_enabled"))
+    return [
+        Reading(
+            framework="DeepSpeed",
+            value=number(lines[-1][1]),
+            unit="samples/s",
+            rule="the last running average of samples per second; DeepSpeed's timer drops the first two steps",
+            precision=precision(half=half, brain=brain) if half or brain else None,
+            batch=log.count(r"train_micro_batch_size_per_gpu \.+ (\d+)"),
+            devices=log.count(r"\bworld_size \.+ (\d+)") or log.count(r"\bworld_size=(\d+)"),
+            software=_version(log.find(r"DeepSpeed info: version=([\w.+]+)")),
+        )
+    ]
+
+
+def _version(found: str | None) -> str | None:
+    return f"deepspeed {found}" if found else None

@@ -1,0 +1,50 @@
+"""nanoGPT: train.py prints the time of an iteration, bench.py that of a window.
+
+train.py lets five iterations settle before it looks at its own speed, and so does this rule. An iteration that
+evaluates (a line `step ...` stands before it) has the evaluation in its time, and is dropped. The figure is the
+tokens of an iteration over the mean time. bench.py drops ten iterations and prints the mean of twenty: the printed
+time is taken.
+"""
+
+import re
+
+from throughline.imports.log import NUMBER, Log, Reading, Unusable, ascending, mean, number
+
+LINE = rf"(?m)(^step \d+: train loss .*\n(?:saving checkpoint .*\n)?)?^iter (\d+): loss \S+, time {NUMBER}ms(?:, mfu)?"
+WINDOW = rf"time per iteration: {NUMBER}ms, MFU: "
+SETTLED = 5
+
+
+def read(log: Log) -> list[Reading]:
+    """The run of a log."""
+    lines, window = re.findall(LINE, log.text), re.findall(WINDOW, log.text)
+    if not (lines or window):
+        return []
+    if window:
+        times, rule = [number(window[-1])], "the time per iteration that bench.py prints: the mean of 20 after 10"
+    else:
+        ascending([int(step) for _, step, _ in lines])
+        times = [number(time) for evaluates, step, time in lines if int(step) >= SETTLED and not evaluates]
+        rule = f"the tokens of an iteration over the mean time of those from {SETTLED} on that do not evaluate"
+    if not times:
+        raise Unusable("cut_off", f"it has no iteration from {SETTLED} on that does not evaluate")
+    tokens = (log.find(r"tokens per iteration will be: ([\d,]+)") or "").replace(",", "")
+    batch, length = log.count(r"(?m)^batch_size = (\d+)"), log.count(r"(?m)^block_size = (\d+)")
+    if not tokens and window and batch and length:
+        tokens = str(batch * length)
+    size = log.find(r"number of parameters: ([\d.]+M)")
+    value, unit = (number(tokens) / mean(times) * 1000, "tokens/s") if tokens else (1000 / mean(times), "steps/s")
+    return [
+        Reading(
+            framework="nanoGPT",
+            value=value,
+            unit=unit,
+            rule=rule if tokens else f"one over {rule.removeprefix('the tokens of an iteration over ')}",
+            model=f"nanoGPT, {size} parameters" if size else None,
+            precision={"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}.get(
+                log.find(r"dtype = '(\w+)'") or ""
+            ),
+            batch=batch,
+            devices=log.count(r"(?:world_size|WORLD_SIZE)\W+(\d+)"),
+        )
+    ]

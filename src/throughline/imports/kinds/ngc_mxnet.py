@@ -1,0 +1,43 @@
+"""NVIDIA's DeepLearningExamples in MXNet: ResNet-50, with DLLogger's lines.
+
+The benchmark drops the first epoch and takes the harmonic mean of the other epochs' images per second: all images
+over all seconds. A file may hold several runs, one for each number of GPUs; each begins with its parameters.
+"""
+
+import re
+from statistics import harmonic_mean
+
+from throughline.imports.log import Log, Reading, Unusable, after, numbers, precision
+
+START = r"DLL [\d-]+ [\d:.]+ - PARAMETER arch : resnet"
+EPOCH = r"DLL .*Epoch: \d+ +train\.loss : \S+ +train\.ips : ([\d.]+)"
+END = r"DLL .*Summary: .*train\.ips : [\d.]+"
+
+
+def read(log: Log) -> list[Reading]:
+    """The runs of a log."""
+    if not re.search(r"DLL .*\btrain\.ips : ", log.text):
+        return []
+    starts = [match.start() for match in re.finditer(START, log.text)] or [0]
+    ends = [*starts[1:], len(log.text)]
+    return [_run(log.part(log.text[start:end])) for start, end in zip(starts, ends, strict=True)]
+
+
+def _run(log: Log) -> Reading:
+    epochs = numbers(EPOCH, log.text)
+    if not re.search(END, log.text):
+        raise Unusable("cut_off", f"a run breaks off after {len(epochs)} whole epochs: its summary is missing")
+    gpus = log.find(r"\bgpus : \[([\d, ]+)\]")
+    devices, total = len(gpus.split(",")) if gpus else None, log.count(r"\bbatch_size : (\d+)")
+    kind = log.find(r"\bdtype : (\w+)")
+    layers = log.find(r"\bnum_layers : (\d+)")
+    return Reading(
+        framework="NGC MXNet",
+        value=harmonic_mean(after(epochs, 1, "epochs")),
+        unit="images/s",
+        rule="the harmonic mean of the epochs' train.ips, without the first epoch",
+        model=f"resnet{layers}" if layers else None,
+        precision=precision(half=kind) if kind else None,
+        batch=total // devices if total and devices else None,
+        devices=devices,
+    )

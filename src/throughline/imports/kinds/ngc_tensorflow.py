@@ -1,0 +1,96 @@
+"""NVIDIA's DeepLearningExamples in TensorFlow 1: BERT pre-training and ResNet-50, with DLLogger's lines.
+
+BERT prints every update, and at its end the average over those that it does not skip itself ("Skipping time record
+...": warm-up, and five after each checkpoint). PaddlePaddle's published comparison takes this average; since 2022,
+and where several nodes' logs end without it, the mean of the updates after the last skipped one, or after the first
+where none is marked; and of newer programs, which print `sequences/s`, the mean of all updates. ResNet-50 prints
+every tenth iteration after 200 of warm-up, and an average at its end. The comparison takes this average; since 2022,
+on one node, the mean without the first 5 of these lines. Its text does not say so, its logs do.
+"""
+
+import re
+
+from throughline.imports.log import Log, Reading, Unusable, after, ascending, mean, number, numbers, one, precision
+
+UPDATE = r"DLL .*Iteration: (\d+) +throughput_train : ([\d.]+) (\w+/s)"
+AVERAGE = r"DLL [\d-]+ [\d:.]+ - +throughput_train : ([\d.]+)"
+SKIPPED = "Skipping time record for"
+IMAGES = r"DLL .*\(\d+, (\d+)\) .*total_ips : ([\d.]+)"
+END = r"DLL .*\(\) +train_throughput : ([\d.]+)"
+OLDEST = r":::NVLOG.* Average total_ips: ([\d.]+)"
+DROPPED_LINES = 5
+
+
+def read(log: Log) -> list[Reading]:
+    """The run of a log."""
+    if re.search(UPDATE, log.text):
+        return [_bert(log)]
+    if re.search(IMAGES, log.text) or re.search(OLDEST, log.text):
+        return [_resnet(log)]
+    return []
+
+
+def _bert(log: Log) -> Reading:
+    updates = re.findall(UPDATE, log.text)
+    ascending([int(step) for step, *_ in updates])
+    speeds = [number(speed) for _, speed, _ in updates]
+    average, marked = numbers(AVERAGE, log.text), SKIPPED in log.text
+    if not average and not log.ranks:
+        raise Unusable(
+            "cut_off", f"it breaks off after update {updates[-1][0]}: the program prints its average at the end"
+        )
+    if updates[0][2] == "sequences/s":
+        value, rule = mean(speeds), "the mean of throughput_train over all updates"
+    elif average and log.before_2022:
+        value = one(average, "the average throughput_train")
+        rule = "the average throughput_train that the program prints at its end, without the updates that it skips"
+    elif marked:
+        counted = len(re.findall(UPDATE, log.text[: log.text.rindex(SKIPPED)]))
+        value = mean(after(speeds, counted, "updates"))
+        rule = "the mean of throughput_train over the updates after the last one that the program skips"
+    else:
+        value, rule = mean(after(speeds, 1, "updates")), "the mean of throughput_train over all updates after the first"
+    size = log.find(r"bert_model=(\w+)") or log.named(r"(base|large)")
+    half = log.find(r"^\+ precision=(\w+)") or log.find(r"\bprecision=(\w+)") or log.named(r"(fp16|fp32|amp)")
+    return Reading(
+        framework="NGC TensorFlow",
+        value=value,
+        unit="sequences/s",
+        rule=rule,
+        model=f"bert-{size}" if size else None,
+        precision=precision(half=half) if half else None,
+        batch=log.count(r"\btrain_batch_size: (\d+)") or log.count(r"\+ batch_size=(\d+)"),
+        devices=log.count(r"\bnum_gpus=(\d+)") or (log.ranks if log.ranks > 1 else None),
+        software=log.find(r"(Container nvidia build = +\d+)"),
+    )
+
+
+def _resnet(log: Log) -> Reading:
+    lines = re.findall(IMAGES, log.text)
+    ascending([int(step) for step, _ in lines])
+    ends, oldest = numbers(END, log.text), numbers(OLDEST, log.text)
+    if oldest:
+        value, rule = (
+            one(oldest, "Average total_ips"),
+            "Average total_ips, the average that the program prints at its end",
+        )
+    elif not ends:
+        raise Unusable("cut_off", f"it breaks off after iteration {lines[-1][0]}: the program's average is missing")
+    elif log.ranks or log.before_2022:
+        value, rule = one(ends, "train_throughput"), "train_throughput, the average that the program prints at its end"
+    else:
+        value = mean(after([number(speed) for _, speed in lines], DROPPED_LINES, "lines"))
+        rule = (
+            f"the mean of total_ips over all lines after the first {DROPPED_LINES}; 200 iterations of warm-up have none"
+        )
+    half = log.find(r"\bamp : (\w+)") or log.named(r"(amp|fp16|fp32)")
+    return Reading(
+        framework="NGC TensorFlow",
+        value=value,
+        unit="images/s",
+        rule=rule,
+        model=log.find(r"\barch : (\w+)"),
+        precision=precision(half=half) if half else None,
+        batch=log.count(r"Per-GPU Batch Size (\d+)") or log.count(r"\bbatch_size : (\d+)"),
+        devices=log.count(r"Num GPUs (\d+)"),
+    )

@@ -1,0 +1,95 @@
+"""PaddlePaddle: BERT of PaddleNLP and ResNet-50 of PaddleClas, a line each so many steps.
+
+A line's `ips` is that of one card. Paddle's own analysis drops the first lines and takes the mean of the others,
+times the cards. BERT drops 100 steps; the oldest runs over several nodes (their program prints no Namespace) drop the
+first line alone. ResNet-50 drops ten lines. The runs of Paddle's present benchmark (BERT prints `total step`, a
+file's name ends in `_N1C8_log`) drop ten lines, and then the slowest and the fastest: 5 at either end, or 5 per cent
+where that is more.
+"""
+
+import re
+
+from throughline.imports.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+
+STEP = r"(?:(tobal|total|global) step: (\d+),|epoch:(\d+) +train step:(\d+))"
+LINE = rf"{STEP}.*?\bips: {NUMBER} (sequences|images|samples)/s"
+PRESENT = r"(N\d+C\d+_log)"
+PER_NODE = 8
+DROPPED_STEPS, DROPPED_LINES, ENDS, END_SHARE = 100, 10, 5, 0.05
+
+
+def read(log: Log) -> list[Reading]:
+    """The run of a log."""
+    lines = re.findall(LINE, log.text)
+    if not lines:
+        return []
+    steps = [int(step) if step else int(epoch) * 10**6 + int(within) for _, step, epoch, within, *_ in lines]
+    ascending(steps)
+    speeds = [number(speed) for *_, speed, _ in lines]
+    devices = _devices(log)
+    if devices is None:
+        raise Unusable(
+            "broken", "its figures are of one card, and neither the log nor its name says how many there were"
+        )
+    bert = not lines[0][2]
+    if lines[0][0] == "total" or log.named(PRESENT):
+        kept, rule = _trimmed(after(speeds, DROPPED_LINES, "lines"))
+    elif not bert:
+        kept, rule = after(speeds, DROPPED_LINES, "lines"), f"the lines after the first {DROPPED_LINES}"
+    elif devices > PER_NODE and "Namespace(" not in log.text:
+        kept, rule = after(speeds, 1, "lines"), "the lines after the first"
+    else:
+        dropped = sum(step <= DROPPED_STEPS for step in steps)
+        kept, rule = after(speeds, dropped, "lines"), f"the lines after the first {DROPPED_STEPS} steps"
+    half = (
+        log.find(r"\buse_amp=(\w+)")
+        or log.find(r"'--use_amp', '(\w+)'")
+        or ("True" if re.search(r"INFO: +AMP :|use_pure_fp16[=:] ?True", log.text) else None)
+        or ("False" if "ppcls" in log.text else log.named(r"(fp16|fp32|amp)"))
+    )
+    model = log.find(r"(bert-\w+)-uncased") or log.find(r"(?s)Arch : .{0,200}?\bname : (\w+)")
+    return [
+        Reading(
+            framework="PaddlePaddle",
+            value=mean(kept) * devices,
+            unit="sequences/s" if bert else "images/s",
+            rule=f"the mean of ips over {rule}, times the number of cards",
+            model=model.lower() if model else None,
+            precision=precision(half=half) if half else None,
+            batch=log.count(r"Namespace\(.*\bbatch_size=(\d+)")
+            or log.count(r"'--batch_size', '(\d+)'")
+            or log.count(r"sampler\.batch_size=(\d+)")
+            or log.count(r"avg_samples: (\d+)")
+            or log.count(r"(?s)\bTrain : .{0,2500}?\bbatch_size : (\d+)"),
+            devices=devices,
+            hardware=_with("GPU of compute capability ", log.find(r"GPU Compute Capability: ([\d.]+)")),
+            software=_with("CUDA runtime ", log.find(r"Runtime API Version: ([\d.]+)")),
+        )
+    ]
+
+
+def _trimmed(speeds: list[float]) -> tuple[list[float], str]:
+    out = max(ENDS, int(len(speeds) * END_SHARE))
+    kept = sorted(speeds)[out : len(speeds) - out]
+    if not kept:
+        raise Unusable(
+            "cut_off", f"{len(speeds)} lines after the first {DROPPED_LINES} are too few: {out} fall out at either end"
+        )
+    return kept, f"the lines after the first {DROPPED_LINES}, without the {out} slowest and the {out} fastest"
+
+
+def _devices(log: Log) -> int | None:
+    """From the launcher's table, else from the other ranks that the first one waits for, else from the file's name."""
+    if trainers := log.count(r"PADDLE_TRAINERS_NUM +(\d+)"):
+        return trainers
+    named = log.named(r"gpu(\d+)") or log.named(r"N1C(\d+)")
+    waited = log.find(r"not ready endpoints:\[([^\]]*)\]")
+    if named:
+        return int(named)
+    if waited:
+        return 1 + len(waited.split(","))
+    return 1 if "PADDLE_TRAINER" not in log.text and "paddle.distributed.launch" not in log.text else None
+
+
+def _with(words: str, found: str | None) -> str | None:
+    return words + found if found else None

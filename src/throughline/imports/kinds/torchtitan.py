@@ -1,0 +1,42 @@
+"""torchtitan: a line each so many steps, with `tps` (formerly `wps`), the tokens per second of one device.
+
+torchtitan's published benchmarks read the line of step 90. The figure is that one, times the devices of the mesh.
+"""
+
+import re
+
+from throughline.imports.log import COLOURS, Log, Reading, Unusable, ascending, number
+
+LINE = r"step: +(\d+) +loss: .*?memory: .*?(?:tps|wps): +([\d,]+)"
+STEP = 90
+
+
+def read(log: Log) -> list[Reading]:
+    """The run of a log; the lines of its first rank, where several print."""
+    text = COLOURS.sub("", log.text)
+    first = [line for line in text.splitlines() if not (rank := re.match(r"\[rank(\d+)\]", line)) or rank[1] == "0"]
+    lines = re.findall(LINE, "\n".join(first))
+    if not lines:
+        return []
+    ascending([int(step) for step, _ in lines])
+    speed = dict(lines).get(str(STEP))
+    if speed is None:
+        raise Unusable("cut_off", f"the rule reads the line of step {STEP}; its last is that of step {lines[-1][0]}")
+    mesh = re.search(r"Building \d+-D device mesh with .*?\[([\d, ]+)\]", text)
+    devices = None
+    if mesh:
+        devices = 1
+        for size in mesh[1].split(","):
+            devices *= int(size)
+    size = re.search(r"Model (\S+) (\S+) size: ([\d,]+)", text)
+    return [
+        Reading(
+            framework="torchtitan",
+            value=number(speed) * (devices or 1),
+            unit="tokens/s" if devices else "tokens/s/device",
+            rule=f"tps of the line of step {STEP}" + (", times the devices" if devices else ""),
+            model=f"{size[1]} {size[2]}" if size else None,
+            devices=devices,
+            hardware=log.find(r"GPU capacity: (.+?) \(\d\) with"),
+        )
+    ]

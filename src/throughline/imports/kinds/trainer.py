@@ -1,0 +1,38 @@
+"""Hugging Face's Trainer: trainer_state.json, which it writes itself.
+
+`train_samples_per_second` is the samples of all epochs over the runtime of `train()`: its evaluations, its logging
+and its first steps included, nothing dropped.
+"""
+
+import json
+
+from throughline.imports.log import Log, Reading, Unusable, number
+
+
+def read(log: Log) -> list[Reading]:
+    """The job of a state."""
+    if not log.raw.lstrip().startswith("{") or '"log_history"' not in log.raw:
+        return []
+    try:
+        state = json.loads(log.raw)
+        ends = [entry for entry in state["log_history"] if "train_samples_per_second" in entry]
+    except (json.JSONDecodeError, RecursionError, TypeError, KeyError):
+        raise Unusable("broken", "it is no whole JSON file with a log_history") from None
+    if not ends:
+        raise Unusable("cut_off", "it is the state of a job that had not ended: train_samples_per_second is missing")
+    last, batch = ends[-1], state.get("train_batch_size")
+    name = state.get("model_name") or state.get("_name_or_path")
+    return [
+        Reading(
+            framework="Hugging Face Trainer",
+            value=number(str(last["train_samples_per_second"])),
+            unit="samples/s",
+            rule="train_samples_per_second: all samples over the runtime of the whole job, nothing dropped",
+            model=name if isinstance(name, str) else None,
+            batch=batch if isinstance(batch, int) and batch > 0 else None,
+            reasons={
+                "devices": "the Trainer's state does not say it",
+                "precision": "the Trainer's state does not say it",
+            },
+        )
+    ]

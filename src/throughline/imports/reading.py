@@ -1,0 +1,139 @@
+"""A folder of logs -> imported.json: every file with its outcome, in the order of the names."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from throughline.files import UserError, natural, scrubbed
+from throughline.imports import interchange
+from throughline.imports.kinds import KINDS
+from throughline.imports.log import NOT_SAID, Log, Reading, Unusable
+from throughline.records import SCHEMA
+
+LARGEST = 256 * 2**20
+"""A larger file is not read: a log of a training run is text for people."""
+CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
+"""Bytes that text has not, and how many of those and of damaged letters a log may have: ranks that write at once leave
+some."""
+FACTS = ("model", "precision", "batch_size_per_device", "devices", "nodes", "hardware", "software")
+NAMES = {
+    "model": r"(resnet50|bert[_-](?:base|large)|gpt2[_-](?:small|medium|large|xl))",
+    "precision": r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])",
+    "batch_size_per_device": r"(?<![a-z0-9])b(?:s|z)?(\d+)(?![a-z0-9])",
+    "devices": r"gpus?(\d+)(?![a-z0-9])|(?<![a-z0-9])(\d+)gpus?(?![a-z])",
+    "topology": r"(?<![a-z0-9])n?(\d+)[nc](\d+)g?(?![a-z0-9])",
+}
+"""What the name of a file and of its folders says, where the log itself does not: `bz32/4n8g/bert_b32_fp32_1.log`."""
+
+
+ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+MODEL = re.compile(r"[A-Za-z][\w .,+-]*(?:/[\w.+-]+)?")
+"""A model's name, and no path of somebody's machine."""
+
+
+def imported(name: str, folder: Path) -> dict[str, Any]:
+    """The content of imported.json; UserError where there is no such folder, or nothing in it."""
+    if not folder.is_dir():
+        raise UserError(f"imports.{name}.logs: {folder} is no folder", next_step="write the folder that holds the logs")
+    files = sorted((path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."), key=natural)
+    if not files:
+        raise UserError(f"imports.{name}.logs: {folder} holds no file", next_step="put the logs into it")
+    runs = [run for path in files for run in of_file(path, ADDRESS.sub("ADDRESS", path.relative_to(folder).as_posix()))]
+    return {"schema": SCHEMA, "name": name, "files": scrubbed(runs)}
+
+
+def of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
+    """The runs of a file; one without a figure, with the reason, where it has none."""
+    try:
+        content = _content(path)
+        digest = hashlib.sha256(content).hexdigest()
+        kind, readings = _read(Log(name, _text(content)))
+    except Unusable as unusable:
+        yield {"file": name, "status": unusable.status, "reason": unusable.reason}
+        return
+    except OSError as error:
+        yield {"file": name, "status": "broken", "reason": f"it cannot be read: {error.strerror}"}
+        return
+    for reading in readings:
+        yield {"file": name, "status": "ok", "kind": kind, **_run(reading, name), "sha256": digest}
+
+
+def _content(path: Path) -> bytes:
+    if (size := path.stat().st_size) > LARGEST:
+        raise Unusable("too_large", f"it has {size // 2**20} MiB, and {LARGEST // 2**20} are read at most; cut it")
+    if not size:
+        raise Unusable("foreign", "it is empty")
+    return path.read_bytes()
+
+
+def _text(content: bytes) -> str:
+    """Text, where it is one. Damaged letters and single zeros are no reason to leave out a log."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", "replace")
+    plain = content.translate(None, CONTROL)
+    text = plain.decode("utf-8", "replace")
+    if len(content) - len(plain) + text.count("\ufffd") > ODD_AT_MOST * len(content):
+        raise Unusable("binary", "it is no text: too many of its bytes are no letters")
+    return text
+
+
+def _read(log: Log) -> tuple[str, list[Reading]]:
+    """The kind of a log and its runs."""
+    found: dict[str, list[Reading] | Unusable] = {}
+    for name, kind in {**KINDS, **interchange.KINDS}.items():
+        try:
+            if runs := list(kind(log)):
+                found[name] = runs
+        except Unusable as unusable:
+            found[name] = unusable
+        except RecursionError:
+            found[name] = Unusable("broken", "its lines cannot be read")
+    if not found:
+        raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(KINDS)}")
+    if len(found) > 1:
+        raise Unusable("mixed", f"it holds lines of {' and '.join(found)}; give each run a file of its own")
+    ((name, outcome),) = found.items()
+    if isinstance(outcome, Unusable):
+        raise Unusable(outcome.status, f"{name}: {outcome.reason}")
+    return name, outcome
+
+
+def _run(reading: Reading, name: str) -> dict[str, Any]:
+    """A reading under the keys of imported.json. What the log does not say, its name may."""
+    said = {
+        "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
+        "precision": reading.precision,
+        "batch_size_per_device": reading.batch,
+        "devices": reading.devices,
+        "nodes": reading.nodes,
+        "hardware": reading.hardware,
+        "software": reading.software,
+    }
+    named = {key: value for key, value in _named(name.lower()).items() if said[key] is None}
+    facts = {**said, **named}
+    return {
+        "framework": reading.framework,
+        **facts,
+        "value": reading.value,
+        "unit": reading.unit,
+        "rule": reading.rule,
+        "named": sorted(named),
+        "reasons": {key: reading.reasons.get(key, NOT_SAID) for key in FACTS if facts[key] is None},
+    }
+
+
+def _named(name: str) -> dict[str, Any]:
+    """What a name says, by the keys of imported.json."""
+    found = {key: re.search(pattern, name) for key, pattern in NAMES.items()}
+    words = {key: next(filter(None, match.groups())) for key, match in found.items() if match and key != "topology"}
+    values: dict[str, Any] = {key: int(word) for key, word in words.items() if word.isdigit() and int(word)}
+    if "model" in words:
+        values["model"] = words["model"].replace("_", "-")
+    if "precision" in words:
+        values["precision"] = words["precision"].replace("amp", "fp16")
+    if (match := found["topology"]) and int(match[1]) and int(match[2]):
+        nodes, each = int(match[1]), int(match[2])
+        values |= {"nodes": nodes, "devices": each if match[0].startswith("n") else nodes * each}
+    return values

@@ -1,0 +1,186 @@
+"""Imported cells as tables, plots and a section of the page, each marked *imported*: nobody has measured them here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from textwrap import shorten
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from throughline.files import write_text
+from throughline.records.imported import OUTCOMES, Imported, ImportedRun
+from throughline.report.analysis import plausibility
+from throughline.report.analysis.values import Point, Series, Value
+from throughline.report.numbers import reading
+from throughline.report.render import markup, tables
+from throughline.report.render import plots as draws
+from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
+from throughline.report.render.tables import Chip, Sheet, Table
+from throughline.report.topics import Topic
+from throughline.topology import Topology
+
+IMPORTED = "imported"
+NAMED_AT_MOST = 16  # letters that have room at the end of a line
+INTRO = (
+    "Read from logs of others by the rule of each kind of log, and measured by nobody here. The speedup is over the "
+    "same framework, model, precision and batch on one device, where a log of that is among them."
+)
+HEADER = [
+    "framework",
+    "model",
+    "precision",
+    "batch per device",
+    "devices",
+    "throughput",
+    "unit",
+    "speedup",
+    "",
+    "file",
+    "rule",
+]
+Alike = tuple[str | None, ...]
+
+
+def alike(run: ImportedRun) -> Alike:
+    """What runs have in common that stand in one plot."""
+    batch = None if run.batch_size_per_device is None else str(run.batch_size_per_device)
+    return run.model, run.precision, batch, run.unit
+
+
+def speedup(every: Iterable[ImportedRun], run: ImportedRun) -> float | None:
+    """A run's value over the median of the same on one device."""
+    same = (other for other in every if alike(other) == alike(run) and other.framework == run.framework)
+    one = [other.value for other in same if other.devices == 1 and other.value]
+    return run.value / median(one) if one and run.value else None
+
+
+def table(imported: Imported) -> Table:
+    """A row per run, and one per file without any."""
+    return HEADER, [*(_row(imported, run) for run in imported.read), *map(_left, _unread(imported))]
+
+
+def _row(imported: Imported, run: ImportedRun) -> list[str | Chip]:
+    over = speedup(imported.read, run)
+    facts = (run.framework, run.model, run.precision, run.batch_size_per_device, run.devices)
+    said = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
+    figures = [reading(run.value), run.unit or "", "" if over is None else f"{over:.2f}"]
+    return [*said, *figures, ("imported", IMPORTED), run.file, run.rule or ""]
+
+
+def _left(run: ImportedRun) -> list[str | Chip]:
+    return [run.kind or "", *[""] * 7, ("unsupported", run.status.replace("_", " ")), run.file, run.reason or ""]
+
+
+def _unread(imported: Imported) -> list[ImportedRun]:
+    return [run for run in imported.files if run.status != "ok"]
+
+
+def frame(imported: Imported) -> pd.DataFrame:
+    """A row per run and per file without any, unrounded; what is not known is empty."""
+    rows = [{"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"})} for run in imported.files]
+    for row, run in zip(rows, imported.files, strict=True):
+        row["speedup"] = speedup(imported.read, run) if run.status == "ok" else None
+        row["from_its_name"] = " ".join(run.named)
+    safe = [
+        {key: markup.spreadsheet(value) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    ]
+    counts = ("batch_size_per_device", "devices", "nodes")
+    return pd.DataFrame(safe).astype(dict.fromkeys(counts, "Int64"))
+
+
+def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
+    """Name, title, drawing and words of a plot for each model, precision, batch and unit."""
+    drawn = []
+    known = [run for run in imported.read if run.devices]
+    for index, key in enumerate(dict.fromkeys(map(alike, known))):
+        runs = [run for run in known if alike(run) == key]
+        model, precision, batch, unit = (part or "not said" for part in key)
+        title = f"{model}, {precision}, batch {batch} per device, {IMPORTED}"
+        lines = _series(runs)
+        drawn.append((f"throughput_{index}", title, partial(draw, title, unit, lines), _words(lines, unit)))
+    return drawn
+
+
+def _series(runs: Sequence[ImportedRun]) -> list[Series]:
+    """A line per framework; several logs of one number of devices are repeats."""
+    lines = []
+    for framework in dict.fromkeys(run.framework or "" for run in runs):
+        by_devices: dict[int, list[float]] = {}
+        for run in runs:
+            if run.framework == framework and run.devices and run.value:
+                by_devices.setdefault(run.devices, []).append(run.value)
+        points = tuple(
+            Point(Topology(1, devices), Value("", median(values), tuple(values), IMPORTED))
+            for devices, values in sorted(by_devices.items())
+        )
+        lines.append(Series(framework, points))
+    return lines
+
+
+def _words(lines: Sequence[Series], unit: str) -> str:
+    """A plot's numbers in words, for those who do not see it."""
+    texts = []
+    for line in lines:
+        values = [f"{point.topology.world} devices {reading(point.value.median)} {unit}" for point in line.points]
+        texts.append(f"{line.name}: {', '.join(values)}.")
+    return " ".join(texts)
+
+
+def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Figure:
+    """Throughput over devices, dashed and hollow as everything that was not measured here."""
+    figure, axes = draws.blank(theme, title, unit)
+    labels = []
+    for index, line in enumerate(lines):
+        *place, _, text, colour = draws.line(axes, line, theme.colour(index), theme, theme.marker(index))
+        labels.append((place[0], place[1], shorten(line.name, NAMED_AT_MOST, placeholder=" ..."), text, colour))
+    worlds = sorted({point.topology.world for line in lines for point in line.points})
+    draws.device_axis(axes, [point.topology for line in lines for point in line.points], theme)
+    axes.set_xticks(worlds, list(map(str, worlds)))
+    return draws.finish(figure, axes, labels, theme, f"dashed: {IMPORTED}, not measured here")
+
+
+def section(imported: Imported) -> dict[str, Any]:
+    """An import as the page prints it."""
+    identity = f"import-{imported.name}"
+    shown = [inline(draw(PAGE), f"{identity}-{name}", title, words) for name, title, draw, words in plots(imported)]
+    topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
+    remarks = [outcome(imported), *doubts(imported)]
+    return {"topic": topic, "grid": None, "table": table(imported), "plots": shown, "remarks": remarks}
+
+
+def doubts(imported: Imported) -> list[str]:
+    """What cannot be true of its figures, or is doubtful: a sentence per row and rule."""
+    found = plausibility.doubts(imported.results())
+    return [f"Doubtful ({one.rule}), {one.row.options}: {one.text}" for one in found]
+
+
+def outcome(imported: Imported) -> str:
+    """How many files came to what."""
+    statuses = [run.status for run in imported.files]
+    read = len({run.file for run in imported.read})
+    others = [
+        f"{statuses.count(status)} {status.replace('_', ' ')} ({words})"
+        for status, words in OUTCOMES.items()
+        if status != "ok" and status in statuses
+    ]
+    return f"{imported.name}: {read} of {len({run.file for run in imported.files})} files are read" + "".join(
+        f"; {one}" for one in others
+    )
+
+
+def write(imported: Imported, folder: Path) -> None:
+    """Write tables and plots into `folder`."""
+    write_text(folder / "throughput.csv", frame(imported).to_csv(index=False, lineterminator="\n"))
+    header, rows = table(imported)
+    plain = [[value if isinstance(value, str) else value[1] for value in row] for row in rows]
+    sheet = Sheet(f"{imported.name}, {IMPORTED}", (header, plain), [INTRO, outcome(imported), *doubts(imported)])
+    write_text(folder / "throughput.md", tables.markdown(sheet))
+    write_text(folder / "throughput.tex", "% Needs no package; \\input this file.\n" + tables.latex(sheet))
+    for name, _, draw, _ in plots(imported):
+        draws.save(draw(LIGHT), folder / name)
