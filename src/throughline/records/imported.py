@@ -17,6 +17,14 @@ OUTCOMES: dict[Outcome, str] = {
     "binary": "no text",
     "too_large": "larger than what is read",
 }
+UNITS: dict[str | None, Literal["samples/s", "images/s", "tokens/s", "tokens/s/device"]] = {
+    "sequences/s": "samples/s",
+    "samples/s": "samples/s",
+    "images/s": "images/s",
+    "tokens/s": "tokens/s",
+    "tokens/s/device": "tokens/s/device",
+}
+"""What an import's units are called where rows are checked. Steps per second say nothing without their batch."""
 
 
 class ImportedRun(Entry):
@@ -59,7 +67,7 @@ class Imported(Entry):
         return [run for run in self.files if run.status == "ok"]
 
     def results(self) -> list[Result]:
-        """The rows as they are checked beside published and own ones."""
+        """Its rows as they are checked beside published and own ones."""
         return [
             Result(
                 origin="imported",
@@ -76,8 +84,9 @@ class Imported(Entry):
                 options=run.file,
                 convention=run.rule or "",
                 value=repr(run.value),
-                unit=(run.unit or "samples/s").replace("sequences/s", "samples/s"),
+                unit=UNITS[run.unit],
                 evidence=run.sha256,
             )
             for run in self.read
+            if run.unit in UNITS
         ]
