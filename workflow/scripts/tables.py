@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from throughline.files import command_line
+from throughline.imports import interchange
 from throughline.records import read_summary
 from throughline.report.analysis import cells
 from throughline.report.render.topics import write_tables
@@ -26,6 +27,7 @@ def main() -> None:
     groups = cells.groups(summaries, cells.read_asked(arguments.expected))
     own = [group for group in groups if group.benchmark == summaries[0].benchmark]
     write_tables(Scope(own, groups), arguments.output_dir)
+    interchange.write([group.summary for group in own if group.summary], arguments.output_dir)
 
 
 if __name__ == "__main__":
