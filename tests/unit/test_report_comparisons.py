@@ -269,7 +269,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
         assert any("mxnet-horovod is not ranked and is in no headline: it does not compute" in text for text in texts)
     alone = [replace(groups[0], rows=groups[0].rows[:1])]
     assert head.fastest(alone) is None
-    assert head.headline(alone).startswith("No figure stands here: mxnet-horovod does not compute")
+    assert head.headline(alone).startswith("No figure is shown here: mxnet-horovod does not compute")
 
 
 def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:

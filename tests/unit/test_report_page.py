@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -24,8 +25,9 @@ from report_fixture import (
     write_study,
     write_summaries,
 )
+from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page
+from throughline.report.render import page, sparks
 
 EXPECTED = [
     cells.Asked(
@@ -107,7 +109,7 @@ def test_ids_are_unique_and_local_links_lead_somewhere(results: Path) -> None:
     for link in reader.links:
         if link.startswith("#"):
             assert link[1:] in reader.ids
-        else:
+        elif not link.startswith("data:application/json;base64,"):
             assert not link.startswith("/")
             assert (results / link).exists(), link
 
@@ -207,6 +209,89 @@ def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
     assert "torch: fp16 gains nothing here: 0.12 times fp32's throughput on one device" in text
     assert "no fp16 units" in text
     assert "1n2g is no faster than 1n1g" in text
+
+
+def test_a_copy_of_the_page_has_the_summaries(results: Path) -> None:
+    """Byte for byte, each as a link that saves it under its name."""
+    html = (results / "report.html").read_text(encoding="utf-8")
+    found = dict(re.findall(r'<a download="([^"]+)" href="data:application/json;base64,([^"]+)"', html))
+    assert sorted(found) == ["bert-bz32_fp32.json", "bert-bz64_fp16.json", "bert-bz96_fp32.json", "old-bz8_bf16.json"]
+    for name, content in found.items():
+        assert base64.b64decode(content) == (results / name.replace("-", "/", 1)).read_bytes()
+
+
+def test_the_overview_has_a_row_for_each_framework_of_each_benchmark(results: Path) -> None:
+    html = (results / "report.html").read_text(encoding="utf-8")
+    overview = html[html.index('<section id="overview">') :].partition("</section>")[0]
+    assert html.index("<section") == html.index('<section id="overview">')
+    body = overview.partition("<tbody>")[2]
+    rows = [" ".join(re.sub(r"<title>[^<]*</title>|<[^>]+>", " ", row).split()) for row in body.split("<tr ")[1:]]
+    said = [row.partition(">")[2].strip() for row in rows]
+    assert [row[:41] for row in said[:2]] == [
+        "bert bert-base mxnet-horovod ★ 11,269 sam",
+        "bert bert-base torch 2,070 samples/s 264,",
+    ]
+    assert " 4n8g fp16 batch 64 352.2 23.79 23.58 to 24.00 74 % " in said[0] and said[0].endswith("12/13 0")
+    assert said[2].startswith("gpt2 torch failed 1n1g fp16 batch 4") and len(said) == 3
+
+
+def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
+    """It has no entry in the contents and no row in the overview; alone it is shown like any other."""
+    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
+    again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
+    derived = write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
+    page.write(tmp_path, [*derived, *summaries], [], None, tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<li><a href="#benchmark-([^"]+)"', html) == ["bert"]
+    assert html.count('<a href="#benchmark-bert">bert</a>') == 2 and '"#benchmark-bert__aa"' not in html
+    fold = html[html.index('<details class="fold">') :].partition("</details>")[0]
+    assert "<b>bert__aa</b> The same configurations as bert once more" in fold
+    assert 'id="benchmark-bert__aa-bz32_fp32"' in fold and "102.7" in fold
+    page.write(tmp_path, derived, [], None, tmp_path / "alone.html")
+    html = (tmp_path / "alone.html").read_text(encoding="utf-8")
+    assert html.count('<a href="#benchmark-bert__aa">bert__aa</a>') == 2
+
+
+def test_the_time_of_every_step(tmp_path: Path) -> None:
+    """A line per valid run; of a long run the extremes of each stretch, so that the one slow step is there."""
+    steps = [0.1] * 1000
+    steps[437] = 0.35
+    [place] = write_summaries(
+        tmp_path,
+        {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": [200.0]}, beside={"step_seconds": steps})},
+        repeats=5,
+    )
+    page.write(tmp_path, [place], [], None, tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "torch 1n1g 100 to 350 ms, median 100" in text
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    lines = re.findall(r'<polyline points="([^"]+)"', html)
+    assert len(lines) == 5 + 1
+    points = [tuple(map(float, point.split(","))) for point in lines[0].split()]
+    assert len(points) == 2 * sparks.STRETCHES
+    highest = min(points, key=lambda point: point[1])
+    assert highest[1] == 0.0 and highest[0] / sparks.WIDTH == pytest.approx(0.437, abs=0.02)
+
+
+def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
+    """With its cells, and with the range of its numbers where these differ. A topology or a version is no number."""
+    spec_of = {"complete": False, "device_found": CPU}
+    runs = [
+        path
+        for speed, topology, used in ((100.0, "1n1g", "1.5"), (190.0, "1n2g", "0.7"), (350.0, "1n4g", "2"))
+        for path in write_series(tmp_path, {topology: jitter(speed)}, **spec_of, beside={
+            "warnings": [f"others use {used} of 2 cores", "driver 5.4.1 is old", f"made for {topology}"]})
+    ]  # fmt: skip
+    [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
+    [group] = cells.groups([read_summary(place)])
+    assert [(note.where, note.text) for note in cells.notes(group)] == [
+        (
+            "torch 1n1g, 1n2g, 1n4g",
+            "others use 1.5 of 2 cores (these are the figures of torch 1n1g; in all of these cells: 0.7 to 2)",
+        ),
+        ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
+        *((f"torch {topology}", f"made for {topology}") for topology in ("1n1g", "1n2g", "1n4g")),
+    ]
 
 
 def test_the_same_again_shows_what_is_noise(tmp_path: Path) -> None:

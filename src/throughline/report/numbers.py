@@ -29,6 +29,12 @@ def scaled(value: float | None) -> str:
     return f"{value / size:#.3g}".rstrip(".") + PREFIXES.get(size, "")
 
 
+def milliseconds(seconds: float) -> str:
+    """Three digits, or all of a whole number: 0.123, 12.3, 1,840."""
+    value = 1000 * seconds
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def span(ends: Sequence[float] | None, places: int = 2) -> str:
     """The two ends of a range: 1.23 to 4.56."""
     return f"{ends[0]:.{places}f} to {ends[1]:.{places}f}" if ends else ""

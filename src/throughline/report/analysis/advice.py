@@ -12,6 +12,7 @@ from throughline.topology import Topology
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
+MORE = " times more, with other figures)"  # ends a text that stands for several
 STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
 # Of an environment: says nothing of how fast it is, or, as the numbers of cores, is another one in every job.
@@ -50,10 +51,7 @@ def _once_each(texts: Sequence[str]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for text in texts:
         alike.setdefault(re.sub(r"\d+(\.\d+)?", "#", text), []).append(text)
-    return [
-        same[0] if len(set(same)) == 1 else f"{same[0]} (and {len(same) - 1} times more, with other figures)"
-        for same in alike.values()
-    ]
+    return [same[0] if len(set(same)) == 1 else f"{same[0]} (and {len(same) - 1}{MORE}" for same in alike.values()]
 
 
 def _left_out(part: LeftOut, kept: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
 """Summaries as rows to show: what was asked for and what came of it, in one order everywhere."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,11 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
 NO_UNIT = "throughput"
 """What stands in the place of a unit that neither a record nor the configuration tells."""
+
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")
+"""A number that is a word of its own: no part of a version, a topology or a name."""
+
+NAMED = 6  # a warning about all cells of a table with more of them names none
 
 STATUS_LABELS = {"ok": "ok", "oom": "OOM", "unsupported": "n/a", "invalid": "invalid", "failed": "failed"}
 """How a status is printed. `failed` is no record at all: the run broke off, or did not happen yet."""
@@ -288,15 +294,31 @@ class Note:
 
 
 def notes(group: Group) -> list[Note]:
-    """Reasons and warnings of all cells; what several cells share is said once."""
-    rows_with: dict[tuple[str, str], list[Row]] = {}
+    """Reasons and warnings of all cells. Those of several cells that differ in their numbers alone are said once."""
+    alike: dict[tuple[str, str], list[tuple[Row, str]]] = {}
     for row in group.rows:
         if row.cell:
             for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
                 for text in texts:
-                    rows_with.setdefault((kind, text), []).append(row)
-    of_cells = [Note(_where(rows), text, kind) for (kind, text), rows in rows_with.items()]
+                    alike.setdefault((kind, NUMBER.sub("#", _own(text))), []).append((row, text))
+    of_cells = [Note(_place(group, [row for row, _ in told]), _once(told), kind) for (kind, _), told in alike.items()]
     return [*_moved_baselines(group), *of_cells]
+
+
+def _own(text: str) -> str:
+    """A warning without its remark that it stands for several."""
+    return text.rpartition(" (and ")[0] if text.endswith(advice.MORE) else text
+
+
+def _once(told: Sequence[tuple[Row, str]]) -> str:
+    """The first of these texts, and from where to where its numbers go in all of them."""
+    first = told[0][1]
+    columns = zip(*(NUMBER.findall(_own(text)) for _, text in told), strict=True)
+    ends = [(min(numbers, key=float), max(numbers, key=float)) for numbers in columns]
+    spans = ", ".join(f"{low} to {high}" for low, high in ends if low != high)
+    return (
+        f"{first} (these are the figures of {_where([told[0][0]])}; in all of these cells: {spans})" if spans else first
+    )
 
 
 def _moved_baselines(group: Group) -> list[Note]:
@@ -306,9 +328,16 @@ def _moved_baselines(group: Group) -> list[Note]:
     return [Note(name, text.format(base), "reason") for name, base in baselines.items() if base != baseline.ONE_DEVICE]
 
 
-def _where(rows: Sequence[Row]) -> str:
+def _place(group: Group, rows: Sequence[Row]) -> str:
+    """Which cells these are; of many that are all of the table, how many."""
+    every = {str(row.topology) + row.framework for row in rows}
+    known = sum(row.cell is not None for row in group.rows)
+    return f"all {known} cells" if len(every) == known > NAMED else _where(rows)
+
+
+def _where(rows: Iterable[Row]) -> str:
     """`torch 1n1g, 1n2g; mxnet-horovod 1n1g`."""
-    by_framework: dict[str, list[str]] = {}
+    by_framework: dict[str, dict[str, None]] = {}
     for row in rows:
-        by_framework.setdefault(row.framework, []).append(str(row.topology))
+        by_framework.setdefault(row.framework, {})[str(row.topology)] = None
     return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())

@@ -15,6 +15,7 @@ from throughline import statistics
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.comparisons import Side, differences
+from throughline.report.numbers import milliseconds
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}
 """A part of the step -> the derived runs that go without it."""
@@ -95,10 +96,6 @@ def _doubt(name: str, part: Part) -> str | None:
     if part.median_s < 0:
         return f"{name} is negative beyond the noise ({size}), shown as 0: the runs without it have costs of their own"
     return None
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.3g}"
 
 
 def split(group: Group, derived: Iterable[Group]) -> list[Split]:

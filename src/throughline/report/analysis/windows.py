@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from throughline import statistics
 from throughline.records import RunRecord
+from throughline.report.numbers import milliseconds
 
 SURE = 0.01  # p below which a drift or a second mode is not taken for chance
 DRIFT = 0.03  # change of a step's time over the window, as a share, that is worth a word
@@ -34,9 +35,9 @@ def warnings(runs: Sequence[RunRecord]) -> list[str]:
     if double:
         (low, high), share = next(iter(double.values()))
         notes.append(
-            f"the steps' times have two modes, {1000 * low:.3g} and {1000 * high:.3g} ms, with {100 * share:.0f} % of "
-            f"the steps in the slower one ({named(double)}): a clock that switches, a loader that falls behind or "
-            "another process; the median of such steps stands for neither"
+            f"the steps' times have two modes, {milliseconds(low)} and {milliseconds(high)} ms, with "
+            f"{100 * share:.0f} % of the steps in the slower one ({named(double)}): a clock that switches, a loader "
+            "that falls behind or another process; the median of such steps stands for neither"
         )
     return notes + [text for clock in CLOCKS if (text := _differing(runs, clock))]
 

@@ -71,13 +71,13 @@ def headline(groups: Sequence[Group]) -> str:
     best, every = fastest(groups), measured(groups)
     if best is None and every:
         names = ", ".join(dict.fromkeys(one.row.framework for one in every))
-        return f"No figure stands here: {names} does not compute what was asked for (equivalence.json)."
+        return f"No figure is shown here: {names} does not compute what was asked for (equivalence.json)."
     if best is None:
         return "Nothing could be measured yet."
     cell, unit, summary = best.cell, best.group.unit, best.group.summary
     repeats = f"Median of {cell.n_ok} repeats, which lie between {reading(cell.min)} and {reading(cell.max)} {unit}."
     if cell.n_ok == 1:
-        repeats = "One repeat only: how much it varies is not known."
+        repeats = "There is only one repeat, so how much it varies is not known."
     return (
         f"{best.row.shown} trains {summary.model if summary else best.group.benchmark} at {reading(best.speed)} {unit} "
         f"on {best.devices} ({best.settings}){_scaling(best, every)}. {repeats}"

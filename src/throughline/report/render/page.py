@@ -1,7 +1,8 @@
 """results/report.html: one file with the answer, the tables, the plots and how all of it was measured.
 
-It needs no network, no server and no JavaScript; with JavaScript its tables sort and filter. Whatever comes from
-records is escaped, and the page's own policy forbids it to load or run anything that is not in the file.
+It needs no network, no server and no JavaScript; with JavaScript its tables sort and filter. It holds the summaries as
+data, so that a copy of it is whole. Whatever comes from records is escaped, and the page's own policy forbids it to
+load or run anything that is not in the file.
 """
 
 from __future__ import annotations
@@ -10,31 +11,40 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from throughline import frameworks, workloads
+<<<<<<< HEAD
 from throughline.files import UserError, snakemake, write_text
 from throughline.records import Cell, Imported, MaxBatch, Summary, read_imported, read_max_batch, read_summary
+=======
+from throughline.files import UserError, json_text, snakemake, write_text
+from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
+>>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
 from throughline.report import numbers
-from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
+from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.numbers import percent, reading
+<<<<<<< HEAD
 from throughline.report.render import head, imports, markup, surroundings
+=======
+from throughline.report.render import head, markup, overview, sparks, surroundings
+>>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.render.topics import TOPICS, checks
 from throughline.report.render.topics import drawings as drawn
 from throughline.report.topics import Drawing, Scope, Topic
+from throughline.study.config import block_name
 
 HERE = Path(__file__).parent
-REACH = 0.05  # a strip of repeats shows the median plus and minus this share
 
 
 @dataclass
@@ -112,26 +122,64 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
 def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path) -> str:
     """The page as HTML text; links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
+<<<<<<< HEAD
     places = {(s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()}
     present = [(path, series) for path, summary in results.present.items() for series in summary.frameworks.values()]
     logs = [path.with_suffix("") / log for path, series in present for cell in series.values() for log in cell.logs]
     imported = [row for one in results.imports for row in one.results()]
+=======
+    places: dict[tuple[str, int, str], Path] = {
+        (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
+    }
+    ran = surroundings.ran(_logs(results.present) + _logs(results.earlier))
+    here = [ran[log] for log in _logs(results.present) if log in ran]
+>>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
     def benchmarks(every: Sequence[Group], prefix: str) -> list[dict[str, Any]]:
-        """One entry per benchmark, in order; `prefix` keeps its ids apart from those of the page's own sections."""
-        entries = []
-        for name in dict.fromkeys(group.benchmark for group in every):
+        """One entry per benchmark, in order; those of derived runs are folded into the benchmark they belong to.
+
+        `prefix` keeps an entry's ids apart from those of the page's own sections.
+        """
+        entries: dict[str, dict[str, Any]] = {}
+        names = dict.fromkeys(group.benchmark for group in every)
+        for name in sorted(names, key=lambda name: name != block_name(name)):
             largest = [search for search in results.largest if search.benchmark == name]
             judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
             own = [group for group in every if group.benchmark == name]
+<<<<<<< HEAD
             entries.append(_benchmark(Scope(own, every, largest, judged, imported), prefix))
         return entries
+=======
+            entry = _benchmark(Scope(own, every, largest, judged), prefix)
+            origin = entries.get(block_name(name))
+            if origin:
+                origin["derived"].append(entry)
+            else:
+                entries[name] = entry
+        return [*entries.values()]
+
+    def place(group: Group) -> Path | None:
+        """Where a group's summary lies."""
+        return places.get((group.benchmark, group.batch, group.precision))
+
+    def traces(group: Group) -> list[tuple[Row, list[list[float]]]]:
+        """The rows whose records are there, with the seconds of every step of their valid runs."""
+        where = place(group)
+        logs = [
+            (row, [where.with_suffix("") / log for log in row.cell.logs])
+            for row in group.measured
+            if where and row.cell
+        ]
+        found = [(row, [ran[log].steps for log in own if log in ran and ran[log].steps]) for row, own in logs]
+        return [(row, runs) for row, runs in found if runs]
+>>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
 
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (reading, percent, numbers.mebibytes, numbers.span, strip, scatter, others, switches, batch_heading)
+    texts = (reading, percent, numbers.mebibytes, numbers.span, scatter, others, switches, batch_heading, download)
+    filters = [*texts, sparks.strip, sparks.trace, sparks.span_of]
     environment.filters |= {one.__name__: one for one in filters}
     return environment.get_template("report.html.j2").render(
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
@@ -141,13 +189,14 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         earlier=benchmarks(before, prefix="earlier-"),
         imports=list(map(imports.section, results.imports)),
         snakemake=snakemake,
-        place=lambda group: places.get((group.benchmark, group.batch, group.precision)),
+        place=place,
+        traces=traces,
         link=lambda path: quote(os.path.relpath(path, output.parent)),
         unreadable=results.unreadable,
         environments=surroundings.environments([*results.present.values(), *results.earlier.values()]),
         data=surroundings.data(manifests),
-        span=surroundings.span(logs),
-        configurations=surroundings.configurations(logs),
+        span=surroundings.span(here),
+        configurations=surroundings.configurations(here),
         devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
         issues=[(group, row) for group in now for row in group.rows if row.status in STATUS_MEANINGS],
         labels=STATUS_LABELS,
@@ -156,6 +205,18 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         features=_features(now),
         feature_words=frameworks.FEATURES,
     )
+
+
+def _logs(summaries: Mapping[Path, Summary]) -> list[Path]:
+    """The logs of all runs behind these summaries."""
+    series = [(path, cells) for path, summary in summaries.items() for cells in summary.frameworks.values()]
+    return [path.with_suffix("") / log for path, cells in series for cell in cells.values() for log in cell.logs]
+
+
+def download(summary: Summary) -> str:
+    """The summary's file inside a link: the browser saves it, without a server and without JavaScript."""
+    content = json_text(summary.model_dump(by_alias=True)).encode()
+    return "data:application/json;base64," + base64.b64encode(content).decode()
 
 
 def _counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
@@ -186,6 +247,8 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     return {
         "id": identity,
         "name": scope.benchmark,
+        "derived": [],
+        "overview": list(overview.lines(scope.groups)),
         "headline": head.headline(scope.groups),
         "figures": head.figures(head.fastest(scope.groups)),
         "further": sorted(findings, key=lambda one: one.order),
@@ -237,21 +300,3 @@ def others(cell: Cell) -> str:
     parts = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in cell.statuses.items() if status != "ok"]
     missing = cell.n - sum(cell.statuses.values())
     return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])
-
-
-def strip(cell: Cell, unit: str) -> Markup:
-    """Every repeat as a dot on a line that reaches from 5 % below to 5 % above the median."""
-    middle, dots = cell.median_speed or 1.0, []
-    known = [(index, value) for index, value in enumerate(cell.values, start=1) if value is not None]
-    for index, value in known:
-        offset = (value / middle - 1) / REACH
-        shape = "outside" if abs(offset) > 1 else "dot"
-        dots.append(
-            f'<circle class="{shape}" cx="{50 + 46 * max(-1.0, min(1.0, offset)):.1f}" cy="8" r="2.6">'
-            f"<title>repeat {index}: {reading(value)} {escape(unit)}</title></circle>"
-        )
-    values = ", ".join(reading(value) for _, value in known)
-    return Markup(
-        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} {escape(unit)}">'
-        f'<path d="M4 8H96M50 3V13"/>{"".join(dots)}</svg>'
-    )

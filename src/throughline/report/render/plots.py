@@ -28,8 +28,10 @@ from throughline.topology import Topology
 CROWDED = 8  # with more device counts than this, ticks do not name the topologies
 WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
 GAP = 27.0  # points between two names at the ends of lines
+BELOW = 10.0  # points from the top of the axes to the middle of the first name: the legend is above them
 MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
-Label = tuple[float, float, str, str, str]  # where a line ends (devices, value), its name, figure and colour
+Label = tuple[float, float, str, str, str, str | None]
+"""Where a line ends (devices, value), its name, figure, colour and marker."""
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
 
@@ -52,7 +54,7 @@ class Theme:
         return self.series[index % len(self.series)]
 
     def marker(self, index: int) -> str:
-        return "os^Dvp"[index % 6]
+        return "os^DvpP"[index % 7]  # one more than colours: the first 42 pairs of both are different
 
 
 LIGHT = Theme()
@@ -189,7 +191,7 @@ def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str | No
     look = measured if series.source == MEASURED else elsewhere
     axes.plot(worlds, medians, marker=marker, color=colour, ms=6, zorder=3, **look)
     whose = "" if series.source == MEASURED else f"{series.source}: "
-    return worlds[-1], medians[-1], series.name, whose + (text or reading(medians[-1])), colour
+    return worlds[-1], medians[-1], series.name, whose + (text or reading(medians[-1])), colour, marker
 
 
 def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:
@@ -228,12 +230,15 @@ def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
     ordered = sorted(labels, key=lambda label: label[1])
     own_places = [float(axes.transData.transform((x, value))[1]) * scale for x, value, *_ in ordered]
     bottom, top = axes.bbox.y0 * scale, axes.bbox.y1 * scale
-    places = spread_out(own_places, min(GAP, (top - bottom) / len(ordered)), top)
+    places = spread_out(own_places, min(GAP, (top - bottom) / len(ordered)), top - BELOW)
     right = axes.get_xlim()[1]
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
     look |= {"linespacing": 1.25, "parse_math": False}
-    for y, own, (_, value, name, text, colour) in zip(places, own_places, ordered, strict=True):
-        place = (6, y - own)
+    for y, own, (_, value, name, text, colour, marker) in zip(places, own_places, ordered, strict=True):
+        place = (15, y - own)
+        if marker:
+            key = offset_copy(axes.transData, axes.get_figure(root=True), x=8, y=y - own + 6, units="points")
+            axes.plot([right], [value], marker, color=colour, ms=5, mew=0, transform=key, clip_on=False)
         axes.annotate(f"{name}\n", (right, value), place, fontsize=9, color=colour, fontweight="bold", **look)
         axes.annotate(f"\n{text}", (right, value), place, fontsize=8.5, color=theme.muted, **look)
 

@@ -45,13 +45,17 @@
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0, all = 0;
       for (const table of tables) {
-        const heading = table.closest(".group").querySelector("h3, h4").textContent;
+        const place = table.closest("[aria-label]").getAttribute("aria-label");
+        let here = 0;
         for (const row of table.tBodies[0].rows) {
-          const text = `${heading} ${row.textContent}`.toLowerCase();
+          const text = `${place} ${row.textContent}`.toLowerCase();
           row.hidden = !words.every((word) => text.includes(word));
           all += 1;
-          shown += !row.hidden;
+          here += !row.hidden;
         }
+        shown += here;
+        const fold = table.closest("details.fold");
+        if (fold && words.length) fold.open = here > 0;
       }
       count.textContent = words.length ? `${shown} of ${all} rows` : "";
     });

@@ -2,11 +2,12 @@
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -14,7 +15,6 @@ from throughline.corpus import facts as corpus
 from throughline.records import Summary
 from throughline.report.analysis import advice
 
-T = TypeVar("T")
 NAMES = {
     "device.name": "device",
     "device.count": "devices on the machine",
@@ -114,20 +114,40 @@ def _data(path: Path) -> list[tuple[str, str]]:
     return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
 
 
-def _read(logs: Iterable[Path], wanted: Callable[[Any], T]) -> Iterator[T]:
-    """What is `wanted` of the records beside `logs`; a record that cannot be read, or lacks it, is left out."""
+@dataclass(frozen=True)
+class Ran:
+    """What the page takes from a run's record; None or nothing where the record does not say it."""
+
+    benchmark: str
+    window: tuple[datetime, datetime] | None
+    configuration: dict[str, Any] | None
+    steps: list[float]
+
+
+def ran(logs: Iterable[Path]) -> dict[Path, Ran]:
+    """The record beside every log; one that cannot be read is left out."""
+    every = {}
     for log in logs:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            yield wanted(json.loads(log.with_suffix(".json").read_text(encoding="utf-8")))
+            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
+            steps = record.get("step_seconds") if record["status"] == "ok" else None
+            every[log] = Ran(
+                str(record["spec"]["benchmark"]), _window(record), record.get("configuration"), steps or []
+            )
+    return every
 
 
-def span(logs: Sequence[Path]) -> str | None:
-    """First start to last end (UTC) in the records beside `logs`; None where no record is readable."""
+def _window(record: dict[str, Any]) -> tuple[datetime, datetime] | None:
+    try:
+        start, end = (datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return start, end
 
-    def window(record: Any) -> list[datetime]:
-        return [datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended")]
 
-    windows = list(_read(logs, window))
+def span(runs: Iterable[Ran]) -> str | None:
+    """First start to last end (UTC) of these runs; None where no record says it."""
+    windows = [run.window for run in runs if run.window]
     if not windows:
         return None
     first, last = min(start for start, _ in windows), max(end for _, end in windows)
@@ -135,12 +155,12 @@ def span(logs: Sequence[Path]) -> str | None:
     return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
 
 
-def configurations(logs: Sequence[Path]) -> list[tuple[str, str]]:
+def configurations(runs: Iterable[Ran]) -> list[tuple[str, str]]:
     """Of every benchmark the merged configuration that its runs came from, as YAML: (names, text), alike ones once."""
     merged: dict[str, Any] = {}
-    for name, value in _read(logs, lambda record: (str(record["spec"]["benchmark"]), record["configuration"])):
-        if isinstance(value, dict):
-            merged.setdefault(name, value)
+    for run in runs:
+        if isinstance(run.configuration, dict):
+            merged.setdefault(run.benchmark, run.configuration)
     texts: dict[str, list[str]] = {}
     for name, value in merged.items():
         stream = io.StringIO()

@@ -44,12 +44,18 @@ def write_equivalence(proof: Equivalence, path: Path) -> None:
         for dash, (topology, one) in zip(("-", "--", ":"), topologies.items(), strict=False):
             steps, values = range(1, len(one.difference) + 1), [max(FLOOR, value) for value in one.difference]
             label = f"{framework} {topology}: {one.verdict}"
-            axes.plot(steps, values, dash, color=LIGHT.colour(index), lw=max(1.2, 3.2 - index), label=label)
+            look: dict[str, Any] = {
+                "color": LIGHT.colour(index),
+                "marker": LIGHT.marker(index),
+                "ms": 4,
+                "markevery": 0.1,
+            }
+            axes.plot(steps, values, dash, lw=max(1.2, 3.2 - index), label=label, **look)
     axes.axhline(proof.tolerance, color=LIGHT.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
     figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * 1.25)
     axes.set_position((0.13, 0.36, 0.83, 0.52))
-    look: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink}
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, **look)
+    legend: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink}
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, **legend)
     save(figure, path.with_suffix(""))
 
 
@@ -164,17 +170,17 @@ def draw(check: Check, theme: Theme) -> Figure:
     if curve:
         axes.plot(*smoothed(curve.loss), "-", color=theme.muted, lw=1.0, label="training", zorder=1)
     for index, name in enumerate(names):
-        _line(axes if name == LOSS else every[-1], check, name, theme.colour(index))
+        _line(axes if name == LOSS else every[-1], check, name, theme.colour(index), theme.marker(index))
     for where in every:
         where.legend(fontsize=7.5, frameon=False, labelcolor=theme.ink, loc="best")
     return figure
 
 
-def _line(axes: Axes, check: Check, name: str, colour: str) -> None:
+def _line(axes: Axes, check: Check, name: str, colour: str, marker: str) -> None:
     """One figure of held-out data over steps, and what is stated of it."""
     looks, stated = check.curve.curve if check.curve else [], check.verdict.stated
     points = [(look.step, value) for look in looks if (value := look.figures.get(name)) is not None]
-    axes.plot(*_columns(points), "-o", color=colour, lw=1.6, ms=3.5, label=_label(name), zorder=3)
+    axes.plot(*_columns(points), "-", marker=marker, color=colour, lw=1.6, ms=3.5, label=_label(name), zorder=3)
     if name in stated:
         axes.plot(*_columns(stated[name]), ":", color=colour, lw=1.6, label=f"{_label(name)}, stated", zorder=2)
 
@@ -192,7 +198,10 @@ def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float
 
 
 EQUIVALENCE = Topic("equivalence", "Equal mathematics", notes=lambda scope, group: proofs(group))
-FOUND = "Found by doubling and bisection, every try a run of a few steps in fresh processes; no statement about speed."
+FOUND = (
+    "The search doubles the batch until it does not fit, and then halves the interval. Each try is a run of a few "
+    "steps in new processes. These runs say nothing about speed."
+)
 LARGEST = Topic("largest", "Largest batch", FOUND, table=largest)
-LONG = "A long run of its own, looked at through data that it does not train on; no statement about speed."
+LONG = "A separate long run is tested with data that it does not train on. This run says nothing about speed."
 CONVERGENCE = Topic("convergence", "Convergence", LONG, table=convergence, drawings=curves)

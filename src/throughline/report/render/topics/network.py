@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from throughline.report.analysis.network import Exchange, exchanges
-from throughline.report.numbers import reading
+from throughline.report.numbers import milliseconds, reading
 from throughline.report.render.tables import Column, Figure, Grid, Line
 from throughline.report.topics import Finding, Scope, Topic
 
@@ -43,11 +43,6 @@ def _figures(one: Exchange) -> list[Figure]:
         Figure.of(one.algorithm_bandwidth, reading, one.why),
         Figure.of(one.bus_bandwidth, reading, one.why),
     ]
-
-
-def milliseconds(seconds: float) -> str:
-    """Three digits, or all of a whole number."""
-    return f"{1000 * seconds:,.0f}" if seconds >= 1 else f"{1000 * seconds:.3g}"
 
 
 def _megabytes(count: int) -> str:

@@ -113,7 +113,7 @@ def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
         sizes, values = zip(*sorted(points), strict=True)
         axes.plot(sizes, values, marker=marker, color=colour, ms=6, lw=1.6, mec=theme.surface)
         name = ", ".join(word for word, all_of in zip(key, parts, strict=True) if len(all_of) > 1)
-        labels.append((sizes[-1], values[-1], name or key[1], reading(values[-1]), colour))
+        labels.append((sizes[-1], values[-1], name or key[1], reading(values[-1]), colour, marker))
     return draws.finish(plot, axes, labels, theme, "more is better")
 
 
@@ -146,7 +146,7 @@ def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
             ridge, colour = 1000 * ceiling / memory, theme.colour(PRECISIONS.index(precision))
             right = max(right, 2 * ridge)
             axes.plot([left, ridge, right], [memory * left / 1000, ceiling, ceiling], color=colour, lw=1.2)
-            labels.append((right, ceiling, f"{precision}, product", f"{reading(ceiling)} TFLOPS", colour))
+            labels.append((right, ceiling, f"{precision}, product", f"{reading(ceiling)} TFLOPS", colour, None))
     axes.set_xlim(left, right)
     return draws.finish(plot, axes, labels, theme, f"slope: {reading(memory)} GB/s, the fastest memory measured")
 

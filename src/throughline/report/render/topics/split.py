@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from throughline import statistics
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.analysis.comparisons import Side, differences
-from throughline.report.analysis.split import Split, milliseconds, split
-from throughline.report.numbers import percent
+from throughline.report.analysis.split import Split, split
+from throughline.report.numbers import milliseconds, percent
 from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.head import Best, measured
@@ -21,7 +21,8 @@ from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
 from throughline.topology import Topology
 
 LABELLED = 0.07  # share of the largest step from which on a part's share is written into its bar
-COLOURS = {"communication": 1, "input": 2}
+LOOKS = {"communication": (1, "///"), "input": (2, "...")}
+"""Colour and hatch of a part: the hatch tells it apart without colours."""
 COLUMNS = {
     "_s": "shown_s",
     "_difference_s": "median_s",
@@ -77,13 +78,16 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
     for place, one in enumerate(splits):
         height = 0.0
         for name, seconds in shown(one).items():
-            colour, label = theme.colour(COLOURS.get(name, 0)), None if name in named else name
-            axes.bar(place, 1000 * seconds, 0.55, bottom=height, color=colour, lw=0, label=label)
+            index, hatch = LOOKS.get(name, (0, ""))
+            colour, label = theme.colour(index), None if name in named else name
+            paint: dict[str, Any] = {"facecolor": colour, "edgecolor": theme.surface, "hatch": hatch, "lw": 0}
+            axes.bar(place, 1000 * seconds, 0.55, bottom=height, label=label, **paint)
             named.add(name)
             if 1000 * seconds >= LABELLED * top:
                 look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "fontweight": "bold"}
                 middle = (place, height + 500 * seconds)
-                axes.annotate(percent(seconds / one.step_s), middle, color=theme.surface, **look)
+                box = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
+                axes.annotate(percent(seconds / one.step_s), middle, color=theme.surface, bbox=box, **look)
             height += 1000 * seconds
     axes.set_xticks(range(len(splits)), [f"{one.row.topology}\n{one.row.shown}" for one in splits])
     axes.set_xlim(-0.6, len(splits) - 0.4)

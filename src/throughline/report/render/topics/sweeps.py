@@ -51,8 +51,9 @@ def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plo
         known = [(point.value, value) for point in points if (value := read(point)) is not None]
         if known:
             values, figures = zip(*known, strict=True)
-            axes.plot(values, figures, marker=theme.marker(place), color=theme.colour(place), ms=6, lw=1.6)
-            labels.append((values[-1], figures[-1], name, f"{reading(figures[-1])} {unit}", theme.colour(place)))
+            colour, marker = theme.colour(place), theme.marker(place)
+            axes.plot(values, figures, marker=marker, color=colour, ms=6, lw=1.6)
+            labels.append((values[-1], figures[-1], name, f"{reading(figures[-1])} {unit}", colour, marker))
             ticks |= set(values)
     low, high = axes.dataLim.y0, axes.dataLim.y1
     if low > 0 and high > FAR * low:

@@ -146,7 +146,8 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
         if measured and first.topology.world == 1 < most:
             ideal = [first.value.median, first.value.median * most]
             axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
-        labels.append(draws.line(axes, one, colour, theme, None if measured else marker))
+        label = draws.line(axes, one, colour, theme, None if measured else marker)
+        labels.append((*label[:-1], marker))
         for point in one.points if measured else ():
             draws.repeats(axes, point, colour, theme, marker)
     topologies = [point.topology for one in every for point in one.points]
