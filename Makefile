@@ -85,7 +85,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --fork-st
   --no-header --no-annotate --excludes envs/apart.txt $(LOCK)
 lock: $(VENV)/bin/uv
 	@$(COMPILE) envs/main.txt envs/torch.txt envs/test.txt --output-file envs/lock/main.txt
-	@for name in mxnet-horovod paddle tensorflow torch-horovod transformers; do \
+	@for name in jax mxnet-horovod paddle tensorflow torch-horovod transformers; do \
 	  sed '/^#: source/,$$d' envs/$$name.txt | $(COMPILE) - --output-file envs/lock/$$name.txt || exit 1; \
 	done
 

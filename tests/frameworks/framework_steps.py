@@ -97,7 +97,7 @@ def refused(name: str, spec: dict[str, Any]) -> list[str]:
 def operands(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> list[float]:
     """How far the numbers scatter that the large matrix product multiplies."""
     one = built(framework, spec, weights)
-    return [float(np.std(operand.asnumpy() if hasattr(operand, "asnumpy") else operand.numpy()))
+    return [float(np.std(operand.asnumpy() if hasattr(operand, "asnumpy") else np.asarray(operand)))
             for operand in one.product(256).args]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def write(folder: Path, more: str = "") -> recipes.Recipe:
 
 
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert OWN == ["hf-loop", "hf-trainer", "mxnet-horovod", "paddle", "tensorflow", "torch-horovod"]
+    assert OWN == ["hf-loop", "hf-trainer", "jax", "mxnet-horovod", "paddle", "tensorflow", "torch-horovod"]
     for name in OWN:
         found = recipes.of(name)
         assert found is not None and found.python == "3.11"
@@ -70,7 +70,10 @@ def pinned(*names: str) -> dict[str, str]:
     ("lock", "names"),
     [
         ("main", ("main", "torch", "test", "benchmarks")),
-        *((name, (name,)) for name in ("mxnet-horovod", "paddle", "tensorflow", "torch-horovod", "transformers")),
+        *(
+            (name, (name,))
+            for name in ("jax", "mxnet-horovod", "paddle", "tensorflow", "torch-horovod", "transformers")
+        ),
     ],
 )
 def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...]) -> None:

@@ -42,6 +42,7 @@ LIBRARIES = {
     "mxnet": {"mxnet", "gluonnlp", "horovod"},
     "paddle": {"paddle"},
     "horovod": {"horovod"},
+    "jax": {"jax", "jaxlib", "optax"},
     "tensorflow": {"tensorflow"},
     "keras": {"keras", "keras_hub"},
     "transformers": {"torch", "transformers"},

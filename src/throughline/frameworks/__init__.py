@@ -288,6 +288,7 @@ def refuse(spec: Spec) -> None:
     if spec.get("job") and not framework.jobs:
         able = ", ".join(name for name in NAMES if of(name).jobs)
         raise Unsupported(f"{spec['framework']} trains steps, and no whole jobs: {able} does")
+    load(spec["framework"])  # before the form: a library with several backends is told there which one it has
     lacks = workloads.form(model, framework.library).LACKS
     for feature in needs(spec):
         if feature not in offered:

@@ -47,7 +47,10 @@ def _pins(name: str) -> str:
     own = recipes.of(name)
     path = recipes.PINS / f"{own.framework if own else name}.txt"
     lines = path.read_text(encoding="utf-8").splitlines()
-    libraries = ("torch", "mxnet", "gluonnlp", "horovod", "paddlepaddle", "transformers", "accelerate", "numpy")
+    libraries = (
+        *("torch", "mxnet", "gluonnlp", "horovod", "paddlepaddle", "transformers", "accelerate", "numpy"),
+        *("jax", "optax", "tensorflow-cpu", "keras-hub"),
+    )
     return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in libraries)
 
 

@@ -1,0 +1,17 @@
+"""`jax`: JAX with one process per device. What the rest has to know of it; no JAX in here."""
+
+from throughline.frameworks import Framework
+
+FRAMEWORK = Framework(
+    rank="jax.rank:Jax",
+    library="keras",
+    # JAX would take most of every card's memory only to count them.
+    gpus="import os; os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'; import json, jax; "
+    "found = [one for one in jax.devices() if one.platform == 'gpu']; "
+    "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))",
+    features=frozenset({"devices", "nodes", "bf16", "accumulation", "clipping"}),
+    reasons={
+        "compile": "JAX has no compiler to switch on: its steps are always compiled by XLA",
+        "graph": "XLA decides by itself what it replays as a CUDA graph",
+    },
+)

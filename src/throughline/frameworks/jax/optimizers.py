@@ -1,0 +1,57 @@
+"""optax's optimizers by their names in config.yaml, and the three kinds of gradient clipping.
+
+Each is the chain of transformations that optax's optimizer of that name is made of, but for the last one, which
+multiplies by the learning rate: the rate is an argument of the step.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from throughline.frameworks import CLIP_AT
+
+CLIPS = {
+    "none": optax.identity,
+    "value": lambda: optax.clip(CLIP_AT),
+    "norm": lambda: optax.stateless(lambda gradients, _: [_clipped(one) for one in gradients]),
+    "global_norm": lambda: optax.clip_by_global_norm(CLIP_AT),
+}
+
+
+class Update(NamedTuple):
+    """Weights move by the learning rate times the opposite of what `transform` makes of gradients."""
+
+    transform: optax.GradientTransformation
+    settings: dict[str, Any]
+    """What it was built with, in the words of `frameworks.SETTINGS`."""
+
+
+def build(settings: dict[str, Any], clip: str, decays: list[bool]) -> Update:
+    """`decays`: which of the weights decay."""
+    weight_decay = settings["weight_decay"]
+    decay = optax.add_decayed_weights(weight_decay, mask=decays)
+    if settings["name"] == "sgd":
+        parts: tuple[optax.GradientTransformation, ...] = (decay, optax.trace(settings["momentum"], nesterov=False))
+        own = {"momentum": settings["momentum"], "nesterov": False}
+    else:
+        beta1, beta2 = settings["betas"]
+        adam = optax.scale_by_adam(beta1, beta2, settings["epsilon"], eps_root=0.0)
+        parts = {
+            "adamw": (adam, decay),
+            "adam": (decay, adam),
+            "lamb": (adam, decay, optax.scale_by_trust_ratio()),
+        }[settings["name"]]
+        own = {
+            "betas": [beta1, beta2],
+            "epsilon": settings["epsilon"],
+            "epsilon_is_added_to": "the root of the bias-corrected second moment",
+        }
+    which = "everything" if all(decays) else "matrices"
+    return Update(optax.chain(CLIPS[clip](), *parts), {**own, "weight_decay": weight_decay, "decays": which})
+
+
+def _clipped(gradient: jax.Array) -> jax.Array:
+    norm = jnp.linalg.norm(gradient.reshape(-1))
+    return gradient * jnp.minimum(1.0, CLIP_AT / (norm + 1e-6 * CLIP_AT))

@@ -1,0 +1,238 @@
+"""`jax`: one process per device, gloo on CPUs and NCCL on GPUs, and one compiled step over the mesh of all devices.
+
+A step takes the weights and all other states, and returns the next ones in the same memory (they are donated). Every
+rank computes on its own batch, and gradients are averaged over the mesh. A single rank runs the same program on a mesh
+of one device.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import IO, Any
+
+# Both are read when the libraries are imported. JAX else takes three quarters of a card at its start.
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+import optax
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from throughline import gpus, memory
+from throughline.frameworks import Rank, Unsupported
+from throughline.frameworks.jax.optimizers import build
+
+SAME, APART = PartitionSpec(), PartitionSpec("replica")
+"""How an array lies on the mesh: the same on every device, or each with rows of its own."""
+HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+"""Keras' names of the precisions whose products and activations are of another type than the weights."""
+FIRST_SCALE = 2.0**16
+"""Of a loss in fp16. It never grows within a run, so that its halvings count the skipped steps."""
+
+Batch = dict[str, jax.Array]
+State = dict[str, Any]
+"""What a step changes: `weights` and the `optimizer`'s states, the same in all replicas; the loss's `scale` in fp16;
+what is `own` to each replica, such as the numbers that dropout draws from."""
+
+
+class Jax(Rank):
+    state: State | None = None
+    latest: Any = None
+    """The result of what was queued last."""
+
+    def join(self) -> None:
+        jax.config.update("jax_platforms", self.kind)
+        if self.kind == "cuda":
+            jax.config.update("jax_cuda_visible_devices", str(self.local_rank))
+            combined = f"--xla_gpu_all_reduce_combine_threshold_bytes={self.options['bucket_mb'] << 20}"
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {combined}"
+        else:
+            os.environ["NPROC"] = str(self.spec["threads"])  # how many threads XLA starts
+        if self.world > 1:
+            jax.config.update("jax_cpu_collectives_implementation", "gloo")
+            address = os.environ["RANK_ADDRESSES"].partition(",")[0]
+            jax.distributed.initialize(address, self.world, self.rank, [self.local_rank], "deactivate")
+
+    def device(self) -> None:
+        precision = self.spec["precision"]
+        if precision == "tf32" and self.kind == "cpu":
+            raise Unsupported("tf32 exists on GPUs only")
+        jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
+        self.at = jax.local_devices()[0]
+        mesh = Mesh(jax.devices() if self.exchanges else [self.at], ("replica",))
+        self.same, self.apart = NamedSharding(mesh, SAME), NamedSharding(mesh, APART)
+        self.form.seed(self.spec["seed"])
+
+    def model(self, facts: dict[str, Any]) -> None:
+        # Programs that draw a weight run once: to compile them well takes much longer.
+        jax.config.update("jax_disable_most_optimizations", True)
+        self.built = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
+        jax.config.update("jax_disable_most_optimizations", False)
+        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
+
+    @property
+    def network(self) -> Any:
+        """The model, with what training has reached: its steps keep weights outside of it."""
+        if self.state:
+            for variable, weight in zip(self.built.trainable_variables, self.state["weights"], strict=True):
+                variable.assign(weight.addressable_data(0))
+            for variable, value in zip(self.built.non_trainable_variables, self.state["own"], strict=True):
+                variable.assign(value.addressable_data(0)[0])
+        return self.built
+
+    def data(self, arrays: dict[str, Any]) -> Batch:
+        batch: Batch = jax.device_put(arrays, self.at)
+        return batch
+
+    def optimizer(self) -> None:
+        variables = self.built.trainable_variables
+        self.update = build(self.spec["optimizer"], self.options["clip"], self.form.decays(variables))
+        self.rate = self.spec["optimizer"]["learning_rate"]
+        self.half = self.spec["precision"] == "fp16"
+        weights = [self._placed(variable.value, self.same) for variable in variables]
+        moments = jax.jit(self.update.transform.init, out_shardings=self.same)(weights)
+        scale = self._placed(np.float32(FIRST_SCALE if self.half else 1), self.same)
+        self.state = {"weights": weights, "optimizer": moments, "scale": scale, "own": self._own()}
+        states = {"weights": SAME, "optimizer": SAME, "scale": SAME, "own": APART}
+        mapped = jax.shard_map(
+            self._stepped,
+            mesh=self.same.mesh,
+            in_specs=(states, APART, SAME),
+            out_specs=(states, APART),
+            check_vma=False,  # gradients are averaged once a step, where this file says so
+        )
+        self.compiled = jax.jit(mapped, donate_argnums=0)
+
+    def _own(self) -> list[jax.Array]:
+        return [self._placed(variable.value[None], self.apart) for variable in self.built.non_trainable_variables]
+
+    @staticmethod
+    def _placed(value: Any, sharding: NamedSharding) -> jax.Array:
+        """This process's part of an array, or an array that is the same in all, on the mesh."""
+        return jax.make_array_from_process_local_data(sharding, np.asarray(value))
+
+    def _side_by_side(self, array: jax.Array) -> jax.Array:
+        """The batches of all replicas as one array, of which this rank's device has this part."""
+        shape = (len(array) * self.apart.mesh.size, *array.shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, self.apart, [array])
+
+    def _stepped(self, state: State, batches: list[Batch], rate: jax.Array) -> tuple[State, jax.Array]:
+        """A replica's step: compiled as a whole, its averages are over the mesh."""
+        weights, scale = state["weights"], state["scale"]
+
+        def scaled_loss(weights: Any, own: Any, batch: Batch) -> tuple[jax.Array, Any]:
+            loss, own = self.built.stateless_call(weights, own, batch)
+            return loss * scale, own
+
+        def micro_step(sums: Any, batch: Batch) -> tuple[Any, None]:
+            gradients, total, own = sums
+            (loss, own), more = jax.value_and_grad(scaled_loss, has_aux=True)(weights, own, batch)
+            return (jax.tree.map(jnp.add, gradients, more), total + loss, own), None
+
+        start = [jnp.zeros_like(weight) for weight in weights], jnp.zeros(()), [value[0] for value in state["own"]]
+        stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
+        (gradients, total, own), _ = jax.lax.scan(micro_step, start, stacked)
+        mean = 1 / (len(batches) * scale)
+        gradients = jax.lax.pmean([gradient * mean for gradient in gradients], "replica")
+        moves, optimizer = self.update.transform.update(gradients, state["optimizer"], weights)
+        moved = [weight - rate * move for weight, move in zip(weights, moves, strict=True)]
+        after = {"weights": moved, "optimizer": optimizer, "scale": scale}
+        if self.half:  # a step that overflows changes nothing but the scale
+            finite = jnp.all(jnp.stack([jnp.isfinite(gradient).all() for gradient in gradients]))
+            before = {name: state[name] for name in after} | {"scale": scale / 2}
+            after = jax.tree.map(partial(jnp.where, finite), after, before)
+        return {**after, "own": [value[None] for value in own]}, (total * mean)[None]
+
+    def set_rate(self, rate: float) -> None:
+        self.rate = rate
+
+    def step(self, batches: list[Batch]) -> Any:
+        every = jax.tree.map(self._side_by_side, batches)
+        self.state, loss = self.compiled(self.state, every, np.float32(self.rate))
+        # JAX queues without limit. Waiting for the step before keeps the device busy, and the heartbeat true.
+        if self.latest is not None:
+            self.latest.block_until_ready()
+        self.latest = loss
+        return loss
+
+    def sync(self) -> None:
+        jax.block_until_ready((self.state, self.latest))
+        self.synced = time.monotonic()
+
+    def barrier(self) -> None:
+        if self.world > 1:
+            multihost_utils.sync_global_devices("barrier")
+
+    def broadcast(self, value: int) -> int:
+        return int(multihost_utils.broadcast_one_to_all(np.int32(value))) if self.world > 1 else value
+
+    def seconds(self, marks: list[float]) -> list[float]:
+        """A step has waited for the one before it: its mark is that one's end, and the last one ends with `sync`."""
+        return super().seconds([marks[0], *marks[2:], self.synced])
+
+    def losses(self, values: list[Any]) -> list[float]:
+        return [float(value.addressable_data(0)[0]) for value in values]
+
+    def skipped(self) -> int:
+        assert self.state
+        return round(np.log2(FIRST_SCALE / float(self.state["scale"]))) if self.half else 0
+
+    def memory(self) -> dict[str, Any]:
+        if self.kind == "cpu":
+            return memory.of_process("JAX")
+        counted = self.at.memory_stats()
+        needed, reserved = counted["peak_bytes_in_use"], counted.get("peak_pool_bytes")
+        why = {} if reserved is not None else {"reserved_bytes": "this allocator of JAX does not say what it reserves"}
+        return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": why}
+
+    def product(self, size: int) -> Callable[[], Any]:
+        dtype = {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(self.spec["precision"], jnp.float32)
+        left, right = (jax.random.normal(key, (size, size), dtype) for key in jax.random.split(jax.random.key(0)))
+        multiply = jax.jit(jnp.matmul)
+
+        def waited(left: jax.Array, right: jax.Array) -> None:
+            self.latest = multiply(left, right)
+
+        return partial(waited, left, right)
+
+    def update_settings(self) -> dict[str, Any]:
+        return {"learning_rate": self.rate, **self.update.settings}
+
+    def threads(self) -> int:
+        return int(os.environ["NPROC"])
+
+    def versions(self) -> dict[str, str | None]:
+        return {
+            "jax": jax.__version__,
+            "jaxlib": jaxlib.__version__,
+            "optax": optax.__version__,
+            **self.form.versions(),
+            "xla": self.at.client.platform_version,
+            "driver": gpus.driver(),
+        }
+
+    def close(self) -> None:
+        if self.world > 1:
+            jax.distributed.shutdown()
+
+    def seed(self, value: int) -> None:
+        """Seed what dropout draws from."""
+        self.form.reseed(self.network, value)
+        if self.state:
+            self.state["own"] = self._own()
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Write all that a step changes, as arrays."""
+        np.savez(stream, *(np.asarray(array.addressable_data(0)) for array in jax.tree.leaves(self.state)))
+
+    def restore(self, stream: IO[bytes]) -> None:
+        """Take it over from a file. Only arrays are read from it: nothing in it can run."""
+        leaves, structure = jax.tree.flatten(self.state)
+        arrays = np.load(stream, allow_pickle=False)
+        read = [self._placed(arrays[f"arr_{number}"], leaf.sharding) for number, leaf in enumerate(leaves)]
+        self.state = jax.tree.unflatten(structure, read)
