@@ -8,9 +8,9 @@ part decompresses from the beginning and keeps its share, which needs neither tw
 import bz2
 import mmap
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from throughline.files import UserError
@@ -105,24 +105,38 @@ def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[i
             stream.seek(max(0, size - 4096))
             _check_closing(path, stream.read())
             return DumpFile(str(path), "xml", size), lambda byte: byte
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            starts = [match.start() for match in _STREAM.finditer(data)]
-        if pieces > 1 and len(starts) < pieces:
-            progress, length, tail = Progress(f"measuring {path.name}", 0), 0, b""
-            for _, text in decompressed(path, 0):
-                length, tail = length + len(text), (tail + text)[-4096:]
-                progress.to(length)
-            _check_closing(path, tail)
-            return DumpFile(str(path), "bz2", length), lambda byte: byte * length // size
-    _check_closing(path, _tail(path, starts))
+        few = sum(1 for _ in islice(_streams(path), pieces)) < pieces if pieces > 1 else False
+    if few:
+        progress, length, tail = Progress(f"measuring {path.name}", 0), 0, b""
+        for _, text in decompressed(path, 0):
+            length, tail = length + len(text), (tail + text)[-4096:]
+            progress.to(length)
+        _check_closing(path, tail)
+        return DumpFile(str(path), "bz2", length), lambda byte: byte * length // size
+    _check_closing(path, _tail(path))
 
     def border(byte: int) -> int:
-        for start in starts[bisect_left(starts, byte) :]:
-            if byte == 0 or _is_stream(path, start):
-                return start if byte else 0
-        return size
+        if not 0 < byte < size:
+            return byte
+        return next((start for start in _streams(path, byte) if _is_stream(path, start)), size)
 
     return DumpFile(str(path), "bz2-streams", size), border
+
+
+def _streams(path: Path, begin: int = 0) -> Iterator[int]:
+    """Where streams seem to begin, from a byte of the file on. What nobody asks for is not read."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for match in _STREAM.finditer(data, begin):
+            yield match.start()
+
+
+def _streams_backwards(path: Path) -> Iterator[int]:
+    """The same from the end on."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        end = len(data)
+        while (end := data.rfind(b"BZh", 0, end)) >= 0:
+            if _STREAM.match(data, end):
+                yield end
 
 
 def _is_stream(path: Path, start: int) -> bool:
@@ -139,10 +153,10 @@ def _damaged(path: Path, offset: int) -> UserError:
     )
 
 
-def _tail(path: Path, starts: list[int]) -> bytes:
+def _tail(path: Path) -> bytes:
     """The text of the last streams, enough of it to see how the dump ends."""
     tail = b""
-    for start in reversed(starts):
+    for start in _streams_backwards(path):
         if not start or _is_stream(path, start):
             tail = b""
             for _, text in decompressed(path, start):
