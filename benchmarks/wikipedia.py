@@ -1,0 +1,173 @@
+"""How long the corpus of the English Wikipedia takes on so many cores: the workflow's own graph of jobs, simulated.
+
+    python benchmarks/wikipedia.py                               the costs of this machine, and 1 to 1,024 cores
+    python benchmarks/wikipedia.py --parts 1024 --shards 1024    cut finer
+    python benchmarks/wikipedia.py --per-job 3.4                 on a cluster: core-seconds that Snakemake adds to a job
+
+The graph is what `snakemake corpus --dag dot` prints for a dump by name, with lengths 128 and 512 and five copies.
+What a job costs is measured here: every step on the sample once and four times as large, as a start and so much per MB.
+A job begins when its inputs are there, a core is free, and Snakemake, which does one thing at a time, has started it;
+what has most work behind it begins first. Nothing waits for a disk. The longest chain, with download and cut, is
+what no number of cores makes shorter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import hashlib
+import heapq
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+
+from corpus import ROOT, ours_chain, repeated
+
+from throughline.corpus.source import dumps
+from throughline.corpus.text import vocabulary
+
+LARGER = 4
+PACKED_GB, XML_GB, TEXT_GB = 25, 100, 20
+OF_XML = ("cut", "extract")
+"""Steps that go through the dump; all others go through its text."""
+Graph = tuple[dict[int, str], dict[int, list[int]]]
+"""Job -> its step, and job -> those that need it."""
+
+
+def graph(parts: int, shards: int, folder: Path) -> tuple[Graph, float]:
+    """The workflow's jobs, and the CPU-seconds in which Snakemake finds them."""
+    configuration = folder / "english.yaml"
+    configuration.write_text(
+        f"corpus: {{name: english, dump: enwiki-20261101, contact: me@example.org, parts: {parts}, "
+        f"shards: {{training: {shards}, test: 0}}, sequences: {{128: 20, 512: 80}}}}\n"
+    )
+    command = [sys.executable, "-m", "snakemake", "corpus", "--dag", "dot", "--configfile", str(configuration)]
+    environment = {**os.environ, "THROUGHLINE_CONSOLE": "snakemake"}
+    before = os.times()
+    said = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
+    after = os.times()
+    steps: dict[int, str] = {}
+    for number, label in re.findall(r'^\s*(\d+)\[label = "([^"]*)"', said, re.MULTILINE):
+        steps[int(number)] = label.split("\\n")[0]
+    needed = defaultdict(list)
+    for job, then in re.findall(r"^\s*(\d+) -> (\d+)", said, re.MULTILINE):
+        needed[int(job)].append(int(then))
+    found = after.children_user + after.children_system - before.children_user - before.children_system
+    return (steps, needed), found
+
+
+def measured(folder: Path) -> dict[str, tuple[float, float]]:
+    """Step -> (seconds of its start, seconds per MB that it goes through), from two sizes of the sample."""
+    words, plain, dump = folder / "vocabulary.txt", folder / "dump.xml", folder / "dump.xml.bz2"
+    costs, sizes = [], []
+    vocabulary.write_bert_base_uncased(words)
+    for times in (1, LARGER):
+        here = folder / str(times)
+        here.mkdir()
+        repeated(dumps.find_sample(), times, plain)
+        dump.write_bytes(bz2.compress(plain.read_bytes()))
+        costs.append({step: seconds for step, (seconds, _) in ours_chain(here, words, dump).items()})
+        text = json.loads((here / "counts.json").read_text())["characters"] / 1e6
+        sizes.append({step: plain.stat().st_size / 1e6 if step in OF_XML else text for step in costs[-1]})
+    found = {}
+    for step in costs[0]:
+        slope = max(0.0, (costs[1][step] - costs[0][step]) / (sizes[1][step] - sizes[0][step]))
+        found[step] = max(0.0, costs[0][step] - slope * sizes[0][step]), slope
+    return found
+
+
+def seconds_of_jobs(
+    steps: dict[int, str], costs: dict[str, tuple[float, float]], fixed: dict[str, float], parts: int, shards: int
+) -> list[float]:
+    """What each job of the English Wikipedia takes on its core; where lengths differ, their mean."""
+    gigabytes = {"extract": XML_GB / parts, "tokenize": TEXT_GB / parts, "manifest": 0.0}
+    found = {"vocabulary": 0.0, "corpus": 0.0, **fixed}
+    for step in set(steps.values()) - found.keys():
+        name = {"tokenize": "tokens"}.get(step, step)
+        alike = [cost for one, cost in costs.items() if one.split()[0] == name]
+        start, slope = (mean(each) for each in zip(*alike, strict=True))
+        found[step] = start + slope * gigabytes.get(step, TEXT_GB / shards) * 1000
+    return [found[steps[job]] for job in range(len(steps))]
+
+
+def simulated(of: Graph, seconds: list[float], cores: int, snakemake_s: float) -> float:
+    """Seconds until the last job has ended."""
+    steps, needed = of
+    waits = [0] * len(steps)
+    for then in needed.values():
+        for job in then:
+            waits[job] += 1
+    behind = _behind(of, seconds)
+    ready = [(-behind[job], job) for job in steps if not waits[job]]
+    heapq.heapify(ready)
+    running: list[tuple[float, int]] = []
+    now = free_again = 0.0
+    while ready or running:
+        if ready and len(running) < cores:
+            _, job = heapq.heappop(ready)
+            free_again = max(now, free_again) + snakemake_s
+            heapq.heappush(running, (free_again + seconds[job], job))
+            continue
+        now, job = heapq.heappop(running)
+        for then in needed[job]:
+            waits[then] -= 1
+            if not waits[then]:
+                heapq.heappush(ready, (-behind[then], then))
+    return now
+
+
+def _behind(of: Graph, seconds: list[float]) -> list[float]:
+    """The longest chain of jobs that begins with each job, itself included."""
+    steps, needed = of
+    found = [-1.0] * len(steps)
+
+    def longest(job: int) -> float:
+        if found[job] < 0:
+            found[job] = seconds[job] + max(map(longest, needed[job]), default=0.0)
+        return found[job]
+
+    return [longest(job) for job in steps]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=int, default=256)
+    parser.add_argument("--shards", type=int, default=256)
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 16, 128, 1024])
+    parser.add_argument("--per-job", type=float, default=0.0, help="core-seconds that Snakemake adds to every job")
+    parser.add_argument("--snakemake", type=float, default=0.07, help="seconds of the one Snakemake for every job")
+    parser.add_argument("--download", type=float, default=50, help="MB/s of the download")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        of, found_s = graph(asked.parts, asked.shards, Path(folder))
+        costs = measured(Path(folder))
+    data = os.urandom(1 << 27)
+    begun = time.perf_counter()
+    hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    checked = (time.perf_counter() - begun) / (len(data) / 1e6) * PACKED_GB * 1000
+    # A border is looked for near its place, and one bz2 block is unpacked there.
+    fixed = {"download": PACKED_GB * 1000 / asked.download + checked, "cut": 1 + 0.08 * asked.parts}
+    seconds = [one + asked.per_job for one in seconds_of_jobs(of[0], costs, fixed, asked.parts, asked.shards)]
+    print("| step | start, CPU-s | CPU-s per MB of XML or text |\n|---|--:|--:|")
+    for step, (start, slope) in costs.items():
+        print(f"| {step} | {start:.2f} | {slope:.4f} |")
+    longest = max(_behind(of, seconds))
+    started_s = len(of[0]) * asked.snakemake
+    print(f"\n{len(of[0]):,} jobs, which Snakemake finds in {found_s:.0f} CPU-s and starts in {started_s:.0f} s")
+    print(f"download and its SHA-1: {fixed['download'] / 60:.1f} min; cut: {fixed['cut']:.0f} s")
+    print(f"all jobs: {sum(seconds) / 3600:.1f} core-hours; the longest chain: {longest / 60:.1f} min\n")
+    print("| cores | hours | of all cores' time is work |\n|--:|--:|--:|")
+    for cores in asked.cores:
+        took = found_s + simulated(of, seconds, cores, asked.snakemake)
+        print(f"| {cores:,} | {took / 3600:.2f} | {sum(seconds) / cores / took:.0%} |")
+
+
+if __name__ == "__main__":
+    main()
