@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -137,8 +138,8 @@ def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Figure
     figure, axes = draws.blank(theme, title, unit)
     labels = []
     for index, line in enumerate(lines):
-        *place, _, text, colour = draws.line(axes, line, theme.colour(index), theme, theme.marker(index))
-        labels.append((place[0], place[1], shorten(line.name, NAMED_AT_MOST, placeholder=" ..."), text, colour))
+        named = replace(line, name=shorten(line.name, NAMED_AT_MOST, placeholder=" ..."))
+        labels.append(draws.line(axes, named, theme.colour(index), theme, theme.marker(index)))
     worlds = sorted({point.topology.world for line in lines for point in line.points})
     draws.device_axis(axes, [point.topology for line in lines for point in line.points], theme)
     axes.set_xticks(worlds, list(map(str, worlds)))

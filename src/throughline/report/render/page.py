@@ -21,22 +21,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from throughline import frameworks, workloads
-<<<<<<< HEAD
-from throughline.files import UserError, snakemake, write_text
-from throughline.records import Cell, Imported, MaxBatch, Summary, read_imported, read_max_batch, read_summary
-=======
 from throughline.files import UserError, json_text, snakemake, write_text
-from throughline.records import Cell, MaxBatch, Summary, read_max_batch, read_summary
->>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
+from throughline.records import Cell, Imported, MaxBatch, Summary, read_imported, read_max_batch, read_summary
 from throughline.report import numbers
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.numbers import percent, reading
-<<<<<<< HEAD
-from throughline.report.render import head, imports, markup, surroundings
-=======
-from throughline.report.render import head, markup, overview, sparks, surroundings
->>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
+from throughline.report.render import head, imports, markup, overview, sparks, surroundings
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.render.topics import TOPICS, checks
@@ -122,18 +113,12 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
 def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path) -> str:
     """The page as HTML text; links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-<<<<<<< HEAD
-    places = {(s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()}
-    present = [(path, series) for path, summary in results.present.items() for series in summary.frameworks.values()]
-    logs = [path.with_suffix("") / log for path, series in present for cell in series.values() for log in cell.logs]
-    imported = [row for one in results.imports for row in one.results()]
-=======
     places: dict[tuple[str, int, str], Path] = {
         (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
     }
     ran = surroundings.ran(_logs(results.present) + _logs(results.earlier))
     here = [ran[log] for log in _logs(results.present) if log in ran]
->>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
+    imported = [row for one in results.imports for row in one.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
     def benchmarks(every: Sequence[Group], prefix: str) -> list[dict[str, Any]]:
@@ -147,11 +132,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
             largest = [search for search in results.largest if search.benchmark == name]
             judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
             own = [group for group in every if group.benchmark == name]
-<<<<<<< HEAD
-            entries.append(_benchmark(Scope(own, every, largest, judged, imported), prefix))
-        return entries
-=======
-            entry = _benchmark(Scope(own, every, largest, judged), prefix)
+            entry = _benchmark(Scope(own, every, largest, judged, imported), prefix)
             origin = entries.get(block_name(name))
             if origin:
                 origin["derived"].append(entry)
@@ -173,7 +154,6 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         ]
         found = [(row, [ran[log].steps for log in own if log in ran and ran[log].steps]) for row, own in logs]
         return [(row, runs) for row, runs in found if runs]
->>>>>>> f9d0898 (The page begins with an overview; derived runs, step times, warnings told once, and the summaries inside the page)
 
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
