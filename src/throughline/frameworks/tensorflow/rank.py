@@ -238,8 +238,9 @@ class TensorFlow(Rank):
         """Write weights, the optimizer's and the loss scaler's states: arrays by name."""
         np.savez(stream, **{name: one.numpy() for name, one in self._state().items()})
 
-    def restore(self, stream: IO[bytes]) -> None:
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Take them over from a file. Only arrays are read from it: nothing in it can run."""
         arrays = np.load(stream)
         for name, one in self._state().items():
-            one.assign(arrays[name])
+            if name.startswith("weight ") or not weights_alone:
+                one.assign(arrays[name])
