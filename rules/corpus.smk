@@ -1,5 +1,5 @@
 # The corpus: a Wikipedia dump -> shards of pre-training data in NVIDIA's HDF5 layout, verified, with a manifest.
-#   in:  corpus.dump (the sample, files on disk, a dump's name and date, or finished shards) and corpus.vocabulary
+#   in:  corpus.dump (the sample, files on disk, a dump's name and date, text files, or finished shards) and corpus.vocabulary
 #   out: data/<corpus>/seq<S>/{training,test}_0000.hdf5 and data/<corpus>/seq<S>/manifest.json
 # A part is a piece of the dump; a shard is a piece of the result. How many parts there are changes no shard.
 
@@ -64,8 +64,9 @@ rule cut:
         "../envs/main.yaml"
     params:
         parts=CORPUS.parts,
+        form=lambda wildcards, input: CORPUS_TARGETS.form(),
     shell:
-        "python workflow/scripts/corpus_cut.py --dump {input:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
+        "python workflow/scripts/corpus_cut.py --dump {input:q} {params.form:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule extract:
@@ -101,6 +102,7 @@ rule tokenize:
         held_mb=CORPUS.memory_mb,  # no parameter: it changes nothing in the result
     params:
         *CORPUS_TARGETS.case(),
+        *CORPUS_TARGETS.lines(),
     shell:
         "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q} {params:q}"
         " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"

@@ -1,4 +1,4 @@
-"""Check a dump and note where it is cut into parts."""
+"""Check a dump, or files of text, and note where it is cut into parts."""
 
 import argparse
 from pathlib import Path
@@ -10,11 +10,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     files = ".xml or .xml.bz2 files in their order; or a download's listing"
     parser.add_argument("--dump", type=Path, required=True, nargs="+", help=files)
+    parser.add_argument("--text", action="store_true", help="the files are plain text, or JSON lines")
     parser.add_argument("--parts", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.source import dumps
+    from throughline.corpus.source import documents, dumps
 
+    if arguments.text:
+        documents.write_cut(arguments.dump, arguments.parts, arguments.output)
+        return
     named = [path for name in arguments.dump for path in (_listed(name) if name.suffix == ".json" else [name])]
     dumps.write(arguments.output, dumps.cut(named, arguments.parts))
 

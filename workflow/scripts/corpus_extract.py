@@ -15,9 +15,14 @@ def main() -> None:
     parser.add_argument("--extractor", choices=["wikiextractor", "throughline"], default="wikiextractor")
     parser.add_argument("--stall-s", type=float, default=900, help="stop when nothing moves for so many seconds")
     arguments = parser.parse_args()
-    from throughline.corpus.source import dumps
+    from throughline.corpus.source import documents, dumps
     from throughline.corpus.text import extraction
+    from throughline.files import read_json
 
+    if read_json(arguments.cut).get("kind") == documents.KIND:
+        found = documents.articles(arguments.cut, arguments.part)
+        extraction.take_over(found, arguments.part, arguments.output, arguments.counts)
+        return
     how = {"extractor": arguments.extractor, "stall_s": arguments.stall_s}
     extraction.extract(dumps.read(arguments.cut), arguments.part, arguments.output, arguments.counts, **how)
 

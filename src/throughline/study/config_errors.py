@@ -57,7 +57,7 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
     is_key = loc[-1] == "[key]"
     for part in loc[:-2] if is_key else loc:
         options = branches(strip(place.annotation))
-        section = next(filter(is_model, options), None)
+        section = _meant(list(filter(is_model, options)), place.value)
         if len(options) > 1:  # pydantic names the branch of the union here, which is no key
             if section is not None:
                 is_map = part == section.__name__
@@ -79,6 +79,12 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
     if is_key:
         place.annotation, place.value = typing.get_args(strip(place.annotation))[0], loc[-2]
     return place
+
+
+def _meant(models: Sequence[Model], value: Any) -> Model | None:
+    """Of several sections that may stand in a place, the one that has a key of the value's; else the first."""
+    keys = set(value) if isinstance(value, Mapping) else set()
+    return next((model for model in models if keys & model.model_fields.keys()), next(iter(models), None))
 
 
 def _line(problem: Any, place: _Place) -> str:

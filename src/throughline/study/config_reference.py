@@ -94,11 +94,12 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
         path, plain = f"{prefix}{name}", strip(field.annotation)
         is_dict = typing.get_origin(plain) is dict
         options = [strip(typing.get_args(plain)[1])] if is_dict else branches(plain)
-        section = next(filter(is_model, options), None)
+        sections = list(filter(is_model, options))
+        section = next(iter(sections), None)
         allowed, default = (text.replace("|", r"\|") for text in (_allowed(plain), _default(field, section)))
         yield f"| `{path}` | {field.description} | {allowed} | {default} |"
-        if section is not None:
-            yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}.")
+        for one in sections:
+            yield from _rows(one, f"{path}.<name>." if is_dict else f"{path}.")
 
 
 def _allowed(plain: Any) -> str:

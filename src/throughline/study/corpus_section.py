@@ -60,6 +60,23 @@ class ShardFolder(Section):
     )
 
 
+class TextFiles(Section):
+    text: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+        description="text files in place of a dump, such as books, or several sources together: UTF-8, one sentence a "
+        "line with an empty line between documents, as NVIDIA's scripts write them; or all of them end in .jsonl and "
+        'have a document a line, such as {"text": "..."}'
+    )
+
+    @property
+    def files(self) -> list[str]:
+        return [self.text] if isinstance(self.text, str) else self.text
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether a line is a sentence; else it is a document."""
+        return not self.files[0].endswith(".jsonl")
+
+
 class VocabularyFile(Section):
     path: str | None = Field(None, description="a WordPiece vocabulary, one entry a line")
     url: HttpAddress | None = Field(None, description="where it is published; instead of path")
@@ -75,11 +92,11 @@ class VocabularyFile(Section):
 
 class Corpus(DataSection):
     name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
-    dump: Text | Annotated[list[str], Field(min_length=1)] | ShardFolder = Field(
+    dump: Text | Annotated[list[str], Field(min_length=1)] | ShardFolder | TextFiles = Field(
         "sample",
         description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
         "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, "
-        "which is downloaded, or {shards: FOLDER} of finished shards",
+        "which is downloaded, {text: FILES} of other text, or {shards: FOLDER} of finished shards",
     )
     contact: Contact | None = Field(
         None, description="your e-mail or web address. It is sent with every download, as Wikimedia asks"
@@ -172,6 +189,9 @@ class Corpus(DataSection):
             }
         if isinstance(self.dump, ShardFolder):
             return how | {"finished": _names_and_sizes(self.dump.shards, TOKENS if folder == BPE else PAIRS)}
+        if isinstance(self.dump, TextFiles):
+            names = [Path(name).name for name in self.dump.files]
+            return how | {"text": names, "shards": self.shards.model_dump()}
         dump = [self.dump] if isinstance(self.dump, str) else self.dump
         if self.extractor != Corpus.model_fields["extractor"].default:
             how["extractor"] = self.extractor
@@ -186,9 +206,17 @@ class Corpus(DataSection):
         vocabulary = self.vocabulary
         if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
             yield "vocabulary: one of path and url is needed, and only one"
+        if isinstance(self.dump, TextFiles):
+            names = self.dump.files
+            if len(set(names)) < len(names):
+                yield "dump.text: a file is listed twice"
+            if len({name.endswith(".jsonl") for name in names}) > 1:
+                yield "dump.text: some files end in .jsonl and some do not; bring all into one of the two forms"
+            if self.extractor != "wikiextractor":
+                yield "extractor: text files hold no wikitext; remove the key"
 
     def held_out_mistakes(self) -> Iterable[str]:
-        if isinstance(self.dump, str | list) and not self.shards.test:
+        if not isinstance(self.dump, ShardFolder) and not self.shards.test:
             yield "convergence: it looks at held-out text, and corpus.shards.test is 0"
 
     def without_places(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from throughline.files import UserError
 from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.config import Config, block_name
-from throughline.study.corpus_section import BPE, Corpus, ShardFolder
+from throughline.study.corpus_section import BPE, Corpus, ShardFolder, TextFiles
 from throughline.study.images_section import Pictures
 from throughline.study.runs import RunSpec, switch
 from throughline.study.section import canonical
@@ -210,6 +210,8 @@ class CorpusTargets:
             return dump
         if isinstance(dump, ShardFolder):
             raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
+        if isinstance(dump, TextFiles):
+            return dump.files
         if dump == "sample":
             return [f"{folder}/sample.xml.bz2"]
         is_published = re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump)  # a name and date, such as enwiki-20261101
@@ -226,6 +228,14 @@ class CorpusTargets:
     def case(self) -> list[str]:
         """Whether text keeps its capitals, as an argument; none for the default, so that what is there stays."""
         return [] if self.corpus.lower_case else ["--cased"]
+
+    def form(self) -> list[str]:
+        """Whether the dump's files are plain text, as an argument."""
+        return ["--text"] if isinstance(self.corpus.dump, TextFiles) else []
+
+    def lines(self) -> list[str]:
+        """Whether every line of a document is a sentence, as an argument."""
+        return ["--lines"] if isinstance(self.corpus.dump, TextFiles) and self.corpus.dump.has_sentences else []
 
     def extractor(self) -> list[str]:
         """The extractor as arguments of its command; none for the default, whose parts of before this option stay."""

@@ -30,6 +30,7 @@ from throughline.corpus.text import guard, wikitext
 from throughline.files import UserError
 from throughline.progress import Progress
 
+COUNTED = ("pages", "articles", "redirects", "other_namespaces", "repeated", "characters")
 PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
 OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
 # Its rule for templates is "the title begins with the name of namespace 10", which loses articles such as "Template
@@ -49,7 +50,7 @@ def extract(
     Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
     seconds: wikiextractor waits for ever when a process of it was killed.
     """
-    seen = Counter(dict.fromkeys(("pages", "articles", "redirects", "other_namespaces", "repeated", "characters"), 0))
+    seen = Counter(dict.fromkeys(COUNTED, 0))
     expected: list[int] = []
     extracted: list[int] = []
     leftovers.remove(articles)
@@ -66,6 +67,17 @@ def extract(
         if extracted != expected:
             raise _incomplete(extracted, expected, part)
         seen["articles"] = len(extracted)
+        files.write_json(counts, {"schema": 1, "part": part, **seen})
+
+
+def take_over(documents: Iterator[dict[str, Any]], part: int, articles: Path, counts: Path) -> None:
+    """Write documents that are plain text already in the same form, and the same counts."""
+    seen = Counter(dict.fromkeys(COUNTED, 0))
+    with files.atomic(articles) as temporary:
+        with temporary.open("wb") as out:
+            for document in documents:
+                seen.update(pages=1, articles=1, characters=len(document["text"]))
+                out.write(json.dumps(document).encode() + b"\n")
         files.write_json(counts, {"schema": 1, "part": part, **seen})
 
 

@@ -1,0 +1,123 @@
+"""Plain text in place of a dump: files of documents, numbered from 1 over all files in their order, cut into parts.
+
+A file that ends in .jsonl has a document a line, whose text stands under `text`. Any other has one sentence a line and
+an empty line between documents, as NVIDIA's scripts write them. The number is a document's page id: how many parts
+there are changes no number.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from throughline import files
+from throughline.corpus.progress import Progress
+from throughline.files import UserError
+
+SCHEMA = 1
+KIND = "text"
+ENDING = ".jsonl"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`count` documents of a file, which lie in [begin, end); the number of the first of them."""
+
+    file: str
+    begin: int
+    end: int
+    first: int
+    count: int
+
+
+def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
+    """Write where the documents are cut into parts of about the same size; a document is in the part it begins in."""
+    sizes = [_size(path) for path in paths]
+    pieces: list[list[Piece]] = [[] for _ in range(parts)]
+    number, base = 1, 0
+    for path, size in zip(paths, sizes, strict=True):
+        begun: dict[int, Piece] = {}
+        with path.open("rb") as stream:
+            for begin, document in _documents(stream, size, path.suffix == ENDING):
+                part = (base + begin) * parts // sum(sizes)
+                end = begin + len(document)
+                now = begun.get(part, Piece(str(path), begin, end, number, 0))
+                begun[part] = Piece(now.file, now.begin, end, now.first, now.count + 1)
+                number += 1
+        for part, piece in begun.items():
+            pieces[part].append(piece)
+        base += size
+    if number == 1:
+        raise UserError("corpus.dump.text holds no document", why="every line is blank", next_step="name other files")
+    cut = [[asdict(piece) for piece in part] for part in pieces]
+    files.write_json(output, {"schema": SCHEMA, "kind": KIND, "parts": cut})
+
+
+def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
+    """The documents of a part in the form of extracted articles. UserError where the files are others than were cut."""
+    pieces = [Piece(**piece) for piece in files.read_json(cut)["parts"][part]]
+    progress, done = Progress(f"reading part {part}", sum(piece.end - piece.begin for piece in pieces)), 0
+    for piece in pieces:
+        path, count = Path(piece.file), 0
+        with path.open("rb") as stream:
+            stream.seek(piece.begin)
+            for begin, document in _documents(stream, piece.end, path.suffix == ENDING):
+                text = _text(document, f"document {piece.first + count} ({path}, byte {begin})", path.suffix == ENDING)
+                yield {"id": str(piece.first + count), "revid": "0", "url": "", "title": "", "text": text}
+                count += 1
+                progress.to(done + begin - piece.begin)
+        if count != piece.count:
+            raise UserError(
+                f"{path} has {count} documents where it had {piece.count}",
+                why="the file was changed after it was cut",
+                next_step=f"cut it anew: {files.snakemake('--force', str(cut))}",
+            )
+        done += piece.end - piece.begin
+
+
+def _size(path: Path) -> int:
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(1 << 16)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read", why=str(error), next_step="correct corpus.dump.text") from None
+    if b"\0" in start or start.startswith((b"BZh", b"\x1f\x8b")):
+        raise UserError(
+            f"{path} is no text file",
+            why="it is compressed, or holds bytes that no text has",
+            next_step="unpack it, and name the UTF-8 text in corpus.dump.text",
+        )
+    return path.stat().st_size
+
+
+def _documents(stream: IO[bytes], end: int, one_a_line: bool) -> Iterator[tuple[int, bytes]]:
+    """Where each document begins, and its bytes, from the stream's place to `end`."""
+    at = begin = stream.tell()
+    lines: list[bytes] = []
+    while at < end and (line := stream.readline(end - at)):
+        if not lines:
+            begin = at
+        if line.strip():
+            lines.append(line)
+        at += len(line)
+        if lines and (one_a_line or not line.strip()):
+            yield begin, b"".join(lines)
+            lines = []
+    if lines:
+        yield begin, b"".join(lines)
+
+
+def _text(document: bytes, where: str, in_json: bool) -> str:
+    """The text of a document; its sentences one a line, where it has them so."""
+    try:
+        if not in_json:
+            return "\n".join(" ".join(line.split()) for line in document.decode().split("\n") if line.strip())
+        text = json.loads(document)["text"]
+        if isinstance(text, str):
+            return text
+        why = "its `text` is no text"
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+    asked = 'a line is a map with the document under text, such as {"text": "..."}' if in_json else "text is UTF-8"
+    raise UserError(f"{where} is not what it should be", why=why, next_step=f"correct the file: {asked}")

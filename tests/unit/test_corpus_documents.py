@@ -1,0 +1,106 @@
+"""Plain text in place of a dump: the same documents in any number of parts, and errors that help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import files
+from throughline.corpus.source import documents
+from throughline.corpus.text import extraction, tokens, vocabulary
+from throughline.files import UserError
+from throughline.study.config import ConfigError, load
+
+SENTENCES = [
+    [f"Sentence {number} of book {book}, by Mr. Smith." for number in range(1 + book % 4)] for book in range(23)
+]
+
+
+def sources(folder: Path, ending: str) -> list[Path]:
+    """Two files with all books, the second without a line's end at its end; blank lines of every kind between."""
+    paths = [folder / f"one{ending}", folder / f"two{ending}"]
+    for path, books in zip(paths, (SENTENCES[:9], SENTENCES[9:]), strict=True):
+        if ending == ".jsonl":
+            text = "\n\n".join(json.dumps({"text": " ".join(book), "source": "é"}) for book in books)
+        else:
+            text = "\n" + "\r\n \n\n".join("\n".join(book) for book in books)
+        path.write_bytes(text.encode())
+    return paths
+
+
+def read(cut: Path, parts: int) -> list[dict[str, Any]]:
+    return [document for part in range(parts) for document in documents.articles(cut, part)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, 100])
+@pytest.mark.parametrize(("ending", "between"), [(".txt", "\n"), (".jsonl", " ")])
+def test_the_same_documents_in_any_number_of_parts(tmp_path: Path, parts: int, ending: str, between: str) -> None:
+    cut = tmp_path / "parts.json"
+    documents.write_cut(sources(tmp_path, ending), parts, cut)
+    found = read(cut, parts)
+    assert [document["text"] for document in found] == [between.join(book) for book in SENTENCES]
+    assert [document["id"] for document in found] == [str(number) for number in range(1, 24)]
+
+
+def test_every_line_stays_a_sentence(tmp_path: Path) -> None:
+    cut, articles, counts = (tmp_path / name for name in ("parts.json", "part_0000.jsonl", "counts.json"))
+    documents.write_cut(sources(tmp_path, ".txt"), 1, cut)
+    extraction.take_over(documents.articles(cut, 0), 0, articles, counts)
+    assert files.read_json(counts)["articles"] == 23
+    vocabulary.write_bert_base_uncased(tmp_path / "words.txt")
+    tokens.tokenize(articles, tmp_path / "words.txt", tmp_path / "tokens.hdf5", lines=True)
+    made, _ = tokens.read(tmp_path / "tokens.hdf5")
+    assert len(made) == 23 and len(made.sentences) - 1 == sum(map(len, SENTENCES))
+
+
+def test_a_file_that_changed_after_it_was_cut(tmp_path: Path) -> None:
+    first, second = sources(tmp_path, ".txt")
+    documents.write_cut([first, second], 1, tmp_path / "parts.json")
+    second.write_text("One.\n\nTwo.\n")
+    with pytest.raises(UserError, match="has 2 documents where it had 14"):
+        read(tmp_path / "parts.json", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error"),
+    [
+        ("a.txt", b"\n \n", "holds no document"),
+        ("a.txt", b"BZh91AY", "is no text file"),
+        ("a.txt", b"caf\xe9 is Latin-1.\n", "document 1 .* is not what it should be"),
+        ("a.jsonl", b'{"text": "Good."}\n{"body": "Bad."}\n', r"document 2 .*byte 18.* is not what it should be"),
+        ("a.jsonl", b"Good.\n", "document 1 .* is not what it should be"),
+        ("a.jsonl", b'{"text": 7}\n', "is no text"),
+    ],
+)
+def test_what_is_no_text(tmp_path: Path, name: str, data: bytes, error: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=error):
+        documents.write_cut([tmp_path / name], 1, tmp_path / "parts.json")
+        read(tmp_path / "parts.json", 1)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.txt cannot be read"):
+        documents.write_cut([tmp_path / "none.txt"], 1, tmp_path / "parts.json")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "mistake"),
+    [
+        ({"dump": {"text": ["a.txt", "b.jsonl"]}}, r"corpus\.dump\.text: some files end in \.jsonl"),
+        ({"dump": {"text": ["a.txt", "a.txt"]}}, r"corpus\.dump\.text: a file is listed twice"),
+        ({"dump": {"text": 3}}, r"corpus\.dump\.text = 3: allowed: a text or a list"),
+        ({"dump": {"text": "a.txt"}, "extractor": "throughline"}, r"corpus\.extractor: text files hold no wikitext"),
+    ],
+)
+def test_mistakes(corpus: dict[str, Any], mistake: str) -> None:
+    with pytest.raises(ConfigError, match=mistake):
+        load([], {"corpus": corpus})
+
+
+def test_what_decides_the_shards_is_the_names_of_the_files() -> None:
+    parameters = load([], {"corpus": {"dump": {"text": ["books/a.txt", "web/b.txt"]}}}).corpus.decided_by("seq32")
+    assert parameters["text"] == ["a.txt", "b.txt"] and "dump" not in parameters
