@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files
-from throughline.corpus.progress import Progress
 from throughline.files import UserError
+from throughline.progress import Progress
 
 SCHEMA = 1
 KIND = "text"

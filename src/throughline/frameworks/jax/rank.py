@@ -230,9 +230,13 @@ class Jax(Rank):
         """Write all that a step changes, as arrays."""
         np.savez(stream, *(np.asarray(array.addressable_data(0)) for array in jax.tree.leaves(self.state)))
 
-    def restore(self, stream: IO[bytes]) -> None:
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Take it over from a file. Only arrays are read from it: nothing in it can run."""
         leaves, structure = jax.tree.flatten(self.state)
         arrays = np.load(stream, allow_pickle=False)
         read = [self._placed(arrays[f"arr_{number}"], leaf.sharding) for number, leaf in enumerate(leaves)]
-        self.state = jax.tree.unflatten(structure, read)
+        restored = jax.tree.unflatten(structure, read)
+        self.state = {
+            **restored,
+            **({name: self.state[name] for name in ("optimizer", "scale")} if weights_alone else {}),
+        }

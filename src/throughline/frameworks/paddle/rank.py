@@ -189,13 +189,14 @@ class Paddle(Rank):
         arrays = {name: tensor.numpy() for name, tensor in self._states().items()}
         np.savez(stream, scale=np.array([self.scale()], np.float32), **arrays)
 
-    def restore(self, stream: IO[bytes]) -> None:
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Take them over from a file, before the first step."""
         arrays = dict(np.load(stream))
-        if self.scaler.is_enable():
+        if self.scaler.is_enable() and not weights_alone:
             self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": arrays["scale"]})
         for name, tensor in self._states().items():
-            tensor.set_value(arrays[name])
+            if name.startswith("weight ") or not weights_alone:
+                tensor.set_value(arrays[name])
 
     def _states(self) -> dict[str, Any]:
         """Weights and the optimizer's states, by names that are the same in every process."""
