@@ -236,7 +236,5 @@ class Jax(Rank):
         arrays = np.load(stream, allow_pickle=False)
         read = [self._placed(arrays[f"arr_{number}"], leaf.sharding) for number, leaf in enumerate(leaves)]
         restored = jax.tree.unflatten(structure, read)
-        self.state = {
-            **restored,
-            **({name: self.state[name] for name in ("optimizer", "scale")} if weights_alone else {}),
-        }
+        kept = self.state if weights_alone and self.state else {}
+        self.state = {**restored, **{name: kept[name] for name in ("optimizer", "scale") if name in kept}}
