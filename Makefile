@@ -9,6 +9,7 @@
 #
 # PYTHON=python3.12                                        another interpreter (3.11, 3.12 or 3.13)
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's CPU build instead of the CUDA build
+# FRAMEWORKS="jax paddle"                                  with `make frameworks`: these alone
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
 VENV := .venv
@@ -27,7 +28,7 @@ RESULTS := logs/tests
 .PHONY: run submit test test-fast frameworks doctor lint format lock clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 11
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 12
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
@@ -40,7 +41,7 @@ doctor:
 	@$$(command -v $(PYTHON) || command -v python3) src/throughline/launch/doctor.py
 
 frameworks: $(VENV)/main.ready
-	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py
+	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py $(FRAMEWORKS)
 
 # First everything that may run side by side, then what looks at times (the mark `alone`); both, whatever the first says.
 test: $(VENV)/test.ready lint

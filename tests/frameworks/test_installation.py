@@ -113,6 +113,12 @@ def test_the_feature_matrix_is_up_to_date() -> None:
     assert reference.PAGE.read_text(encoding="utf-8") == reference.reference()
 
 
+def test_one_preset_has_every_framework() -> None:
+    preset = (ROOT / "presets/frameworks.yaml").read_text()
+    (listed,) = re.findall(r"^    frameworks: \[(.*)\]$", preset, re.MULTILINE)
+    assert sorted(listed.split(", ")) == list(frameworks.NAMES)
+
+
 def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:
     source = "#: source x\n#: patch p.patch\n#: set A=1\nx==1\n"
     (pins / "p.patch").write_text("a")

@@ -1,4 +1,4 @@
-"""Build the environment of a framework, or of all of them, if it is not there yet; `--here` fills the one that runs.
+"""Build the environments of some frameworks, or of all, where they are not there yet; `--here` fills the one that runs.
 
 Several are built side by side: while one downloads, unpacks or configures, the other compiles.
 """
@@ -14,14 +14,14 @@ from throughline.launch import installation
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("framework", nargs="?", help="its name in config.yaml (default: all with one of their own)")
+    parser.add_argument("framework", nargs="*", help="its name in config.yaml (default: all with one of their own)")
     parser.add_argument("--here", action="store_true", help="install into the environment of this Python (conda's)")
     parser.add_argument("--log", type=Path, help="the whole output (default: logs/environments/<framework>.log)")
     arguments = parser.parse_args()
-    if arguments.log and not arguments.framework:
-        parser.error("--log needs the name of a framework")
+    if arguments.log and len(arguments.framework) != 1:
+        parser.error("--log needs the name of one framework")
     every = (recipes.of(name) for name in frameworks.NAMES if recipes.ready(name))
-    names = [arguments.framework] if arguments.framework else list(dict.fromkeys(one.framework for one in every if one))
+    names = arguments.framework or list(dict.fromkeys(one.framework for one in every if one))
     logs = [arguments.log or Path("logs", "environments", f"{name}.log") for name in names]
     if arguments.here:
         for name, log in zip(names, logs, strict=True):

@@ -3,18 +3,44 @@
 `python -m throughline.frameworks.reference` writes it; a test fails when it is out of date.
 """
 
+import ast
 from pathlib import Path
 
 from throughline import frameworks, recipes, workloads
 from throughline.files import write_text
 
-PAGE = Path(__file__).parents[3] / "docs" / "frameworks.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
+
+LIBRARIES = (
+    "torch", "mxnet", "gluonnlp", "horovod", "jax", "optax", "keras-hub", "paddlepaddle", "tensorflow-cpu",
+    "transformers", "accelerate", "numpy",
+)  # fmt: skip
+"""Packages whose pins the page shows."""
 
 HEADER = """# Frameworks
 
 This page is generated from `src/throughline/frameworks/`, `src/throughline/workloads/` and `envs/`
 (`python -m throughline.frameworks.reference`). [add-a-framework.md](add-a-framework.md) says what a new one needs, and
 how to build these for GPUs.
+
+## What there is
+
+A version is a pin of `envs/`. What is said of the models of BERT and ResNet are the forms' own words; the features are
+those with BERT.
+"""
+
+ABSENT = """
+## What there is not
+
+| framework | why it is not here |
+| --- | --- |
+| TensorFlow 1 | it is dead: its last release is for Python 3.7 at most. `tensorflow` trains with TensorFlow 2 |
+| OneFlow | its newest package is for Python 3.10; for Python 3.11 the index has a placeholder without a binary |
+
+Logs of both can be imported and stand beside own runs: [compare.md](compare.md#logs-of-others).
+
+## Features by workload
 
 A run can use a feature if the framework and the workload's form in the framework's library both have it. A run that
 needs a feature that is missing ends as `unsupported` with the reason, and its cell says n/a.
@@ -30,9 +56,28 @@ def reference() -> str:
         ["library", *(frameworks.of(name).library for name in names)],
         ["ranks are started by", *(own.name if (own := frameworks.of(name).starter) else "agents" for name in names)],
         ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
-        ["main pins", *(_pins(name) for name in names)],
     ]
-    return "\n".join([HEADER, *map(_features, workloads.FOLDERS), table(["", *names], facts)])
+    return "\n".join([HEADER, _overview(), ABSENT, *map(_features, workloads.FOLDERS), table(["", *names], facts)])
+
+
+def _overview() -> str:
+    """One row a framework: version, environment, whose models it trains, features."""
+    rows = []
+    for name in frameworks.NAMES:
+        own, library = recipes.of(name), frameworks.of(name).library
+        place = f"`envs/{own.framework}.txt`" if own else "the workflow's, `envs/torch.txt`"
+        sources = "; ".join(found for folder in ("bert", "resnet") if (found := _source(folder, library)))
+        has = frameworks.features(name, "bert-tiny")
+        features = ", ".join(key for key in frameworks.FEATURES if key in has)
+        rows.append([f"`{name}`", _pins(name), place, sources, features])
+    return table(["framework", "version", "environment", "source of its models", "features"], rows)
+
+
+def _source(folder: str, library: str) -> str:
+    """The first paragraph of a form's description; empty where there is no form."""
+    path = ROOT / "workloads" / folder / f"in_{library}.py"
+    words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return " ".join((words or "").split("\n\n")[0].split()).rstrip(".")
 
 
 def _features(folder: str) -> str:
@@ -47,11 +92,7 @@ def _pins(name: str) -> str:
     own = recipes.of(name)
     path = recipes.PINS / f"{own.framework if own else name}.txt"
     lines = path.read_text(encoding="utf-8").splitlines()
-    libraries = (
-        *("torch", "mxnet", "gluonnlp", "horovod", "paddlepaddle", "transformers", "accelerate", "numpy"),
-        *("jax", "optax", "tensorflow-cpu", "keras-hub"),
-    )
-    return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in libraries)
+    return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in LIBRARIES)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
