@@ -72,7 +72,7 @@ class Imported(Entry):
             Result(
                 origin="imported",
                 source=self.name,
-                place=f"results/{self.name}/imported.json",
+                place=f"results/{self.name}/imported.json, {run.file}",
                 framework=run.framework or run.kind or "unknown",
                 software=run.software,
                 model=run.model or "unknown",
@@ -81,7 +81,6 @@ class Imported(Entry):
                 nodes=run.nodes,
                 devices=run.devices,
                 batch_per_device=run.batch_size_per_device,
-                options=run.file,
                 convention=run.rule or "",
                 value=repr(run.value),
                 unit=UNITS[run.unit],

@@ -158,7 +158,7 @@ def section(imported: Imported) -> dict[str, Any]:
 def doubts(imported: Imported) -> list[str]:
     """What cannot be true of its figures, or is doubtful: a sentence per row and rule."""
     found = plausibility.doubts(imported.results())
-    return [f"Doubtful ({one.rule}), {one.row.options}: {one.text}" for one in found]
+    return [f"Doubtful ({one.rule}), {(one.row.place or '').rpartition(', ')[2]}: {one.text}" for one in found]
 
 
 def outcome(imported: Imported) -> str:

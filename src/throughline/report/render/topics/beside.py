@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from throughline.report.analysis.beside import Beside
 from throughline.report.analysis.cells import Group
+from throughline.report.analysis.plausibility import Doubt
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.numbers import reading, span
 from throughline.report.render import markup
@@ -101,19 +102,22 @@ INTRO = (
 BESIDE = Topic("beside", "Beside others", INTRO, frame=frame, table=table, drawings=drawings)
 
 
+def _own(scope: Scope) -> list[Doubt]:
+    return [one for one in scope.doubts if one.row.origin == "measured"]
+
+
 def doubtful(scope: Scope) -> Table:
-    """A row per doubt about our rows and imported ones; published ones stand beside ours."""
+    """A row per doubt about our rows; published and imported ones stand beside ours, and with their import."""
     return ["rule", "row", "how it follows"], [
-        [one.rule, f"{one.row.origin}: {one.row.source}, {one.row.framework}, {one.row.devices} devices", one.text]
-        for one in scope.doubts
+        [one.rule, f"{one.row.source}, {one.row.framework}, {one.row.devices} devices", one.text] for one in _own(scope)
     ]
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
     """How many rows are doubtful."""
-    if scope.doubts:
-        count = len({id(one.row) for one in scope.doubts})
-        yield Finding(f"{count} of the rows cannot be as they stand: see Doubtful figures.", LOSS)
+    count = len({id(one.row) for one in _own(scope)})
+    if count:
+        yield Finding(f"{count} of its rows cannot be as they stand: see Doubtful figures.", LOSS)
 
 
 RULES = (
