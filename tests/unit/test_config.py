@@ -34,6 +34,8 @@ def mistakes(tmp_path: Path, text: str) -> str:
     [
         ("corpus: {partz: 3}", "corpus.partz: unknown key; allowed: name, dump, contact, mirrors"),
         ("corpus: {partz: 3}", "did you mean parts?"),
+        ("imports: {b: {}}", "imports.b.logs"),
+        ("{imports: {b: {logs: x}}, benchmarks: {b: {}}}", "imports.b: a benchmark has this name"),
         ("runs: {repeats: 0}", "runs.repeats = 0: it has to be greater than or equal to 1"),
         ("runs: {device: cud}", "runs.device = 'cud': allowed: auto, cuda, cpu; did you mean cuda?"),
         ("runs: {steps: {timed: 12:30}}", "runs.steps.timed = '12:30': a whole number is needed"),

@@ -9,14 +9,16 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import report_fixture
 from throughline import records
 from throughline.files import UserError
-from throughline.imports import reading
+from throughline.imports import interchange, reading
 from throughline.imports.reading import imported, of_file
 from throughline.report.render import imports
 
@@ -316,3 +318,76 @@ def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> Non
             "devices": row["gpus"],
             "unit": row["unit"],
         }, row["file"]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables' folder of DLPerf's published repeats."""
+    root = tmp_path_factory.mktemp("study")
+    records_of = {"bz32_fp32": report_fixture.write_study(root)["bz32_fp32"]}
+    (place,) = report_fixture.write_summaries(root, records_of)
+    interchange.write([records.read_summary(place)], root / "bert" / "tables")
+    return root / "bert" / "tables"
+
+
+def test_dlperf_s_result_is_written_as_dlperf_prints_it(study: Path) -> None:
+    written = json.loads((study / "dlperf" / "mxnet-horovod_bz32_fp32_result.json").read_text())
+    cells = written["bert"].items()
+    speeds = {name: (cell["average_speed"], cell["median_speed"], cell["speedup"]) for name, cell in cells}
+    assert speeds == {
+        "1n1g": (150.1, 150.11, 1.0),
+        "1n2g": (270.37, 270.28, 1.8),
+        "1n4g": (540.52, 538.5, 3.59),
+        "1n8g": (1058.05, 1058.6, 7.05),
+        "2n8g": (1845.24, 1845.65, 12.3),
+        "4n8g": (3675.7, 3671.45, 24.46),
+    }
+    assert {cell["batch_size_per_device"] for cell in written["bert"].values()} == {32}
+
+
+def test_paddle_s_index_is_written(study: Path) -> None:
+    names = sorted(path.name for path in (study / "index" / "mxnet-horovod").iterdir())
+    assert names[0] == "nlp_bert_mp_bs32_fp32_16_speed" and "nlp_bert_sp_bs32_fp32_1_speed" in names
+    text = (study / "index" / "mxnet-horovod" / "nlp_bert_sp_bs32_fp32_1_speed").read_text()
+    assert text.count("\n") == 1
+    assert json.loads(text) == {
+        "log_file": "nlp_bert_sp_bs32_fp32_1_speed",
+        "model_name": "bert_bs32_fp32",
+        "mission_name": "bert-base",
+        "direction_id": 1,
+        "run_mode": "sp",
+        "index": 1,
+        "gpu_num": 1,
+        "FINAL_RESULT": 150.11,
+        "JOB_FAIL_FLAG": 0,
+        "UNIT": "samples/s",
+    }
+    links = re.findall(r"\]\(([^)]+)\)", (study / "logs.md").read_text())
+    assert len(links) > 70 and all((study / link).is_file() for link in links)
+
+
+def test_both_forms_are_read_among_logs(study: Path) -> None:
+    path = study / "dlperf" / "torch_bz32_fp32_result.json"
+    rows = {run["devices"]: run for run in of_file(path, path.name)}
+    eight = rows[8]
+    assert (eight["framework"], eight["model"], eight["precision"], eight["nodes"]) == ("torch", "bert", "fp32", 1)
+    name = "nlp_bert_mp_bs32_fp32_8_speed"
+    run = run_of(study / "index" / "torch" / name)
+    assert (run["status"], run["kind"], run["devices"], run["precision"]) == ("ok", "Paddle's index", 8, "fp32")
+    assert run["batch_size_per_device"] == eight["batch_size_per_device"] == 32
+    assert run["value"] == pytest.approx(eight["value"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('{"FINAL_RESULT": 0, "model_name": "x", "gpu_num": 1, "JOB_FAIL_FLAG": 1}', "cut_off"),
+        ('{"FINAL_RESULT": "many", "model_name": "x", "gpu_num": 1}', "broken"),
+        ('{"bert": {"1n1g": {"median_speed": 1.0, "batch_size_per_device": "x"}}}', "broken"),
+        ('{"bert": {"1n1g": {"median_speed": 1.0}}, "rn50": 3}', "broken"),
+        ('{"anything": [1, 2]}', "foreign"),
+    ],
+)
+def test_damaged_forms_say_what_is_wrong(text: str, status: str, tmp_path: Path) -> None:
+    (path := tmp_path / "result.json").write_text(text)
+    assert run_of(path)["status"] == status

@@ -13,7 +13,7 @@ from throughline.records.imported import Outcome
 
 # What mpirun puts before each line (`Thu Dec 17 15:05:20 2020[1,0]<stdout>:`), in front of it or in its middle.
 MPIRUN = re.compile(r"(?:\w{3} \w{3} +\d{1,2} [\d:]{8} \d{4})?\[1,(\d+)\]<std(?:out|err)>:")
-COLOURS = re.compile(r"\x1b?\[\d{1,3}(?:;\d+)*m")
+COLOURS = re.compile(r"\[\d{1,3}(?:;\d+)*m")  # what is left of them without the escape character
 NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)"
 NOT_SAID = "the log does not say it"
 
@@ -36,12 +36,14 @@ class Log:
     @cached_property
     def ranks(self) -> int:
         """How many ranks mpirun names in it; 0 where it was not started so."""
-        return 1 + max((int(rank) for rank in MPIRUN.findall(self.raw)), default=-1)
+        marks = MPIRUN.findall(self.raw) if "]<std" in self.raw else ()
+        return 1 + max(map(int, marks), default=-1)
 
     @cached_property
     def text(self) -> str:
         """The lines as the programs wrote them: without mpirun's marks and without colours."""
-        return COLOURS.sub("", MPIRUN.sub("", self.raw)).replace("\r", "\n")
+        plain = MPIRUN.sub("", self.raw) if "]<std" in self.raw else self.raw
+        return COLOURS.sub("", plain.replace("\x1b", "")).replace("\r", "\n")
 
     @cached_property
     def before_2022(self) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from throughline.files import UserError, natural, scrubbed
 from throughline.imports import interchange
 from throughline.imports.kinds import KINDS
 from throughline.imports.log import NOT_SAID, Log, Reading, Unusable
-from throughline.records import SCHEMA
+from throughline.records import SCHEMA, ImportedRun
 
-LARGEST = 256 * 2**20
+LARGEST = 64 * 2**20
 """A larger file is not read: a log of a training run is text for people."""
 CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
 """Bytes that text has not, and how many of those and of damaged letters a log may have: ranks that write at once leave
@@ -57,7 +59,13 @@ def of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
         yield {"file": name, "status": "broken", "reason": f"it cannot be read: {error.strerror}"}
         return
     for reading in readings:
-        yield {"file": name, "status": "ok", "kind": kind, **_run(reading, name), "sha256": digest}
+        run = {"file": name, "status": "ok", "kind": kind, **_run(reading, name), "sha256": digest}
+        try:
+            ImportedRun.model_validate(run)
+        except ValidationError as error:
+            key = ".".join(map(str, error.errors()[0]["loc"]))
+            run = {"file": name, "status": "broken", "kind": kind, "reason": f"{kind}: what it says of {key} cannot be"}
+        yield run
 
 
 def _content(path: Path) -> bytes:
@@ -88,8 +96,8 @@ def _read(log: Log) -> tuple[str, list[Reading]]:
                 found[name] = runs
         except Unusable as unusable:
             found[name] = unusable
-        except RecursionError:
-            found[name] = Unusable("broken", "its lines cannot be read")
+        except Exception as error:  # whatever is wrong with one file, the others are read
+            found[name] = Unusable("broken", f"its lines cannot be read ({type(error).__name__})")
     if not found:
         raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(KINDS)}")
     if len(found) > 1:

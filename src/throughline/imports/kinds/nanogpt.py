@@ -17,7 +17,8 @@ SETTLED = 5
 
 def read(log: Log) -> list[Reading]:
     """The run of a log."""
-    lines, window = re.findall(LINE, log.text), re.findall(WINDOW, log.text)
+    lines = re.findall(LINE, log.text) if "\niter " in f"\n{log.text}" else []
+    window = re.findall(WINDOW, log.text)
     if not (lines or window):
         return []
     if window:

@@ -5,7 +5,7 @@ torchtitan's published benchmarks read the line of step 90. The figure is that o
 
 import re
 
-from throughline.imports.log import COLOURS, Log, Reading, Unusable, ascending, number
+from throughline.imports.log import Log, Reading, Unusable, ascending, number
 
 LINE = r"step: +(\d+) +loss: .*?memory: .*?(?:tps|wps): +([\d,]+)"
 STEP = 90
@@ -13,8 +13,7 @@ STEP = 90
 
 def read(log: Log) -> list[Reading]:
     """The run of a log; the lines of its first rank, where several print."""
-    text = COLOURS.sub("", log.text)
-    first = [line for line in text.splitlines() if not (rank := re.match(r"\[rank(\d+)\]", line)) or rank[1] == "0"]
+    first = [line for line in log.text.splitlines() if not (rank := re.match(r"\[rank(\d+)\]", line)) or rank[1] == "0"]
     lines = re.findall(LINE, "\n".join(first))
     if not lines:
         return []
@@ -22,13 +21,13 @@ def read(log: Log) -> list[Reading]:
     speed = dict(lines).get(str(STEP))
     if speed is None:
         raise Unusable("cut_off", f"the rule reads the line of step {STEP}; its last is that of step {lines[-1][0]}")
-    mesh = re.search(r"Building \d+-D device mesh with .*?\[([\d, ]+)\]", text)
+    mesh = re.search(r"Building \d+-D device mesh with .*?\[([\d, ]+)\]", log.text)
     devices = None
     if mesh:
         devices = 1
         for size in mesh[1].split(","):
             devices *= int(size)
-    size = re.search(r"Model (\S+) (\S+) size: ([\d,]+)", text)
+    size = re.search(r"Model (\S+) (\S+) size: ([\d,]+)", log.text)
     return [
         Reading(
             framework="torchtitan",
