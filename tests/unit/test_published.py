@@ -151,7 +151,7 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     assert {str(one.row.topology): one.ratio for one in here} == pytest.approx(
         dict.fromkeys(report_fixture.DLPERF_BERT_BS32, 1.0), abs=1e-4
     )
-    assert all(one.range[0] < 1 < one.range[1] and "framework: torch; theirs: MXNet" in one.differs for one in here)
+    assert all(one.range[0] < 1 < one.range[1] and "framework MXNet (ours torch)" in one.differs for one in here)
     assert [one.other.value for one in scope.beside if one.other.origin == "imported"] == ["1050"]
     write_tables(scope, tmp_path / "tables")
     with (tmp_path / "tables/beside.csv").open(encoding="utf-8", newline="") as stream:

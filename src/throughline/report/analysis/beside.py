@@ -62,13 +62,14 @@ def is_like(own: Result, other: Result) -> bool:
 
 
 def differences(own: Result, other: Result) -> Iterator[str]:
-    """In what two like rows differ, ours first."""
+    """In what two like rows differ: theirs, and of what is short ours as well."""
     for name in ("device", "nodes", "framework", "software", "batch_per_device", "accumulate", "options", "date"):
         here, there = getattr(own, name), getattr(other, name)
         if here != there and not (name == "device" and _gpu(own) and _gpu(own) is _gpu(other)):
-            yield f"{name.replace('_', ' ')}: {here or 'not known'}; theirs: {there or 'not stated'}"
+            ours = "" if name in ("software", "options", "date") else f" (ours {here})"
+            yield f"{name.replace('_', ' ')} {there or 'not stated'}{ours}"
     if other.convention:
-        yield f"their figure: {other.convention}"
+        yield f"figure: {other.convention}"
 
 
 def own_rows(groups: Iterable[Group]) -> list[Result]:

@@ -47,7 +47,7 @@ def table(scope: Scope) -> Table:
         "ours against theirs, per second",
         "ratio",
         "range of the ratio",
-        "what differs",
+        "theirs differ in",
         "doubtful",
     ]
     return header, [_row(one) for one in scope.beside]
