@@ -19,7 +19,7 @@ LARGEST = 64 * 2**20
 CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
 """Bytes that text has not, and how many of those and of damaged letters a log may have: ranks that write at once leave
 some."""
-FACTS = ("model", "precision", "batch_size_per_device", "devices", "nodes", "hardware", "software")
+FACTS = ("model", "precision", "batch_size_per_device", "accumulate", "devices", "nodes", "hardware", "software")
 NAMES = {
     "model": r"(resnet50|bert[_-](?:base|large)|gpt2[_-](?:small|medium|large|xl))",
     "precision": r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])",
@@ -114,6 +114,7 @@ def _run(reading: Reading, name: str) -> dict[str, Any]:
         "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
         "precision": reading.precision,
         "batch_size_per_device": reading.batch,
+        "accumulate": reading.accumulate,
         "devices": reading.devices,
         "nodes": reading.nodes,
         "hardware": reading.hardware,
@@ -141,6 +142,8 @@ def _named(name: str) -> dict[str, Any]:
         values["model"] = words["model"].replace("_", "-")
     if "precision" in words:
         values["precision"] = words["precision"].replace("amp", "fp16")
+    if re.search(r"without_grad_?acc", name):
+        values["accumulate"] = 1
     if (match := found["topology"]) and int(match[1]) and int(match[2]):
         nodes, each = int(match[1]), int(match[2])
         values |= {"nodes": nodes, "devices": each if match[0].startswith("n") else nodes * each}

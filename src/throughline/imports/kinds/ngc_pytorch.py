@@ -46,6 +46,7 @@ def _bert(log: Log) -> Reading:
         model=f"bert-{size}" if size else None,
         precision=precision(half=half) if half else None,
         batch=_batch(log),
+        accumulate=log.count(r"gradient_accumulation_steps[ =](\d+)"),
         devices=nodes * each if nodes and each else started or None,
         nodes=nodes,
         software=log.find(r"(Container nvidia build = +\d+)"),

@@ -59,6 +59,7 @@ def _bert(log: Log) -> Reading:
         rule=rule,
         model=f"bert-{size}" if size else None,
         precision=precision(half=half) if half else None,
+        accumulate=log.count(r"\bnum_accumulation_steps(?:_phase1)?[=:] ?(\d+)"),
         batch=log.count(r"\btrain_batch_size: (\d+)") or log.count(r"\+ batch_size=(\d+)"),
         devices=log.count(r"\bnum_gpus=(\d+)") or (log.ranks if log.ranks > 1 else None),
         software=log.find(r"(Container nvidia build = +\d+)"),

@@ -50,7 +50,7 @@ Alike = tuple[str | None, ...]
 def alike(run: ImportedRun) -> Alike:
     """What runs have in common that stand in one plot."""
     batch = None if run.batch_size_per_device is None else str(run.batch_size_per_device)
-    return run.model, run.precision, batch, run.unit
+    return run.model, run.precision, batch, run.unit, "no accumulation" if run.accumulate == 1 else ""
 
 
 def speedup(every: Iterable[ImportedRun], run: ImportedRun) -> float | None:
@@ -91,7 +91,7 @@ def frame(imported: Imported) -> pd.DataFrame:
         {key: markup.spreadsheet(value) if isinstance(value, str) else value for key, value in row.items()}
         for row in rows
     ]
-    counts = ("batch_size_per_device", "devices", "nodes")
+    counts = ("batch_size_per_device", "accumulate", "devices", "nodes")
     return pd.DataFrame(safe).astype(dict.fromkeys(counts, "Int64"))
 
 
@@ -101,8 +101,8 @@ def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
     known = [run for run in imported.read if run.devices]
     for index, key in enumerate(dict.fromkeys(map(alike, known))):
         runs = [run for run in known if alike(run) == key]
-        model, precision, batch, unit = (part or "not said" for part in key)
-        title = f"{model}, {precision}, batch {batch} per device, {IMPORTED}"
+        model, precision, batch, unit = (part or "not said" for part in key[:4])
+        title = ", ".join(filter(None, (model, precision, f"batch {batch} per device", key[4], IMPORTED)))
         lines = _series(runs)
         drawn.append((f"throughput_{index}", title, partial(draw, title, unit, lines), _words(lines, unit)))
     return drawn
