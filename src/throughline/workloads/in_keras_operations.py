@@ -4,6 +4,7 @@ Written in Keras' own operations alone, so that every backend of Keras trains it
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -59,3 +60,18 @@ def of_layer(name: str, layer: Any) -> dict[str, Any]:
     if hasattr(layer, "gamma"):
         return {f"{name}.weight": layer.gamma, f"{name}.bias": layer.beta}
     return {f"{name}.weight": layer.kernel, f"{name}.bias": layer.bias}
+
+
+def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
+    """What the layer makes of `hidden`; the backward pass computes its activations again.
+
+    JAX lets no state out of what it computes twice, so that dropout's seeds go in and come out as values there.
+    """
+    if keras.backend.backend() != "jax":
+        return keras.remat(partial(layer, **given))(hidden)
+    seeds, weights = layer.non_trainable_variables, [one.value for one in layer.trainable_variables]
+    call = keras.remat(lambda hidden, seeds: layer.stateless_call(weights, seeds, hidden, **given))
+    hidden, after = call(hidden, [one.value for one in seeds])
+    for seed, value in zip(seeds, after, strict=True):
+        seed.assign(value)
+    return hidden

@@ -9,7 +9,7 @@ FRAMEWORK = Framework(
     gpus="import os; os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'; import json, jax; "
     "found = [one for one in jax.devices() if one.platform == 'gpu']; "
     "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))",
-    features=frozenset({"devices", "nodes", "bf16", "accumulation", "clipping"}),
+    features=frozenset({"devices", "nodes", "amp", "bf16", "accumulation", "clipping", "checkpointing", "convergence"}),
     reasons={
         "compile": "JAX has no compiler to switch on: its steps are always compiled by XLA",
         "graph": "XLA decides by itself what it replays as a CUDA graph",

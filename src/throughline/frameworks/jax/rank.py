@@ -62,6 +62,8 @@ class Jax(Rank):
         precision = self.spec["precision"]
         if precision == "tf32" and self.kind == "cpu":
             raise Unsupported("tf32 exists on GPUs only")
+        if precision == "fp16" and self.kind == "cpu":
+            raise Unsupported("JAX has no attention in fp16 on CPUs")
         jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
         self.at = jax.local_devices()[0]
         mesh = Mesh(jax.devices() if self.exchanges else [self.at], ("replica",))
@@ -69,10 +71,11 @@ class Jax(Rank):
         self.form.seed(self.spec["seed"])
 
     def model(self, facts: dict[str, Any]) -> None:
-        # Programs that draw a weight run once: to compile them well takes much longer.
+        # A program that draws a weight runs once: to compile it well takes much longer.
+        as_it_was = jax.config.read("jax_disable_most_optimizations")
         jax.config.update("jax_disable_most_optimizations", True)
         self.built = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
-        jax.config.update("jax_disable_most_optimizations", False)
+        jax.config.update("jax_disable_most_optimizations", as_it_was)
         self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
 
     @property

@@ -16,7 +16,7 @@ from keras_hub.models import BertBackbone
 
 from throughline.workloads import Arrays
 from throughline.workloads.bert import POSITIONS, SHAPES, padded
-from throughline.workloads.in_keras_operations import assign, counted, decays, of_layer, reseed, seed, versions
+from throughline.workloads.in_keras_operations import assign, counted, decays, of_layer, recomputed, reseed, seed, versions
 
 __all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
 
@@ -135,8 +135,8 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         hidden = own.embeddings_add((words, own.position_embedding(words), own.segment_embedding(batch["segments"])))
         hidden = own.embeddings_dropout(own.embeddings_layer_norm(hidden), training=training)
         for layer in own.transformer_layers:
-            one = partial(layer, padding_mask=batch.get("mask"), training=training)
-            hidden = (keras.remat(one) if self.checkpointing and training else one)(hidden)
+            call = partial(recomputed, layer) if self.checkpointing and training else layer
+            hidden = call(hidden, padding_mask=batch.get("mask"), training=training)
         return hidden
 
     def by_name(self) -> dict[str, Any]:
