@@ -16,7 +16,16 @@ from keras_hub.models import BertBackbone
 
 from throughline.workloads import Arrays
 from throughline.workloads.bert import POSITIONS, SHAPES, padded
-from throughline.workloads.in_keras_operations import assign, counted, decays, of_layer, recomputed, reseed, seed, versions
+from throughline.workloads.in_keras_operations import (
+    assign,
+    counted,
+    decays,
+    of_layer,
+    recomputed,
+    reseed,
+    seed,
+    versions,
+)
 
 __all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
 

@@ -1,0 +1,82 @@
+"""Helper process, in JAX's environment: its optimizers on plain arrays, and what one rank does with options.
+
+Arguments: specification (JSON), weights (.npz), optimizers (JSON), output (.npz). Losses and flags go to the standard
+output as JSON, the weights after each optimizer's steps to the output.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import Any
+
+import numpy as np
+from framework_steps import built, steps
+
+from throughline import frameworks
+
+SHAPES = [(3, 2, 4), (2, 4), (5,)]
+"""A kernel, a bias of two dimensions, and a bias."""
+DECAYS = [True, False, False]
+UPDATES = 3
+
+
+def arrays(seed: int) -> list[Any]:
+    draw = np.random.default_rng(seed)
+    return [draw.normal(size=shape).astype(np.float32) for shape in SHAPES]
+
+
+def updated(settings: dict[str, Any], clip: str) -> list[Any]:
+    """The arrays after a few updates, whose gradients are large enough to be clipped, and then small."""
+    from throughline.frameworks.jax.optimizers import build
+
+    update, weights = build(settings, clip, DECAYS).transform, arrays(0)
+    state = update.init(weights)
+    for step in range(1, UPDATES + 1):
+        gradients = [array / step**4 for array in arrays(step)]
+        moves, state = update.update(gradients, state, weights)
+        weights = [weight - settings["learning_rate"] * move for weight, move in zip(weights, moves, strict=True)]
+    return weights
+
+
+def main() -> None:
+    text, initial, optimizers, output = sys.argv[1:]
+    spec, weights = json.loads(text), dict(np.load(initial))
+    framework = frameworks.load("jax")
+    every = {
+        f"{number} {place}": array
+        for number, (settings, clip) in enumerate(json.loads(optimizers))
+        for place, array in enumerate(updated(settings, clip))
+    }
+    np.savez(output, **every)
+
+    one, found = built(framework, spec, weights), dict[str, Any]()
+    found["plain"] = steps(one, spec, range(2))
+    checkpoint = io.BytesIO()
+    one.save(checkpoint)
+    found["after"] = steps(one, spec, range(2, 4))
+    checkpoint.seek(0)
+    one.restore(checkpoint)
+    found["resumed"] = steps(one, spec, range(2, 4))
+    other = built(framework, {**spec, "options": {**spec["options"], "checkpointing": True}}, weights)
+    found["checkpointing"] = steps(other, spec, range(2))
+
+    # Loss scaling of a model in fp32: a CPU has no fp16.
+    one.spec = {**spec, "precision": "fp16"}
+    one.load(weights)
+    one.state = None
+    one.seed(spec["seed"] + 1)
+    one.optimizer()
+    found["scaled"] = steps(one, spec, range(2))
+    one.state["weights"][0] = one.state["weights"][0] * np.float32(np.nan)
+    before = [np.asarray(weight) for weight in one.state["weights"]]
+    steps(one, spec, range(1))
+    after = [np.asarray(weight) for weight in one.state["weights"]]
+    same = all(np.array_equal(*pair, equal_nan=True) for pair in zip(before, after, strict=True))
+    found["overflow"] = [one.skipped(), same]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What is JAX's own: optax's optimizers are the reference's; recomputed steps, checkpoints and overflows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jax_steps import DECAYS, UPDATES, arrays
+
+import training_fixtures
+from framework_lab import ROOT, python
+from throughline import workloads
+from throughline.checks import reference
+from throughline.study.benchmark import Optimizer
+
+HELPER = Path(__file__).with_name("jax_steps.py")
+OPTIMIZERS = [
+    (Optimizer(name="adamw", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "global_norm"),
+    (Optimizer(name="adam", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "none"),
+    (Optimizer(name="lamb", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "norm"),
+    (Optimizer(name="sgd", learning_rate=0.01, weight_decay=0.1, momentum=0.9), "value"),
+]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One process for all tests: JAX takes long to start and to compile."""
+    folder = tmp_path_factory.mktemp("jax")
+    spec = training_fixtures.spec(framework="jax", options={"dropout": 0.1})
+    torch.manual_seed(1)
+    form = workloads.form("bert-tiny", "torch")
+    network = form.build(json.loads(spec.model_dump_json()), {"vocabulary": 1000})
+    np.savez(folder / "weights.npz", **form.weights(network))
+    optimizers = json.dumps([(settings.model_dump(mode="json"), clip) for settings, clip in OPTIMIZERS])
+    files = [str(folder / "weights.npz"), optimizers, str(folder / "updated.npz")]
+    variables = os.environ | {
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_NUM_THREADS": "1",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiles faster
+    }
+    command = [python("jax"), str(HELPER), spec.model_dump_json(), *files]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    words: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {**words, "updated": dict(np.load(folder / "updated.npz"))}
+
+
+@pytest.mark.parametrize("number", range(len(OPTIMIZERS)), ids=lambda number: OPTIMIZERS[number][0].name)
+def test_optimizers_and_clipping_are_those_of_the_reference(found: dict[str, Any], number: int) -> None:
+    settings, clip = OPTIMIZERS[number]
+    weights = [torch.from_numpy(array).double() for array in arrays(0)]
+    moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in weights]
+    for step in range(1, UPDATES + 1):
+        gradients = [torch.from_numpy(array / step**4).double() for array in arrays(step)]
+        reference._clip(gradients, clip)
+        for weight, gradient, moment, decays in zip(weights, gradients, moments, DECAYS, strict=True):
+            own = settings if decays else settings.model_copy(update={"weight_decay": 0.0})
+            reference._update(weight, gradient, *moment, step, own)
+    for place, weight in enumerate(weights):
+        np.testing.assert_allclose(found["updated"][f"{number} {place}"], weight.numpy(), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("option", ["checkpointing", "scaled"])
+def test_options_train_the_same(found: dict[str, Any], option: str) -> None:
+    assert found[option] == pytest.approx(found["plain"], rel=2e-6)
+
+
+def test_a_checkpoint_goes_on_as_if_nothing_had_been(found: dict[str, Any]) -> None:
+    assert found["resumed"] == found["after"] != found["plain"]
+
+
+def test_a_step_that_overflows_changes_nothing_but_the_scale(found: dict[str, Any]) -> None:
+    assert found["overflow"] == [1, True]
