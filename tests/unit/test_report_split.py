@@ -8,6 +8,7 @@ import pytest
 
 from report_fixture import write_series
 from throughline.records import Summary, read_summary
+from throughline.report import numbers
 from throughline.report.analysis import cells, split, summary
 from throughline.report.render import page
 from throughline.report.render.topics import hardware, throughput, write_plots, write_tables
@@ -154,3 +155,8 @@ def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cel
     assert text.count("bert: where a step's time goes") + text.count("bert: where a step&#39;s time goes") == 1
     assert "torch 1n4g: 151 ms a step; compute 74.2 %, communication 25.8 %, input 0.0 %." in text
     assert "No speedup of a training" in text
+
+
+def test_long_and_short_times_are_read_alike() -> None:
+    read = [numbers.milliseconds(seconds) for seconds in (0.0001234, 0.0123, 0.9994, 0.9996, 1.84)]
+    assert read == ["0.123", "12.3", "999", "1,000", "1,840"]
