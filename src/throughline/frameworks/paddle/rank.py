@@ -25,6 +25,7 @@ Batch = dict[str, Any]
 class Paddle(Rank):
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
+        self.meetings = 0
         self.at = f"gpu:{local_rank}" if kind == "cuda" else "cpu"
 
     def join(self) -> None:
@@ -62,6 +63,7 @@ class Paddle(Rank):
         self.parameters = [one for one in self.network.parameters() if not one.stop_gradient]
         if self.options["compile"]:
             paddle.jit.to_static(self.network, full_graph=True)
+        self.barrier()
         if self.exchanges:
             self.parallel = paddle.DataParallel(self.network, comm_buffer_size=self.options["bucket_mb"])
         paddle.seed(self.spec["seed"] + 1 + self.rank)
@@ -83,6 +85,7 @@ class Paddle(Rank):
         )
         self.first_scale = self.scale()
         self.latest: Any = None
+        self.barrier()
 
     def set_rate(self, rate: float) -> None:
         self.update.set_lr(rate)
@@ -118,8 +121,14 @@ class Paddle(Rank):
             paddle.device.synchronize(self.at)
 
     def barrier(self) -> None:
-        if self.world > 1:
-            dist.barrier()
+        """First at the store: in an exchange Paddle's gloo waits for 30 seconds, and then ends the process."""
+        if self.world == 1:
+            return
+        store, self.meetings = paddle.base.core.create_or_get_global_tcp_store(), self.meetings + 1
+        if store.add(f"meeting {self.meetings}", 1) == self.world:
+            store.set(f"meeting {self.meetings} is complete", b"1")
+        store.wait(f"meeting {self.meetings} is complete")
+        dist.barrier()
 
     def broadcast(self, value: int) -> int:
         if self.world == 1:
@@ -183,6 +192,7 @@ class Paddle(Rank):
     def seed(self, value: int) -> None:
         """Seed what dropout draws from."""
         paddle.seed(value)
+        self.barrier()  # one rank alone may have looked at held-out data
 
     def save(self, stream: IO[bytes]) -> None:
         """Write weights, the optimizer's states and the loss scale: arrays by name, where paddle.save would pickle."""
