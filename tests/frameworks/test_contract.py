@@ -197,7 +197,7 @@ def test_a_deadlock_is_a_failure_that_names_its_phase(lab: Lab, phase: str) -> N
 
 OWN = ("attention", "vocabulary_head")
 """What each may do in its own way: by whichever kernel, and on which positions."""
-STEPPED = ("torch", "mxnet-horovod", "hf-loop", "paddle")
+STEPPED = ("torch", "mxnet-horovod", "hf-loop", "paddle", "tensorflow")
 OPTIONS = [
     {"optimizer": {"name": "adam", "weight_decay": 0.1, "epsilon": 1e-6}},
     {"optimizer": {"name": "adamw", "weight_decay": 0.1}, "options": {"clip": "global_norm", "accumulate": 2}},

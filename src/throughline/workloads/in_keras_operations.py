@@ -46,12 +46,15 @@ def counted(network: Any) -> int:
 def assign(own: Mapping[str, Any], weights: Arrays) -> None:
     """Set the weights, in place, from arrays by PyTorch's names; all of them and no other.
 
-    A kernel of Keras is PyTorch's, transposed, with the heads as a dimension of its own.
+    A kernel of Keras is PyTorch's with inputs before outputs, both at the end, and with heads as a dimension of their
+    own.
     """
     if own.keys() != weights.keys():
         raise ValueError(f"weights of another network: {sorted(own.keys() ^ weights.keys())}")
     for name, weight in own.items():
-        array = weights[name].T if weight.name == "kernel" else weights[name]
+        array = weights[name]
+        if weight.name == "kernel":
+            array = array.transpose(*range(2, array.ndim), 1, 0)
         weight.assign(array.reshape(weight.shape))
 
 

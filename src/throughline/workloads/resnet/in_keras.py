@@ -1,0 +1,154 @@
+"""ResNet in Keras. The blocks are ours: keras-hub's ResNetBackbone begins with 64 channels, and no fewer.
+
+Pictures are channels last, whatever `channels_last` says. Every backend of Keras trains this form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from throughline import workloads
+from throughline.workloads import Arrays
+from throughline.workloads.in_keras_operations import assign, counted, decays, of_layer, reseed, seed, versions
+from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
+
+__all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
+
+LACKS = {
+    "checkpointing": "a batch norm that is computed again would move its running statistics twice",
+    "unpadded": "pictures have no padding that could be left out",
+    "sharding": "resnet's states are small, and every replica keeps all of them",
+    "tensor": "resnet lies on one device whole",
+}
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> ResNet:
+    """The network that a run specification asks for, with random weights; `policy` is Keras' word for the precision."""
+    return ResNet(SHAPES[spec["model"]], workloads.parameters(spec), policy)
+
+
+def load(network: ResNet, weights: Arrays) -> None:
+    """Set the weights, in place; all of them and no other."""
+    assign(network.by_name(), weights)
+
+
+def settings(network: ResNet) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    norm = network.stem.norm
+    return {
+        "parameters": counted(network),
+        "normalization": "of bytes, on the device",
+        "batch_norm": f"epsilon {norm.epsilon:g}, momentum {1 - norm.momentum:g}, over the pictures of each replica",
+        "label_smoothing": network.smoothing,
+        "memory_format": "channels last",
+        "convolutions": f"those of {keras.backend.backend()}",
+        "dropout": [],
+        "loss": "mean over all pictures, of each replica",
+    }
+
+
+def sums(network: ResNet, batch: dict[str, Any]) -> dict[str, float]:
+    """The loss over a delivered batch, without smoothing, and the pictures whose class has the highest score. Norms use
+    their running statistics."""
+    scores, labels = network.scores(batch["pixels"], training=False), ops.convert_to_numpy(batch["labels"])
+    losses = ops.sparse_categorical_crossentropy(batch["labels"], scores, from_logits=True)
+    return {
+        "loss": float(ops.convert_to_numpy(losses).sum(dtype="float64")),
+        "found": float((ops.convert_to_numpy(scores).argmax(1) == labels).sum()),
+        "samples": float(len(labels)),
+    }
+
+
+class Convolution(keras.Layer):  # type: ignore[misc]
+    """A convolution without bias, and the batch norm behind it."""
+
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int, policy: str) -> None:
+        super().__init__(dtype=policy)
+        self.around = [[0, 0], [size // 2] * 2, [size // 2] * 2, [0, 0]]
+        spread = keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal")  # He et al. 2015
+        self.convolution = keras.layers.Conv2D(
+            outputs, size, stride, use_bias=False, kernel_initializer=spread, data_format="channels_last", dtype=policy
+        )
+        self.norm = keras.layers.BatchNormalization(momentum=1 - MOMENTUM, epsilon=EPSILON, dtype=policy)
+        self.convolution.build((None, None, None, inputs))
+        self.norm.build((None, None, None, outputs))
+        self.built = True
+
+    def call(self, hidden: Any, training: bool) -> Any:
+        padded = ops.pad(hidden, self.around) if self.around[1][0] else hidden
+        return self.norm(self.convolution(padded), training=training)
+
+    def by_name(self, place: str) -> dict[str, Any]:
+        own = self.norm
+        return {f"{place}.weight": self.convolution.kernel, f"{place}.scale": own.gamma, f"{place}.shift": own.beta}
+
+
+class Residual(keras.Layer):  # type: ignore[misc]
+    """A block: what its convolutions make is added to what it is given."""
+
+    def __init__(self, block: Block, policy: str) -> None:
+        super().__init__(dtype=policy)
+        inputs, width, outputs, stride = block.inputs, block.width, block.outputs, block.stride
+        if block.is_bottleneck:
+            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        else:
+            sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
+        self.convolutions = [Convolution(*one, policy) for one in sizes]
+        self.shortcut = Convolution(inputs, outputs, 1, stride, policy) if block.has_shortcut else None
+        self.built = True
+
+    def call(self, hidden: Any, training: bool) -> Any:
+        residual = hidden if self.shortcut is None else self.shortcut(hidden, training=training)
+        *first, last = self.convolutions
+        for convolution in first:
+            hidden = ops.relu(convolution(hidden, training=training))
+        return ops.relu(last(hidden, training=training) + residual)
+
+    def by_name(self, place: str) -> dict[str, Any]:
+        found = self.shortcut.by_name(f"{place}.shortcut") if self.shortcut else {}
+        for number, convolution in enumerate(self.convolutions):
+            found |= convolution.by_name(f"{place}.convolutions.{number}")
+        return found
+
+
+class ResNet(keras.Layer):  # type: ignore[misc]
+    """Takes the arrays of `resnet.batch` and returns the loss: the mean over all pictures."""
+
+    def __init__(self, shape: Shape, given: Parameters, policy: str) -> None:
+        super().__init__(dtype=policy)
+        self.smoothing = given.label_smoothing
+        self.stem = Convolution(3, shape.width, 7, 2, policy)
+        self.blocks = [Residual(block, policy) for block in shape.blocks]
+        self.places = [f"{stage}.{number}" for stage, count in enumerate(shape.stages) for number in range(count)]
+        outputs = shape.blocks[-1].outputs
+        spread = keras.initializers.RandomUniform(-(outputs**-0.5), outputs**-0.5)  # as PyTorch's
+        self.head = keras.layers.Dense(
+            given.classes, kernel_initializer=spread, bias_initializer=spread.clone(), dtype=policy
+        )
+        self.head.build((None, outputs))
+        self.built = True
+
+    def call(self, batch: dict[str, Any]) -> Any:
+        surprises = -ops.log_softmax(self.scores(batch["pixels"], training=True))
+        right = ops.mean(ops.take_along_axis(surprises, ops.cast(batch["labels"], "int32")[:, None], axis=1))
+        return (1 - self.smoothing) * right + self.smoothing * ops.mean(surprises)
+
+    def scores(self, pixels: Any, training: bool) -> Any:
+        """The scores of all classes [B, C], in fp32."""
+        hidden = (ops.cast(pixels, "float32") - ops.array(MEAN, "float32")) / ops.array(DEVIATION, "float32")
+        hidden = ops.relu(self.stem(ops.cast(hidden, self.compute_dtype), training=training))
+        around = [[0, 0], [1, 1], [1, 1], [0, 0]]  # with zeros, which are no more than any pixel behind a relu
+        hidden = ops.max_pool(ops.pad(hidden, around), 3, 2, data_format="channels_last")
+        for block in self.blocks:
+            hidden = block(hidden, training=training)
+        return ops.cast(self.head(ops.mean(hidden, axis=(1, 2))), "float32")
+
+    def by_name(self) -> dict[str, Any]:
+        """Every weight by the name of PyTorch's form."""
+        found = {**self.stem.by_name("stem"), **of_layer("head", self.head)}
+        for place, block in zip(self.places, self.blocks, strict=True):
+            found |= block.by_name(f"stages.{place}")
+        return found

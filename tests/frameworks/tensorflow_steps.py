@@ -1,0 +1,78 @@
+"""Helper process, in TensorFlow's environment: what one rank does with threads, overflows, rates, memory and options.
+
+Arguments: specification (JSON), weights (.npz). What it found goes to the standard output as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from framework_steps import built, steps
+
+from throughline import frameworks
+
+
+def ticks() -> dict[str, int]:
+    """The processor's time of every thread of this process but the first, in ticks."""
+    found = {}
+    for thread in Path("/proc/self/task").iterdir():
+        if thread.name != str(os.getpid()):
+            user, system = (thread / "stat").read_text().rpartition(")")[2].split()[11:13]
+            found[thread.name] = int(user) + int(system)
+    return found
+
+
+def busy_threads(one: Any) -> int:
+    """Threads beside the first that take part in what a device computes."""
+    multiply = tf.function(one.product(1024), autograph=False)
+    multiply()
+    before, after = ticks(), {}
+    for _ in range(100):
+        multiply()
+        after = {thread: now - before.get(thread, 0) for thread, now in ticks().items()}
+        if sum(after.values()) > 100:
+            break
+    return sum(time > 5 for time in after.values())
+
+
+def main() -> None:
+    text, weights = sys.argv[1:]
+    spec, arrays = json.loads(text), dict(np.load(weights))
+    framework = frameworks.load("tensorflow")
+    found: dict[str, Any] = {}
+
+    def trained(**changes: Any) -> tuple[Any, list[float]]:
+        options = {**spec["options"], **changes.pop("options", {})}
+        one = built(framework, {**spec, **changes, "options": options}, arrays)
+        return one, steps(one, spec, range(2))
+
+    one, found["plain"] = trained()
+    found["traces"] = one.finish.experimental_get_tracing_count()
+    found["busy"] = busy_threads(one)
+    one.set_rate(0.0)
+    before = [weight.numpy() for weight in one.weights]
+    steps(one, spec, range(1))
+    found["still"] = all(np.array_equal(*pair) for pair in zip(before, (w.numpy() for w in one.weights), strict=True))
+    try:
+        tf.zeros((1 << 20, 1 << 20, 1 << 8))
+    except tf.errors.OpError as error:
+        found["out_of_memory"] = one.is_out_of_memory(error)
+    _, found["checkpointing"] = trained(options={"checkpointing": True})
+    _, found["compile"] = trained(options={"compile": True})
+    half, found["fp16"] = trained(precision="fp16")
+    half.scale.assign(3e38)
+    before = [weight.numpy() for weight in half.weights]
+    steps(half, spec, range(1))
+    same = all(np.array_equal(*pair) for pair in zip(before, (w.numpy() for w in half.weights), strict=True))
+    found["overflow"] = [half.skipped(), bool(np.isclose(half.scale.numpy(), 1.5e38)), same]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What is TensorFlow's own: threads, one trace for all steps, overflows in fp16, compiled and recomputed steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import training_fixtures
+from framework_lab import ROOT, python
+from throughline import workloads
+
+HELPER = Path(__file__).with_name("tensorflow_steps.py")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One process for all tests: TensorFlow takes long to start."""
+    weights = tmp_path_factory.mktemp("tensorflow") / "weights.npz"
+    spec = training_fixtures.spec(framework="tensorflow", options={"dropout": 0.0})
+    torch.manual_seed(1)
+    form = workloads.form("bert-tiny", "torch")
+    network = form.build(json.loads(spec.model_dump_json()), {"vocabulary": 1000})
+    np.savez(weights, **form.weights(network))
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    command = [python("tensorflow"), str(HELPER), spec.model_dump_json(), str(weights)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    words: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return words
+
+
+def test_no_more_threads_compute_than_the_run_says(found: dict[str, Any]) -> None:
+    assert found["busy"] <= 1
+
+
+def test_a_step_is_traced_once(found: dict[str, Any]) -> None:
+    assert found["traces"] == 1
+
+
+def test_a_rate_of_the_schedule_reaches_the_graph(found: dict[str, Any]) -> None:
+    assert found["still"]
+
+
+def test_memory_that_is_refused_is_recognized(found: dict[str, Any]) -> None:
+    assert found["out_of_memory"] is True
+
+
+@pytest.mark.parametrize(("option", "tolerance"), [("checkpointing", 2e-6), ("compile", 2e-6), ("fp16", 1e-3)])
+def test_options_train_the_same(found: dict[str, Any], option: str, tolerance: float) -> None:
+    assert found[option] == pytest.approx(found["plain"], rel=tolerance)
+    assert option != "fp16" or found[option] != found["plain"]
+
+
+def test_a_step_that_overflows_is_skipped_and_halves_the_scale(found: dict[str, Any]) -> None:
+    assert found["overflow"] == [1, True, True]
