@@ -43,7 +43,9 @@ benchmarks:
   crossed:
     {model: gpt2-tiny, sequence: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
      options: {data: synthetic, sharding: optimizer, tensor: 2}}
-  horovod: {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod], topologies: [2n1g], batch: {fp32: [4]}}
+  others:
+    {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod, paddle, tensorflow, jax], topologies: [2n1g],
+     batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
     {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 60}}

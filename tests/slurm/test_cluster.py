@@ -16,6 +16,7 @@ from slurm.conftest import Project, until
 from throughline import recipes, records
 from throughline.console.console import in_queue
 
+OTHERS = ("mxnet-horovod", "paddle", "tensorflow", "jax")
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 
 
@@ -82,16 +83,19 @@ def test_a_model_split_over_two_nodes(project: Project) -> None:
     assert (crossed.settings or {})["sharding"].startswith("the optimizer's states")
 
 
-def test_horovod_on_two_nodes(finished: tuple[Project, str]) -> None:
-    """horovodrun reaches the second node through srun. Slurm withholds the cores that a run does not ask for: without
-    GPUs it has one for each thread."""
+def test_other_libraries_on_two_nodes(finished: tuple[Project, str]) -> None:
+    """horovodrun reaches the second node through srun; all others by the addresses of their ranks. Slurm withholds the
+    cores that a run does not ask for: without GPUs it has one for each thread."""
     project, _ = finished
-    if not Path(recipes.ready("mxnet-horovod") or "").is_file():
-        pytest.skip("the environment of mxnet-horovod is not built (make frameworks)")
-    project.run("results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
-    record = records.read_run(project.path / "results/horovod/bz4_fp32/mxnet-horovod/2n1g/run1.json")
-    assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
-    assert cores_of_ranks(record) == {1}
+    for name in OTHERS:
+        if not Path(recipes.ready(name) or "").is_file():
+            pytest.skip(f"the environment of {name} is not built (make frameworks)")
+    runs = [f"results/others/bz4_fp32/{name}/2n1g/run1.json" for name in OTHERS]
+    project.run(*runs)
+    for run in runs:
+        record = records.read_run(project.path / run)
+        assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1]), record.reason
+        assert cores_of_ranks(record) == {1}
 
 
 def test_auto_is_what_the_partition_has(project: Project) -> None:
