@@ -56,7 +56,7 @@ def test_loss_gradients_and_settings_in_mxnet_are_pytorchs(tmp_path: Path, expan
         np.testing.assert_allclose(found[name], gradient, rtol=0, atol=1e-5 * np.abs(gradient).max(), err_msg=name)
 
 
-@pytest.mark.parametrize("framework", ["mxnet-horovod", "paddle", "tensorflow", "torch-horovod"])
+@pytest.mark.parametrize("framework", ["jax", "mxnet-horovod", "paddle", "tensorflow", "torch-horovod"])
 def test_training_on_one_and_two_devices_are_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framework: str
 ) -> None:
