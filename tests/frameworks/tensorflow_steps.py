@@ -41,6 +41,14 @@ def busy_threads(one: Any) -> int:
     return sum(time > 5 for time in after.values())
 
 
+def drawn(framework: Any, spec: dict[str, Any], seed: int) -> list[Any]:
+    """The weights of a new network."""
+    one = framework({**spec, "seed": seed}, 0, 0, 1, "cpu")
+    one.device()
+    one.model({"vocabulary": 1000})
+    return [weight.numpy() for weight in one.weights]
+
+
 def main() -> None:
     text, weights = sys.argv[1:]
     spec, arrays = json.loads(text), dict(np.load(weights))
@@ -71,6 +79,11 @@ def main() -> None:
     steps(half, spec, range(1))
     same = all(np.array_equal(*pair) for pair in zip(before, (w.numpy() for w in half.weights), strict=True))
     found["overflow"] = [half.skipped(), bool(np.isclose(half.scale.numpy(), 1.5e38)), same]
+    first, again, other = (drawn(framework, spec, seed) for seed in (1, 1, 2))
+    found["repeated"] = all(map(np.array_equal, first, again))
+    found["without_seed"] = sum(
+        bool(one.std()) and np.array_equal(one, two) for one, two in zip(first, other, strict=True)
+    )
     print(json.dumps(found))
 
 

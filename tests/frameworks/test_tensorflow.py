@@ -48,6 +48,11 @@ def test_a_rate_of_the_schedule_reaches_the_graph(found: dict[str, Any]) -> None
     assert found["still"]
 
 
+def test_the_seed_decides_all_random_weights(found: dict[str, Any]) -> None:
+    """So that all ranks begin with the same ones."""
+    assert found["repeated"] and not found["without_seed"]
+
+
 def test_memory_that_is_refused_is_recognized(found: dict[str, Any]) -> None:
     assert found["out_of_memory"] is True
 

@@ -33,7 +33,6 @@ LACKS = {"unpadded": "keras-hub's BERT computes padding as well"}
 """Why a feature is not there."""
 EPSILON = 1e-12
 GELU = partial(keras.activations.gelu, approximate=False)
-INITIAL = keras.initializers.RandomNormal(stddev=0.02)
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> BertForPretraining:
@@ -112,9 +111,10 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         )
         for layer in self.bert.transformer_layers:
             layer._feedforward_intermediate_dense.activation = GELU
-        self.transform = keras.layers.Dense(shape.hidden, activation=GELU, kernel_initializer=INITIAL, dtype=policy)
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.transform = keras.layers.Dense(shape.hidden, activation=GELU, kernel_initializer=normal, dtype=policy)
         self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
-        self.following = keras.layers.Dense(2, kernel_initializer=INITIAL, dtype=policy)
+        self.following = keras.layers.Dense(2, kernel_initializer=normal, dtype=policy)
         self.bias = self.add_weight(shape=(rows,), initializer="zeros", name="bias")
         for layer in (self.transform, self.norm, self.following):
             layer.build((None, shape.hidden))
