@@ -36,7 +36,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     curve = records.read_curve(project.path / CHECK / "curve.json")
     assert (curve.status, len(curve.loss)) == ("ok", 120)
     assert curve.resumed_after_step and curve.resumed_after_step % 10 == 0
-    assert sorted(path.name for path in (project.path / CHECK).iterdir()) == ["curve.json", "curve.log"]
+    assert sorted(path.name for path in (project.path / CHECK).iterdir()) == ["curve.json", "curve.log", "last"]
     verdict = checks.read(Path(project.path, f"{CHECK}.json")).verdict
     assert verdict.verdict == "not judged" and verdict.last and verdict.last.figures["mlm_accuracy"] is not None
 

@@ -277,7 +277,8 @@ def features(name: str, model: str) -> frozenset[str]:
 
 
 def refuse(spec: Spec) -> None:
-    """Unsupported where a run needs a feature that the workload's form or the framework lacks. Imports the form."""
+    """Unsupported where a run needs a feature that the workload's form or the framework lacks. Imports the form
+    only for its reason."""
     model, framework = spec["model"], of(spec["framework"])
     offered = workloads.of(model).LIBRARIES.get(framework.library)
     if offered is None:
@@ -288,10 +289,10 @@ def refuse(spec: Spec) -> None:
     if spec.get("job") and not framework.jobs:
         able = ", ".join(name for name in NAMES if of(name).jobs)
         raise Unsupported(f"{spec['framework']} trains steps, and no whole jobs: {able} does")
-    load(spec["framework"])  # before the form: a library with several backends is told there which one it has
-    lacks = workloads.form(model, framework.library).LACKS
     for feature in needs(spec):
         if feature not in offered:
+            load(spec["framework"])  # before the form: a library with several backends is told there which one it has
+            lacks = workloads.form(model, framework.library).LACKS
             raise Unsupported(lacks.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
         if feature not in framework.features:
             raise Unsupported(framework.reasons.get(feature) or f"{spec['framework']} has no {FEATURES[feature]}")
