@@ -4,6 +4,7 @@
 """
 
 import ast
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,21 @@ BY_FEATURE = {"clipping": "clip", "accumulation": "accumulate"}
 
 HEADER = f"""# Workloads
 
-What can be trained. This page is generated from `src/throughline/workloads/`
-(`python -m throughline.checks.workload_reference`). [add-a-workload.md](add-a-workload.md) says what a new one needs,
-and [frameworks.md](frameworks.md) which framework has which feature.
+For those who choose what to train: each workload's models, keys, data, figures and proofs.
+[frameworks.md](frameworks.md) says which framework has which feature, and
+[add-a-workload.md](add-a-workload.md) what a new workload needs. This page is generated from
+`src/throughline/workloads/` (`python -m throughline.checks.workload_reference`).
 
 A run of every workload measures throughput, memory, use of the hardware and the work done
-([outputs.md](outputs.md)). Figures of its own stand below.
+([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
 
-A [proof of equal mathematics](method-training.md#the-proof-of-equal-mathematics) is made where a benchmark compares
-frameworks, and where its options change how the model lies on its ranks. {equivalence.STEPS} steps in fp32 are held
-against a reference in double precision: the relative difference of a loss is at most {equivalence.TOLERANCE:.0e}.
-{equivalence.LOWER_STEPS} steps in every other precision are held against the same framework in fp32. Optimizers:
-{", ".join(equivalence.RATE)}. Each workload names below the precisions and options that its proof has as measured.
+A benchmark has a
+[proof of equal mathematics](method-training.md#the-proof-of-equal-mathematics) if it compares
+frameworks, or if its options change how the model lies on its ranks. The proof compares
+{equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
+{equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same
+framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}. For each workload, the row `proof`
+names the precisions and options that the proof uses as they are measured.
 """
 
 
@@ -63,11 +67,13 @@ def _section(folder: str) -> str:
     }
     work = [[f"`{spec.model}`", _flops(workload, spec, known)] for spec in specs]
     return (
-        f"\n## {folder}\n\n{_docstring(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
+        f"\n## {folder}\n\n{_own_words(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
         + table(["", "what"], [[name, text] for name, text in facts.items()])
-        + "\nFLOPs of one sample, by the conventions above and with the default keys:\n\n"
+        + "\nFLOPs of one sample, with the conventions above and the default keys:\n\n"
         + table(["model", "FLOPs per sample"], work)
-        + "".join(f"\n`in_{library}.py`: {_docstring(folder, f'in_{library}')}\n" for library in workload.LIBRARIES)
+        + "".join(
+            f"\n{_own_words(folder, f'in_{library}', f'`in_{library}.py`: ')}\n" for library in workload.LIBRARIES
+        )
     )
 
 
@@ -83,7 +89,7 @@ def _flops(workload: workloads.Workload, spec: RunSpec, facts: dict[str, object]
 
 def _data(workload: workloads.Workload, parameters: Any) -> str:
     if workload.DATA is None:
-        return "made-up batches alone"
+        return "only made-up batches"
     place = f"data/<name>/{workload.folder(parameters)}/"
     return f"`{workload.DATA}`, from `{place}`; or made-up batches (`options.data: synthetic`)"
 
@@ -91,7 +97,7 @@ def _data(workload: workloads.Workload, parameters: Any) -> str:
 def _learns(workload: workloads.Workload) -> str:
     if workload.LEARNS_FROM is None:
         return "losses are not judged"
-    return f"a run of {workload.LEARNS_FROM} timed steps or more on real data is invalid where its loss does not fall"
+    return f"a run of {workload.LEARNS_FROM} timed steps or more on real data is invalid if its loss does not fall"
 
 
 def _words(features: frozenset[str]) -> str:
@@ -106,10 +112,11 @@ def _proven(features: frozenset[str]) -> str:
     return f"{', '.join(precisions)}; {proven}"
 
 
-def _docstring(folder: str, name: str) -> str:
-    """What a workload's file says of itself, which is read without its library."""
+def _own_words(folder: str, name: str, begin: str = "") -> str:
+    """What a workload's file says of itself, in lines of the page's width; read without its library."""
     source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(source)) or ""
+    paragraphs = (begin + (ast.get_docstring(ast.parse(source)) or "")).split("\n\n")
+    return "\n\n".join(one if one.startswith(" ") else textwrap.fill(one, 98) for one in paragraphs)
 
 
 if __name__ == "__main__":

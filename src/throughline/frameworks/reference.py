@@ -20,30 +20,33 @@ LIBRARIES = (
 
 HEADER = """# Frameworks
 
-This page is generated from `src/throughline/frameworks/`, `src/throughline/workloads/` and `envs/`
-(`python -m throughline.frameworks.reference`). [add-a-framework.md](add-a-framework.md) says what a new one needs, and
-how to build these for GPUs.
+For those who choose a framework: which ones there are, their versions, and what each can do with
+each workload. [add-a-framework.md](add-a-framework.md) says how to build them for GPUs, and what a
+new one needs. This page is generated from `src/throughline/frameworks/`,
+`src/throughline/workloads/` and `envs/` (`python -m throughline.frameworks.reference`).
 
-## What there is
+## Which frameworks there are
 
-A version is a pin of `envs/`. What is said of the models of BERT and ResNet are the forms' own words; the features are
-those with BERT.
+The versions are the pins in `envs/`. The sources are those of the models of BERT and ResNet. The
+features are those with BERT.
 """
 
 ABSENT = """
-## What there is not
+## Which frameworks are missing, and why
 
-| framework | why it is not here |
+| framework | why it is missing |
 | --- | --- |
 | TensorFlow 1 | it is dead: its last release is for Python 3.7 at most. `tensorflow` trains with TensorFlow 2 |
 | OneFlow | its newest package is for Python 3.10; for Python 3.11 the index has a placeholder without a binary |
 
-Logs of both can be imported and stand beside own runs: [compare.md](compare.md#logs-of-others).
+The logs of both can be imported, to compare them with your own runs:
+[compare.md](compare.md#logs-of-others).
 
-## Features by workload
+## What each can do with each workload
 
-A run can use a feature if the framework and the workload's form in the framework's library both have it. A run that
-needs a feature that is missing ends as `unsupported` with the reason, and its cell says n/a.
+A run can use a feature if the framework has it, and the workload's form in the framework's library
+has it as well. A run that needs a missing feature ends as `unsupported` with the reason, and its
+cell says n/a.
 """
 
 

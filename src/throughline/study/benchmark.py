@@ -30,76 +30,79 @@ class Steps(Section):
     timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
     at_most_s: PositiveFloat | None = Field(
         None,
-        description="the longest that a run trains, in seconds. On slow devices warm-up and window get fewer steps, "
-        "but at least 2 and 3, and the record says so",
+        description="the longest that a run trains, in seconds. On slow devices the warm-up and the window get fewer "
+        "steps, but at least 2 and 3; the record says so",
     )
 
 
 class Placement(Section):
     partition: PartitionName | None = Field(
-        None, description="Slurm's partition for its runs; null: the one in slurm/config.yaml, else the default one"
+        None, description="Slurm's partition for the runs; null: the one in slurm/config.yaml, or the default one"
     )
     constraint: Features | None = Field(
         None,
-        description="features that its nodes must have, in Slurm's words (`sbatch --constraint`), such as `a100&ib`",
+        description="features that the nodes must have, in Slurm's words (`sbatch --constraint`), such as `a100&ib`",
     )
 
 
 class Runs(Section):
     device: Literal["auto", "cuda", "cpu"] = Field(
-        "auto", description="`auto` takes the GPUs that are found, otherwise the CPU; the record says which"
+        "auto", description="`auto` uses the GPUs if there are any, otherwise the CPU; the record says which"
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(
         1,
-        description="threads per worker on a CPU, the same in every topology; where pictures are read, also the "
-        "processes that decode them for each worker, beside a GPU as well",
+        description="threads per worker on a CPU, the same in every topology. If a run reads pictures, also the number "
+        "of processes that decode them for each worker, on a CPU and beside a GPU",
     )
     binding: Literal["none", "numa"] = Field(
         "none",
-        description="`numa` binds each rank to the cores of its GPU's NUMA node. Where the system does not say which "
-        "node that is, and on a CPU, such a run ends as `unsupported`. Records name the cores (`environment.binding`)",
+        description="`numa` binds each rank to the cores of its GPU's NUMA node. If the system does not say which node "
+        "that is, and on a CPU, such a run ends as `unsupported`. Records name the cores (`environment.binding`)",
     )
     network: bool | None = Field(
         None,
-        description="after the window, the ranks exchange messages as large as their gradients, two seconds long, and "
-        "compute nothing: how fast is the network alone? null: on GPUs. Needs DistributedDataParallel",
+        description="true: after the window, measure how fast the network is alone. For two seconds the ranks exchange "
+        "messages as large as their gradients, and compute nothing. null: only on GPUs. It needs "
+        "DistributedDataParallel",
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="where topologies of several nodes run. null: this machine, or the nodes of a Slurm job. A list of "
-        "names: these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
+        description="where topologies of several nodes run. null: on the nodes of a Slurm job. A list of names: on "
+        "these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
     )
     slurm: dict[TopologyName, Placement] = Field(
         default_factory=dict,
-        description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification: "
-        "another partition makes nothing again",
+        description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification, so "
+        "finished runs stay valid when it changes",
     )
     seed: NonNegativeInt = Field(42, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
-        description="true: a run does not start on a machine that is busy or has changed, and a summary with mixed "
-        "environments or warnings fails",
+        description="true: a run does not start on a machine that is busy or has changed, and a summary fails if it "
+        "has mixed environments or warnings",
     )
 
 
 class Schedule(Section):
     name: schedule.Name = Field(
-        "constant", description="how the learning rate falls after the warm-up; `constant`: not at all"
+        "constant", description="how the learning rate falls after the warm-up; `constant`: it does not fall"
     )
     warmup_steps: NonNegativeInt = Field(
-        0, description="the first steps, in which the rate rises in equal parts: step n has n / warmup_steps of it"
+        0, description="the number of first steps in which the rate rises: step n has n / warmup_steps of it"
     )
     total_steps: PositiveInt | None = Field(
-        None, description="the step in which the rate has fallen to `last`, and stays there; not of `constant`"
+        None, description="the step at which the rate has fallen to `last`, where it stays; not for `constant`"
     )
-    power: PositiveFloat = Field(1.0, description="of `polynomial`: the exponent of what is left, such as 0.5")
+    power: PositiveFloat = Field(
+        1.0, description="for `polynomial`: the exponent of the share of steps that is left, such as 0.5"
+    )
     last: Share = Field(0.0, description="what the rate falls to, as a share of learning_rate")
     decay_from: schedule.From = Field(
         "warmup_end",
-        description="where the fall is counted from. `start`: from the first step, as BERT's own code and NVIDIA's "
-        "have it; the rate then drops where the warm-up ends",
+        description="the step from which the fall is counted: the end of the warm-up, or the first step (`start`), as "
+        "in BERT's own code and NVIDIA's. With `start` the rate drops at the end of the warm-up",
     )
 
     def as_schedule(self) -> schedule.Schedule:
@@ -120,17 +123,18 @@ class Schedule(Section):
 
 class Optimizer(Section):
     name: Literal["adamw", "adam", "lamb", "sgd"] = Field("adamw", description="the update rule")
-    learning_rate: PositiveFloat = Field(1e-4, description="learning rate, the whole one where a schedule changes it")
+    learning_rate: PositiveFloat = Field(1e-4, description="learning rate; with a schedule, the highest one")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
     betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
-        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment; not of `sgd`"
+        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment; not for `sgd`"
     )
-    epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment; not of `sgd`")
+    epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment; not for `sgd`")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.9, description="share of the last update that the next one keeps; of `sgd` alone (without Nesterov's change)"
+        0.9, description="share of the last update that the next one keeps; only for `sgd` (without Nesterov's change)"
     )
     schedule: Schedule = Field(
-        default_factory=Schedule, description="how the learning rate changes from step to step, warm-up steps included"
+        default_factory=Schedule,
+        description="how the learning rate changes from step to step, also in the run's warm-up steps",
     )
 
 
@@ -142,8 +146,8 @@ class Options(Section):
     compile: bool = Field(False, description="compile the model (torch.compile)")
     graph: bool = Field(
         False,
-        description="replay forward and backward as one CUDA graph, for steps whose kernels take longer to launch than "
-        "to compute; needs `compile` and one GPU: other topologies end as `unsupported`",
+        description="replay forward and backward as one CUDA graph. It helps if kernels take longer to launch than to "
+        "compute. It needs `compile` and one GPU; other topologies end as `unsupported`",
     )
     checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
     unpadded: bool = Field(False, description="compute only the real tokens, without padding")
@@ -151,17 +155,17 @@ class Options(Section):
     decoder: Literal["pillow", "dali"] = Field(
         "pillow",
         description="what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
-        "rank itself, on its GPU; an environment without DALI ends as `unsupported`",
+        "rank itself, on its GPU or on the CPU. If the framework's environment lacks DALI, a run ends as `unsupported`",
     )
     exchange: bool = Field(
-        True, description="false: every rank keeps its own gradients, which shows how much time their exchange takes"
+        True, description="false: every rank keeps its own gradients, to show how much time their exchange takes"
     )
     bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
     controller: Literal["gloo", "mpi"] = Field(
         "gloo", description="how Horovod's ranks find each other, and on CPUs how they exchange gradients"
     )
     nccl: bool = Field(
-        True, description="false: Horovod exchanges the gradients of GPUs without NCCL, and has to be built without it"
+        True, description="false: Horovod exchanges the gradients of GPUs without NCCL; it has to be built without NCCL"
     )
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
     memory_limit_mb: PositiveInt | None = Field(
@@ -169,8 +173,8 @@ class Options(Section):
     )
     sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = Field(
         "none",
-        description="what replicas split among themselves instead of keeping a copy each: the optimizer's states, "
-        "these and the gradients, or the weights as well",
+        description="what the replicas split instead of each keeping a copy: the optimizer's states; the states and "
+        "the gradients; or states, gradients and weights (`full`)",
     )
     tensor: PositiveInt = Field(1, description="devices that share one replica of the model (tensor parallelism)")
 
@@ -182,8 +186,10 @@ class Options(Section):
 
 class Job(Section):
     samples: PositiveInt = Field(2048, description="training samples of an epoch")
-    held_out: NonNegativeInt = Field(1024, description="held-out samples of the evaluation after each epoch; 0: none")
-    epochs: PositiveInt = Field(2, description="how often every sample is trained on")
+    held_out: NonNegativeInt = Field(
+        1024, description="held-out samples of the evaluation after each epoch; 0: no evaluation"
+    )
+    epochs: PositiveInt = Field(2, description="how often the run trains on every sample")
 
     def as_job(self) -> job.Job:
         return job.Job(self.samples, self.held_out, self.epochs)
@@ -192,21 +198,24 @@ class Job(Section):
 class Convergence(Section):
     steps: PositiveInt = Field(50000, description="optimizer steps")
     evaluate_every: PositiveInt = Field(
-        1000, description="steps between two looks at held-out data; a checkpoint is written at each"
+        1000, description="steps between two evaluations on held-out data; each one writes a checkpoint"
     )
     samples: PositiveInt = Field(1000, description="largest number of held-out samples")
     begin_from: Name | None = Field(
         None,
-        description="another benchmark, whose check of the same model with the same framework and precision trains "
-        "first: this one begins with its last weights, such as phase 2 of BERT at 512 tokens after phase 1 at 128. "
-        "null: random weights",
+        description="the name of another benchmark with a convergence check of the same model, framework and "
+        "precision. That check trains first, and this one begins with its last weights: phase 2 of BERT at 512 tokens "
+        "after phase 1 at 128, for example. null: random weights",
     )
     against: Text | None = Field(
-        None, description="a CSV file with the stated curve: `step` and some of the model's figures of held-out data"
+        None,
+        description="a CSV file with the stated curve: a column `step` and some of the model's figures of held-out "
+        "data",
     )
     tolerance: Share = Field(
         0.05,
-        description="how much worse than the stated curve is accepted: of the loss a share, else a difference",
+        description="how much worse than the stated curve is accepted: a share of the loss, or a difference of another "
+        "figure",
     )
 
 
@@ -222,45 +231,47 @@ class Benchmark(Runs):
 
     model: str = Field(
         workloads.DEFAULT,
-        description="the model that is trained, by its name; or `{transformers: FILE, task: clm}` (or `mlm`), a model "
-        "of Hugging Face's transformers by its config.json. It takes keys of its own, see below",
+        description="the name of the model that is trained; or `{transformers: FILE, task: clm}` (or `mlm`), a model "
+        "of Hugging Face's transformers by its config.json. A model has keys of its own, see below",
     )
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
-        default_factory=lambda: ["torch"], description="what trains it"
+        default_factory=lambda: ["torch"], description="the frameworks that train it"
     )
     topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: ["1n1g"],
-        description="`<nodes>n<devices per node>g`; speedups are over 1n1g, or over the smallest one that is possible",
+        description="`<nodes>n<devices per node>g`; speedups are relative to 1n1g, or to the smallest possible one",
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
-        description="precision: batch sizes per replica of the model, which is a device unless options.tensor is more",
+        description="precision: batch sizes per replica of the model. A replica is on one device, or on options.tensor "
+        "devices",
     )
     scaling: Scaling = Field(
         "weak",
-        description="`weak`: a batch size is that of each replica, so more devices take more samples per step; "
-        "`strong`: it is the sum over all replicas, so more devices share the same samples",
+        description="`weak`: the batch size is per replica, so more devices take more samples per step. `strong`: it "
+        "is the sum over all replicas, so more devices share the same samples",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
     extras: list[Literal["aa", "synthetic", "noexchange", "max_batch", "max_classes"]] = Field(
         default_factory=list,
-        description="more runs, derived from these: `aa` (the same again), `synthetic` (made-up batches), `noexchange` "
-        "(ranks keep their gradients; together with `synthetic` it splits a step into compute, communication and "
-        "input), `max_batch` (a search for the largest batch that fits), "
-        "`max_classes` (the same for a classifier's classes)",
+        description="more runs, derived from these: `aa` (the same runs again, which shows the noise), `synthetic` "
+        "(made-up batches), `noexchange` (ranks keep their gradients; together with `synthetic` it splits a step into "
+        "compute, communication and input), `max_batch` (a search for the largest batch that fits), `max_classes` (a "
+        "search for the largest number of classes of a classifier)",
     )
     job: Job | None = Field(
         None,
-        description="a run is a whole job in place of `steps`: all samples in epochs, nothing warmed up, with an "
-        "evaluation after each epoch; {} for one. `hf-trainer` does it",
+        description="a run is a whole job instead of `steps`: epochs over all samples, without a warm-up, and an "
+        "evaluation after each epoch. {} takes the defaults. Only `hf-trainer` can do it",
     )
     convergence: Convergence | None = Field(
         None,
-        description="a long run, apart from the others, whose curve is compared with a stated one; {} for one",
+        description="one long run besides the others; its curve is compared with a stated one. {} takes the defaults",
     )
     task_samples: PositiveInt | None = Field(
-        None, description="samples of the whole training that you plan: the report says its hours and its price"
+        None,
+        description="samples of the whole training that you plan; the report says how long it takes and what it costs",
     )
     remarks: str | None = Field(None, description="text shown under the tables")
 

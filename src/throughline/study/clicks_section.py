@@ -31,10 +31,10 @@ class Clicks(DataSection):
     )
     rows: PositiveInt = Field(200_000, description="rows of made-up clicks")
     values: Annotated[int, Field(ge=1000)] = Field(
-        20_000, description="different categories of made-up clicks, of all fields together"
+        20_000, description="number of different categories of made-up clicks, over all fields"
     )
     malformed_at_most: Share = Field(
-        0.01, description="share of a file's lines that may be malformed; they are left out, counted and shown"
+        0.01, description="largest share of a file's lines that may be malformed; such lines are left out and counted"
     )
     shards: ClickShards = Field(default_factory=ClickShards, description="files that the rows are written into")
 

@@ -32,23 +32,27 @@ class ConfigError(UserError):
 
 
 class Config(Section):
-    corpus: Corpus = Field(default_factory=Corpus, description="from a dump to pre-training data")
-    clicks: Clicks = Field(default_factory=Clicks, description="from logs of clicks to shards of rows")
-    images: Images = Field(default_factory=Images, description="from a folder of pictures to shards of JPEG files")
-    faces: Faces = Field(default_factory=Faces, description="the same for aligned faces, whose classes are persons")
+    corpus: Corpus = Field(default_factory=Corpus, description="text: from a dump to pre-training data")
+    clicks: Clicks = Field(default_factory=Clicks, description="clicks: from logs to shards of rows")
+    images: Images = Field(default_factory=Images, description="pictures: from a folder to shards of JPEG files")
+    faces: Faces = Field(
+        default_factory=Faces, description="aligned faces, whose classes are persons: from a folder to shards"
+    )
     runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set any of these keys again")
-    goals: Goals = Field(default_factory=Goals, description="what every benchmark is judged by, pass or fail")
+    goals: Goals = Field(
+        default_factory=Goals, description="what every benchmark has to reach; the report says pass or fail"
+    )
     prices: dict[str, Price] = Field(
         default_factory=dict,
-        description="name of a device: what it costs. The name is as the report prints it, or some whole words of it, "
-        "such as `A100-SXM4-80GB` or `Xeon` (on a CPU: one worker). resources/gpus.csv has some prices of GPUs",
+        description="name of a device: its price. The name is the one that the report prints, or some whole words of "
+        "it, such as `A100-SXM4-80GB` or `Xeon` (on a CPU: one worker). resources/gpus.csv has some prices of GPUs",
     )
     benchmarks: dict[Name, SerializeAsAny[Benchmark]] = Field(
         default_factory=dict, description="what to measure, each under `results/<name>/`"
     )
     imports: dict[Name, Import] = Field(
         default_factory=dict,
-        description="logs of others, each folder under `results/<name>/`; `snakemake imports` reads them",
+        description="logs of other programs. `snakemake imports` reads each folder into `results/<name>/`",
     )
 
     def data_sections(self) -> dict[str, DataSection]:

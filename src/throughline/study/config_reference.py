@@ -3,7 +3,9 @@
 `python -m throughline.study.config_reference` writes both; a test fails when one of them is out of date.
 """
 
+import itertools
 import json
+import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +27,21 @@ BLOCK = "benchmarks.<name>."
 
 HEADER = """# Configuration
 
-`config.yaml` is the one file to edit. Everything left out has a default. This page is generated from the models of the
-sections in `src/throughline/study/` and from the parameters of the workloads in `src/throughline/workloads/`
-(`python -m throughline.study.config_reference`). Editors that know JSON schemas
-check and complete `config.yaml` with `resources/config.schema.json`.
+For everybody who measures: every key of `config.yaml`, the one file that you edit. Every key that
+you leave out has a default. Editors that know JSON schemas check and complete `config.yaml` with
+`resources/config.schema.json`.
 
-* `snakemake --configfile X` takes `config.yaml`'s place. Several files are merged in their order: maps merge, lists are
-  replaced. Targets go before `--configfile`, which takes every word that follows it.
+* `snakemake --configfile X` reads X instead of `config.yaml`. Several files are merged in their
+  order: maps merge, lists are replaced. Write targets before `--configfile`, because this option
+  takes every word that follows it.
 * `snakemake --config 'runs={repeats: 7}'` sets nested values on top, as YAML.
-* Values are read as YAML 1.2: `on` and `yes` are texts, `12:30` is a text, `1e-3` is a number. A key that stands
-  twice is an error, and so is an unknown one.
-* Any key of `runs` can be set again inside a benchmark.
+* Values are read as YAML 1.2: `on` and `yes` are texts, `12:30` is a text, `1e-3` is a number. A
+  key that stands twice is an error, and so is an unknown key.
+* You can set any key of `runs` again inside a benchmark.
 
+This page is generated from the models of the sections in `src/throughline/study/` and from the
+parameters of the workloads in `src/throughline/workloads/`
+(`python -m throughline.study.config_reference`).
 """
 TABLE = """| key | what it is | allowed | default |
 |---|---|---|---|
@@ -44,14 +49,16 @@ TABLE = """| key | what it is | allowed | default |
 OWN_KEYS = """
 ## Keys of a model
 
-A benchmark's block also takes the keys of its model. A key of another model is an error.
+The block of a benchmark also takes the keys of its model. A key of another model is an error.
 """
 
 
 def reference() -> str:
     """The page as Markdown: a row per key."""
-    page = HEADER + TABLE + "\n".join(_rows(Config, "")) + "\n" + OWN_KEYS
-    return page + "".join(of_workload(Benchmark.of(folder)) for folder in workloads.FOLDERS)
+    sections = itertools.groupby(_rows(Config, ""), lambda row: re.findall(r"\w+", row)[0])
+    tables = (f"\n## {name}\n\n{TABLE}" + "\n".join(rows) + "\n" for name, rows in sections)
+    own = map(of_workload, map(Benchmark.of, workloads.FOLDERS))
+    return "".join([HEADER, *tables, OWN_KEYS, *own])
 
 
 def schema() -> str:

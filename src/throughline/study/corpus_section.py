@@ -79,7 +79,7 @@ class TextFiles(Section):
 
 class VocabularyFile(Section):
     path: str | None = Field(None, description="a WordPiece vocabulary, one entry a line")
-    url: HttpAddress | None = Field(None, description="where it is published; instead of path")
+    url: HttpAddress | None = Field(None, description="where it is published (instead of path)")
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
         description="the file's SHA-256, checked before it is used"
     )
@@ -110,32 +110,32 @@ class Corpus(DataSection):
         "bert-base-uncased", description="the published vocabulary by name, or {path or url, sha256} of your own"
     )
     parts: Annotated[int, Field(ge=1, le=10000)] = Field(
-        4, description="the dump is cut into so many pieces, which are extracted in parallel"
+        4, description="the number of pieces that the dump is cut into; they are extracted in parallel"
     )
     extractor: Literal["wikiextractor", "throughline"] = Field(
         "wikiextractor",
-        description="the program that turns wikitext into text: the common one, which loses 97 of 100 list items, "
-        "or our own, which keeps 93 of 100 and is several times faster",
+        description="the program that turns wikitext into text: `wikiextractor` is the common one, which loses 97 of "
+        "100 list items; `throughline` is our own, which keeps 93 of 100 and is several times faster",
     )
     shards: Shards = Field(
-        default_factory=Shards, description="HDF5 files per sequence length, and of GPT-2's tokens for every length"
+        default_factory=Shards,
+        description="number of HDF5 files per sequence length; GPT-2's tokens are as many files, for every length",
     )
     sequences: Annotated[dict[SequenceLength, PositiveInt], Field(min_length=1)] = Field(
         default_factory=lambda: {32: 5, 128: 20},
-        description="for BERT, sequence length: largest number of predictions (its second phase uses 512: 80)",
+        description="for BERT, sequence length: largest number of predictions (BERT's second phase uses 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
     memory_mb: int = Field(
         256,
         ge=16,
-        description="MB of text, tokens and examples that a job of the corpus keeps in memory. Every job needs about "
-        "100 MB more. The rest goes through temporary files; the result is the same",
+        description="MB of text, tokens and examples that a job of the corpus keeps in memory. What does not fit goes "
+        "through temporary files; the result is the same. Every job needs about 100 MB more",
     )
     keep: Literal["all", "shards"] = Field(
         "all",
         description="what stays of a finished corpus. `shards`: extracted articles and tokens are removed as soon as "
-        "all that is asked for is made of them; another length, or a shard that is lost, then needs the whole corpus "
-        "again",
+        "all requested shards are made. Another length, or a lost shard, then needs the whole corpus again",
     )
     unpacked: bool = Field(
         False,

@@ -11,17 +11,19 @@ from throughline.study.section import PositiveInt, Section
 
 class EfficiencyGoal(Section):
     from_nodes: PositiveInt = Field(20, description="topologies of this many nodes or more are judged")
-    at_least: Annotated[float, Field(gt=0, le=1)] = Field(0.8, description="speedup over devices")
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="the lowest efficiency that passes: speedup divided by devices"
+    )
 
 
 class UtilizationGoal(Section):
     at_least: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.8, description="mean use of the devices over the timed window; on a CPU, of the workers' threads"
+        0.8, description="the lowest mean use of the devices (on a CPU: of the workers' threads) over the window"
     )
 
 
 class Goals(Section):
-    efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well it has to scale")
+    efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well a benchmark has to scale")
     utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
 
 

@@ -29,7 +29,8 @@ class Pictures(DataSection):
     source: Text | None
     damaged: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="a picture that cannot be decoded is an error that names it, or it is left out and counted",
+        description="what happens to a picture that cannot be decoded. `refuse`: an error names it. `skip`: it is left "
+        "out and counted",
     )
     shards: ImageShards = Field(default_factory=ImageShards, description="files that the pictures are written into")
 

@@ -61,7 +61,7 @@ NO_FORM: dict[str, str] = {}
 @dataclass(frozen=True)
 class Parameters:
     sequence: int = key(
-        "tokens per sample; one of corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
+        "tokens per sample; a length in corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
     )
     predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
 

@@ -1,8 +1,8 @@
 """BERT pre-training in Keras: the layers of keras-hub's BertBackbone, heads on the masked positions, and the loss.
 
-The backbone's gelu is made exact. Its layers are called here one after the other, as it calls them: so a batch without
-padding needs no mask, and a layer can compute its activations again in the backward pass. Every backend of Keras trains
-this form.
+The backbone's gelu is made exact. This form calls the backbone's layers one after the other, as the backbone does. So a
+batch without padding needs no mask, and a layer can compute its activations again in the backward pass. Every backend
+of Keras trains this form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""BERT pre-training in PyTorch: Hugging Face's parameters, the order of operations ours, heads on the masked positions.
+"""BERT pre-training in PyTorch: Hugging Face's parameters, our own operations, and heads on the masked positions.
 
-The forward pass is a few functions of tensors, so that a compiler sees each of them whole and compiles a layer once for
-all layers. A test holds it against Hugging Face's own.
+The forward pass is a few functions of tensors. So a compiler sees each of them whole, and compiles a layer once for all
+layers. A test compares it with Hugging Face's own.
 """
 
 from __future__ import annotations

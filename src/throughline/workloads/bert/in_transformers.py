@@ -1,4 +1,4 @@
-"""BERT pre-training as `BertForPreTraining` of Hugging Face's transformers has it.
+"""BERT pre-training with `BertForPreTraining` of Hugging Face's transformers.
 
 Its loss is the same function as ours: the mean over masked tokens and the mean over next-sentence labels. It computes
 the scores of all positions and leaves out those without a label.

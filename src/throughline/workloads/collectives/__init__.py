@@ -36,9 +36,9 @@ SETTINGS = ("sizes", "operands", "caches", "timer")
 @dataclass(frozen=True)
 class Parameters:
     sizes: tuple[int, ...] = key(
-        "bytes of the operation; an empty list takes 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four", default=()
+        "bytes of the operation. With an empty list: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four", default=()
     )
-    at_least_s: float = key("seconds that each size is measured for, at least", default=3.0, least=0.01)
+    at_least_s: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
 
 
 def sizes(spec: Mapping[str, Any], kind: str) -> list[int]:

@@ -1,8 +1,8 @@
 """Face recognition with a margin (ArcFace, CosFace), framework-neutral: networks, batches, FLOPs.
 
 A network turns an aligned face of 112 x 112 pixels into an embedding, and a classifier holds a vector for each known
-person (class). With many classes the classifier is the larger part, so that ranks split it, or compute with a sample of
-its classes (An et al. 2021, partial FC).
+person (class). With many classes the classifier is the larger part. Ranks can split it, or compute with a sample of its
+classes (An et al. 2021, partial FC).
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ NO_FORM = {"mxnet": "InsightFace trains these networks in MXNet with parts of it
 class Parameters:
     classes: int = key("persons that the classifier knows", default=1000, least=2, stated=True, titled=True)
     classifier: str = key(
-        "how the classifier lies on the ranks: `data_parallel`, every rank has all classes; `model_parallel`, each has "
-        "some; `partial`, each has some and computes with a sample of them in every step",
+        "how the classifier lies on the ranks. `data_parallel`: every rank has all classes. `model_parallel`: each "
+        "rank has some of them. `partial`: each rank has some, and every step computes with a sample of these",
         default="data_parallel",
         choices=("data_parallel", "model_parallel", "partial"),
         whole="data_parallel",
@@ -63,19 +63,21 @@ class Parameters:
         titled=True,
     )
     sample_ratio: float = key(
-        "with `partial`: the share of a rank's classes that a step computes with; the classes of the step's samples "
-        "are always among them",
+        "with `partial`: the share of a rank's classes that a step computes with. They always include the classes of "
+        "the step's samples",
         default=0.1,
         least=0.0001,
         most=1.0,
     )
     margin_loss: str = key(
-        "`arcface` adds a margin to the angle between an embedding and its class, `cosface` takes one off its cosine",
+        "`arcface` adds a margin to the angle between an embedding and its class; `cosface` subtracts one from the "
+        "cosine of that angle",
         default="arcface",
         choices=("arcface", "cosface"),
     )
     margin_gradient: str = key(
-        "the gradient of ArcFace's margin: `exact`, or `insightface`, whose code lets it pass as if there were none",
+        "the gradient of ArcFace's margin: `exact`, or as in InsightFace's code (`insightface`), which computes the "
+        "gradient as if there were no margin",
         default="exact",
         choices=("exact", "insightface"),
     )

@@ -66,8 +66,8 @@ class Parameters:
         choices=("tanh", "erf"),
     )
     residual_init: str = key(
-        "initial weights of what is added to the residual: `scaled` divides them by the root of twice the layers, "
-        "`plain` does not",
+        "initial weights of the matrices whose results are added to the residual: `scaled` divides them by the root of "
+        "twice the number of layers, `plain` does not",
         default="scaled",
         choices=("scaled", "plain"),
     )

@@ -1,7 +1,7 @@
-"""GPT-2 pre-training in PyTorch: the published architecture, the order of operations ours.
+"""GPT-2 pre-training in PyTorch: the published architecture, with our own operations.
 
-The forward pass is a few functions of tensors, so that a compiler sees each of them whole and compiles a layer once for
-all layers. A test holds it against Hugging Face's own.
+The forward pass is a few functions of tensors. So a compiler sees each of them whole, and compiles a layer once for all
+layers. A test compares it with Hugging Face's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPT-2 pre-training as `GPT2LMHeadModel` of Hugging Face's transformers has it."""
+"""GPT-2 pre-training with `GPT2LMHeadModel` of Hugging Face's transformers."""
 
 from __future__ import annotations
 

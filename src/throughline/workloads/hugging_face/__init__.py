@@ -1,8 +1,8 @@
 """Any language model of Hugging Face's transformers, framework-neutral: from its config.json, with random weights.
 
-Masked words (`mlm`) are predicted in BERT's samples, the next word (`clm`) in windows of GPT-2's tokens. Where the
-model's vocabulary is smaller than that of the data, an id is taken modulo the model's: it names another word, and the
-work is the same. Rates of dropout are those of config.json; `options.dropout: 0` turns them all off.
+A model for masked words (`mlm`) trains on BERT's samples, a model for the next word (`clm`) on windows of GPT-2's
+tokens. If the model's vocabulary is smaller than that of the data, an id is taken modulo the model's: it names another
+word, and the work is the same. Rates of dropout are those of config.json; `options.dropout: 0` turns them all off.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Parameters:
     task: str = key("what is predicted", choices=configuration.TASKS, asked=False)
     config_sha256: str = key("SHA-256 of the model's config.json", asked=False)
     sequence: int = key(
-        "tokens per sample; where masked words are predicted, one of corpus.sequences",
+        "tokens per sample; for masked words (`task: mlm`), a length in corpus.sequences",
         default=128,
         least=8,
         most=2**20,

@@ -1,7 +1,7 @@
 """One layer of a Transformer alone, framework-neutral: BERT-large, GPT-2 medium, encoder and decoder of T5-large.
 
-The layers are Hugging Face's, with random weights, at the shapes of Mu Li's transformers-benchmarks (2022), so that
-their table can stand beside ours. A step is one forward and backward pass of a batch.
+The layers are Hugging Face's, with random weights, at the shapes of Mu Li's transformers-benchmarks (2022), so
+their table is comparable with ours. A step is one forward and backward pass of a batch.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SETTINGS = ("attention", "operands", "caches", "timer")
 class Parameters:
     sequence: int = key("tokens of a sample", default=512, least=1, most=65_536, stated=True, unit="tokens")
     attention: str = key(
-        "how the layer computes attention, in transformers' words: `sdpa` is PyTorch's fused one, `eager` one "
-        "operation after the other",
+        "how the layer computes attention, in transformers' words: `sdpa` with PyTorch's fused function, `eager` with "
+        "one operation after the other",
         default="sdpa",
         choices=("sdpa", "eager"),
     )
-    at_least_s: float = key("seconds that each figure is measured for, at least", default=3.0, least=0.01)
+    at_least_s: float = key("the shortest time, in seconds, that each figure is measured for", default=3.0, least=0.01)
 
 
 def forward_flops(model: str, sequence: int) -> int:

@@ -1,7 +1,7 @@
 """Micro-benchmarks of a device, framework-neutral: matrix product, product of a vector and a number, copies.
 
 A call has no batch. The step of a run is one call at the largest size; every size is a figure. The sizes of `matmul`
-and `vector` are those of Mu Li's transformers-benchmarks (2022), so that their table can stand beside ours.
+and `vector` are those of Mu Li's transformers-benchmarks (2022), so their table is comparable with ours.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ SETTINGS = ("sizes", "operands", "caches", "timer")
 @dataclass(frozen=True)
 class Parameters:
     sizes: tuple[int, ...] = key(
-        "sizes to measure: rows of the matrices, elements of the vector, or bytes of a copy; an empty list takes the "
-        "usual ones of the model",
+        "sizes to measure: rows of the matrices, elements of the vector, or bytes of a copy. With an empty list, the "
+        "usual sizes of the model",
         default=(),
     )
-    at_least_s: float = key("seconds that each size is measured for, at least", default=3.0, least=0.01)
+    at_least_s: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
 
 
 def sizes(spec: Mapping[str, Any]) -> list[int]:

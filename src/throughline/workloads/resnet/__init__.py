@@ -1,7 +1,8 @@
 """ResNet image classification, framework-neutral: shapes, batches, FLOPs.
 
-He et al. 2015 in the version that is called v1.5: where a bottleneck halves the picture, its 3x3 convolution has the
-stride of 2. Pixels reach the device as bytes, and are normalized there: a quarter of what floats would take.
+He et al. 2015 in the version that is called v1.5: if a bottleneck halves the picture, its 3x3 convolution has the
+stride of 2. Pixels reach the device as bytes and are normalized there, so a quarter of the bytes travels that floats
+would take.
 """
 
 from collections.abc import Iterator
@@ -90,11 +91,13 @@ NO_FORM: dict[str, str] = {}
 
 @dataclass(frozen=True)
 class Parameters:
-    image: int = key("pixels a side of a picture", default=224, least=8, most=4096, stated=True, unit="pixels")
-    classes: int = key("what the model tells apart", default=1000, least=2, most=1_000_000)
+    image: int = key(
+        "width and height of a picture, in pixels", default=224, least=8, most=4096, stated=True, unit="pixels"
+    )
+    classes: int = key("how many classes the model tells apart", default=1000, least=2, most=1_000_000)
     label_smoothing: float = key("share of a label that is spread over all classes", default=0.1, least=0, most=0.99)
     channels_last: bool = key(
-        "memory format of pictures and weights in PyTorch: the channels of a pixel lie together", default=True
+        "memory format of pictures and weights in PyTorch; true: the channels of a pixel lie together", default=True
     )
 
 

@@ -1,4 +1,4 @@
-"""ResNet in Keras. The blocks are ours: keras-hub's ResNetBackbone begins with 64 channels, and no fewer.
+"""ResNet in Keras. The blocks are ours, because keras-hub's ResNetBackbone cannot begin with fewer than 64 channels.
 
 Pictures are channels last, whatever `channels_last` says. Every backend of Keras trains this form.
 """

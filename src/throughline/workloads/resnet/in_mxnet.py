@@ -1,7 +1,7 @@
-"""ResNet in MXNet, as one graph. The blocks are ours: Gluon's model zoo has versions 1 and 2 of ResNet, not 1.5.
+"""ResNet in MXNet, as one graph. The blocks are ours, as Gluon's model zoo has versions 1 and 2 of ResNet, not 1.5.
 
 Pictures are channels first: MXNet computes no other convolutions on a CPU. Its batch norms keep a biased running
-variance, where PyTorch's is unbiased, and each rank keeps its own; training never reads them.
+variance (PyTorch's is unbiased). Each rank keeps its own, and training never reads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ResNet in Paddle: the blocks and the forward pass of paddle.vision's ResNet, which is version 1.5.
 
-Its constructor has the published depths alone; `Network` gives it other sizes. Pictures are channels first, as its
-users train it. Its batch norms keep a biased running variance, where PyTorch's is unbiased, and each rank keeps its
-own; training never reads them.
+Its constructor has only the published depths; `Network` gives it other sizes. Pictures are channels first, as its
+users train it. Its batch norms keep a biased running variance (PyTorch's is unbiased). Each rank keeps its own, and
+training never reads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ResNet in PyTorch: the published architecture, the order of operations ours.
+"""ResNet in PyTorch: the published architecture, with our own operations.
 
-The forward pass is a few functions, so that a compiler sees each of them whole: stem, stage, loss. A test holds it
-against Hugging Face's own.
+The forward pass is a few functions (stem, stage, loss), so a compiler sees each of them whole. A test compares it with
+Hugging Face's own.
 """
 
 from __future__ import annotations

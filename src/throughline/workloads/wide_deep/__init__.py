@@ -1,8 +1,8 @@
-"""Wide & deep (Cheng et al. 2016): will somebody click? Framework-neutral: fields, batches, FLOPs.
+"""Wide & deep (Cheng et al. 2016), which predicts whether somebody clicks; framework-neutral: fields, batches, FLOPs.
 
-A sample has 26 categories and 13 numbers, as Criteo's logs have them. Every category is a row of one deep table
-[V, E]; the rows and the numbers go through hidden layers. Two crosses of categories are rows of a wide table [V, 1],
-whose sum is added to the logit.
+A sample has 26 categories and 13 numbers, as in Criteo's logs. Every category is a row of one deep table [V, E]; the
+rows and the numbers go through hidden layers. Two crosses of categories are rows of a wide table [V, 1]; their sum is
+added to the logit.
 """
 
 import math
@@ -52,12 +52,12 @@ NO_FORM = {
 @dataclass(frozen=True)
 class Parameters:
     vocabulary: int = key("rows of each table", default=2_359_296, least=1000, most=2**31 - 1, stated=True, titled=True)
-    embedding: int = key("numbers of a row of the deep table", default=16, least=1, stated=True, titled=True)
-    hidden: int = key("hidden layers", default=7, least=1, stated=True, titled=True)
-    width: int = key("numbers of a hidden layer", default=1024, least=1)
+    embedding: int = key("numbers in a row of the deep table", default=16, least=1, stated=True, titled=True)
+    hidden: int = key("number of hidden layers", default=7, least=1, stated=True, titled=True)
+    width: int = key("numbers in a hidden layer", default=1024, least=1)
     table: str = key(
-        "how the tables lie on the ranks: `replicated`, every rank has both; `columns`, each has some columns of the "
-        "deep table and some rows of the wide one; `rows`, each has some rows of both",
+        "how the tables lie on the ranks. `replicated`: every rank has both tables. `columns`: each rank has some "
+        "columns of the deep table and some rows of the wide one. `rows`: each rank has some rows of both",
         default="replicated",
         choices=("replicated", "columns", "rows"),
         whole="replicated",
@@ -65,8 +65,8 @@ class Parameters:
         titled=True,
     )
     update: str = key(
-        "what of the tables a step updates: `lazy`, the rows that its samples name; `dense`, all rows, as Adam is "
-        "defined. It decides the bytes that a step moves",
+        "which rows of the tables a step updates. `lazy`: those that its samples name. `dense`: all rows, as Adam is "
+        "defined. This decides how many bytes a step moves",
         default="lazy",
         choices=("lazy", "dense"),
         stated=True,
