@@ -2,7 +2,7 @@
 
     python benchmarks/wikipedia.py                               the costs of this machine, and 1 to 1,024 cores
     python benchmarks/wikipedia.py --parts 1024 --shards 1024    cut finer
-    python benchmarks/wikipedia.py --per-job 3.4                 on a cluster: core-seconds that Snakemake adds to a job
+    python benchmarks/wikipedia.py --per-job 0 3.4               a cluster too: core-seconds added to each job
 
 The graph is what `snakemake corpus --dag dot` prints for a dump by name, with lengths 128 and 512 and five copies.
 What a job costs is measured here: every step on the sample once and four times as large, as a start and so much per MB.
@@ -141,7 +141,9 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=256)
     parser.add_argument("--shards", type=int, default=256)
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 16, 128, 1024])
-    parser.add_argument("--per-job", type=float, default=0.0, help="core-seconds that Snakemake adds to every job")
+    parser.add_argument(
+        "--per-job", type=float, nargs="+", default=[0.0], help="core-seconds that Snakemake adds to every job"
+    )
     parser.add_argument("--snakemake", type=float, default=0.07, help="seconds of the one Snakemake for every job")
     parser.add_argument("--download", type=float, default=50, help="MB/s of the download")
     asked = parser.parse_args()
@@ -154,19 +156,21 @@ def main() -> None:
     checked = (time.perf_counter() - begun) / (len(data) / 1e6) * PACKED_GB * 1000
     # A border is looked for near its place, and one bz2 block is unpacked there.
     fixed = {"download": PACKED_GB * 1000 / asked.download + checked, "cut": 1 + 0.08 * asked.parts}
-    seconds = [one + asked.per_job for one in seconds_of_jobs(of[0], costs, fixed, asked.parts, asked.shards)]
+    seconds = seconds_of_jobs(of[0], costs, fixed, asked.parts, asked.shards)
     print("| step | start, CPU-s | CPU-s per MB of XML or text |\n|---|--:|--:|")
     for step, (start, slope) in costs.items():
         print(f"| {step} | {start:.2f} | {slope:.4f} |")
-    longest = max(_behind(of, seconds))
     started_s = len(of[0]) * asked.snakemake
     print(f"\n{len(of[0]):,} jobs, which Snakemake finds in {found_s:.0f} CPU-s and starts in {started_s:.0f} s")
     print(f"download and its SHA-1: {fixed['download'] / 60:.1f} min; cut: {fixed['cut']:.0f} s")
-    print(f"all jobs: {sum(seconds) / 3600:.1f} core-hours; the longest chain: {longest / 60:.1f} min\n")
-    print("| cores | hours | of all cores' time is work |\n|--:|--:|--:|")
-    for cores in asked.cores:
-        took = found_s + simulated(of, seconds, cores, asked.snakemake)
-        print(f"| {cores:,} | {took / 3600:.2f} | {sum(seconds) / cores / took:.0%} |")
+    for per_job in asked.per_job:
+        whole = [one + per_job for one in seconds]
+        longest = max(_behind(of, whole)) / 60
+        print(f"\n{per_job:g} s more for a job: {sum(whole) / 3600:.1f} core-hours; longest chain: {longest:.1f} min\n")
+        print("| cores | hours | of all cores' time is work |\n|--:|--:|--:|")
+        for cores in asked.cores:
+            took = found_s + simulated(of, whole, cores, asked.snakemake)
+            print(f"| {cores:,} | {took / 3600:.2f} | {sum(whole) / cores / took:.0%} |")
 
 
 if __name__ == "__main__":

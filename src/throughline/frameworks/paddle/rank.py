@@ -135,7 +135,7 @@ class Paddle(Rank):
             return value
         carrier = paddle.to_tensor([value])
         dist.broadcast(carrier, 0)
-        return int(carrier)
+        return int(carrier.item())
 
     def mark(self) -> Any:
         if self.kind == "cpu":
