@@ -1,6 +1,6 @@
-"""docs/frameworks.md, generated from the frameworks, the workloads and the pins in envs/.
+"""docs/frameworks.md and README's table of what is supported, generated from the frameworks, workloads and pins.
 
-`python -m throughline.frameworks.reference` writes it; a test fails when it is out of date.
+`python -m throughline.frameworks.reference` writes both; a test fails when one of them is out of date.
 """
 
 import ast
@@ -11,6 +11,9 @@ from throughline.files import write_text
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
+README = ROOT.parents[1] / "README.md"
+MARKS = "<!-- what is supported: python -m throughline.frameworks.reference -->\n\n", "\n<!-- end -->"
+"""Between these README has the table."""
 
 LIBRARIES = (
     "torch", "mxnet", "gluonnlp", "horovod", "jax", "optax", "keras-hub", "paddlepaddle", "tensorflow-cpu",
@@ -63,6 +66,23 @@ def reference() -> str:
     return "\n".join([HEADER, _overview(), ABSENT, *map(_features, workloads.FOLDERS), table(["", *names], facts)])
 
 
+def readme() -> str:
+    """README with the table as it is now: which framework trains which workload."""
+    before, _, rest = README.read_text(encoding="utf-8").partition(MARKS[0])
+    rows = []
+    for folder in workloads.FOLDERS:
+        models = [model for model, own in workloads.models().items() if own == folder]
+        cells = ("yes" if frameworks.features(name, models[0]) else "" for name in frameworks.NAMES)
+        rows.append([f"[{folder}](docs/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
+    return (
+        before
+        + MARKS[0]
+        + table(["workload", "models", *frameworks.NAMES], rows)
+        + MARKS[1]
+        + rest.partition(MARKS[1])[2]
+    )
+
+
 def _overview() -> str:
     """One row a framework: version, environment, whose models it trains, features."""
     rows = []
@@ -104,3 +124,4 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 if __name__ == "__main__":
     write_text(PAGE, reference())
+    write_text(README, readme())
