@@ -16,7 +16,7 @@ import pytest
 import dump_server
 from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
-from throughline import files
+from throughline import __version__, files
 from throughline.corpus.source import fetch, published, unfinished
 from throughline.corpus.source.fetch import Client, Digest
 from throughline.corpus.source.published import Published
@@ -416,7 +416,7 @@ def test_a_file_of_unknown_size(server: Server, tmp_path: Path, waits: Waits) ->
     server.misbehave("/vocab.txt", cut(400_000))
     Waits().client(contact=None).file([f"{server.address}/vocab.txt"], tmp_path / "v.txt", digest)
     assert same((tmp_path / "v.txt").read_bytes(), server.files["/vocab.txt"])
-    assert server.asked("/vocab.txt")[0]["User-Agent"] == "Throughline/0.1.0"
+    assert server.asked("/vocab.txt")[0]["User-Agent"] == f"Throughline/{__version__}"
 
 
 def test_the_time_left_is_that_of_what_is_still_to_come() -> None:
