@@ -68,19 +68,15 @@ def reference() -> str:
 
 def readme() -> str:
     """README with the table as it is now: which framework trains which workload."""
-    before, _, rest = README.read_text(encoding="utf-8").partition(MARKS[0])
+    before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
+    _, after = rest.split(MARKS[1])
     rows = []
     for folder in workloads.FOLDERS:
         models = [model for model, own in workloads.models().items() if own == folder]
         cells = ("yes" if frameworks.features(name, models[0]) else "" for name in frameworks.NAMES)
         rows.append([f"[{folder}](docs/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
-    return (
-        before
-        + MARKS[0]
-        + table(["workload", "models", *frameworks.NAMES], rows)
-        + MARKS[1]
-        + rest.partition(MARKS[1])[2]
-    )
+    header = ["workload", "models", *frameworks.NAMES]
+    return "".join([before, MARKS[0], table(header, rows), MARKS[1], after])
 
 
 def _overview() -> str:
