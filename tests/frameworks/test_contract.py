@@ -27,7 +27,9 @@ HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
 @pytest.mark.alone
 @pytest.mark.parametrize("framework", NAMES)
 def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
-    record = lab.run(framework, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"})
+    """With a limit of time, which rank 0 tells all others about."""
+    steps = {"at_most_s": 3600}
+    record = lab.run(framework, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"}, steps=steps)
     assert (record.status, record.reason) == ("ok", None)
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4)
     assert all(loss is not None and 4 < loss < 15 for loss in record.loss)

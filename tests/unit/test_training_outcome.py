@@ -58,6 +58,12 @@ def test_last_words_of_an_allocator() -> None:
     assert outcome.out_of_memory(1, ["Segmentation fault"]) is None
 
 
+def test_the_exception_of_a_program_in_c_says_more_than_its_stack() -> None:
+    exception = "terminate called after throwing an instance of 'gloo::TimeoutException'"
+    assert outcome.last_word(["step 3", exception, "  what():  TIMEOUT", "C++ Traceback", ""]) == exception
+    assert outcome.last_word(["step 3", "Segmentation fault"]) == "Segmentation fault"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -45,6 +45,13 @@ ABSENT = """
 The logs of both can be imported, to compare them with your own runs:
 [compare.md](compare.md#logs-of-others).
 
+## A limit of Paddle on CPUs
+
+On CPUs Paddle exchanges gradients over gloo. A rank that waits there for another rank for 30 seconds
+within a step ends. Paddle has no argument and no variable that changes this limit. Such a run fails,
+and its error names `gloo::TimeoutException`. The run has no record, so the next `snakemake` makes it
+again. Between steps the ranks meet at Paddle's store, which has no such limit.
+
 ## What each can do with each workload
 
 A run can use a feature if the framework has it, and the workload's form in the framework's library

@@ -24,6 +24,11 @@ def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
     return RankReport(rank, 0.0, "oom", line.strip()) if line else None
 
 
+def last_word(said: Sequence[str]) -> str:
+    """What tells most of how a process ended: the exception of C++, which stands before its stack, or the last line."""
+    return next((line for line in said if line.startswith("terminate called")), said[-1])
+
+
 def failure(
     reports: Mapping[int, RankReport], ended: Mapping[int, int | None], world: int, lost: Iterable[int] = ()
 ) -> tuple[int, str] | None:

@@ -65,7 +65,7 @@ class Agents:
         self.ports: dict[int, list[int]] = {}
         self.over: set[int] = set()
         self.refusal: Refusal | None = None
-        self.last_words = [collections.deque[str](maxlen=20) for _ in range(order.world)]
+        self.last_words = [collections.deque[str](maxlen=40) for _ in range(order.world)]
         self.processes: list[Child] = []
         self.guard = threading.Lock()  # every process is heard in a thread of its own
         try:
@@ -173,8 +173,9 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
             reports[rank] = refused
     if failure := outcome.failure(reports, ended, world, lost):
         rank, what = failure
-        last = agents.last_words[rank] if rank not in reports else None
-        raise job.failed(f"{place(rank, beats[rank])}: {what}", f"it said last: {last[-1]}" if last else None)
+        said = agents.last_words[rank] if rank not in reports else None
+        last = f"it said last: {outcome.last_word(said)}" if said else None
+        raise job.failed(f"{place(rank, beats[rank])}: {what}", last)
     return reports
 
 

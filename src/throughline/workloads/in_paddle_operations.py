@@ -9,12 +9,14 @@ from paddle import nn
 
 from throughline.workloads import Arrays
 
-DRAWN = nn.initializer.Normal(std=0.02)
+DEVIATION = 0.02
+"""Of the initial weights."""
+DRAWN = nn.initializer.Normal(std=DEVIATION)
 
 
-def dense(inputs: int, outputs: int) -> nn.Linear:
+def dense(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
     """A linear layer."""
-    return nn.Linear(inputs, outputs, weight_attr=DRAWN)
+    return nn.Linear(inputs, outputs, weight_attr=nn.initializer.Normal(std=deviation))
 
 
 def trained(network: nn.Layer) -> dict[str, Any]:

@@ -69,8 +69,10 @@ class Paddle(Rank):
         paddle.seed(self.spec["seed"] + 1 + self.rank)
 
     def data(self, arrays: dict[str, Any]) -> Batch:
+        """Paddle has no uint16: it would take such numbers for the bits of bfloat16."""
         place = paddle.CUDAPinnedPlace() if self.kind == "cuda" else paddle.CPUPlace()
-        return {name: paddle.to_tensor(array, place=place) for name, array in arrays.items()}
+        wide = {name: array.astype(np.int32) if array.dtype == np.uint16 else array for name, array in arrays.items()}
+        return {name: paddle.to_tensor(array, place=place) for name, array in wide.items()}
 
     def deliver(self, batch: Batch) -> Batch:
         if self.kind == "cpu":

@@ -48,7 +48,11 @@ _BOTH = frozenset({
     "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
     "convergence",
 })  # fmt: skip
-LIBRARIES = {"torch": _BOTH | {"graph", "tensor"}, "transformers": _BOTH}
+LIBRARIES = {
+    "torch": _BOTH | {"graph", "tensor"},
+    "transformers": _BOTH,
+    "paddle": _BOTH - {"sharding"},
+}
 NO_FORM = {
     "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the example "
     "scripts of its repository, for generating text and not for training"

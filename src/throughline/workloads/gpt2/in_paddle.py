@@ -1,0 +1,111 @@
+"""GPT-2 pre-training in Paddle: operations of paddle.nn, the vocabulary head on all positions.
+
+The model is ours, as BERT in Paddle is. Names are those of the form in PyTorch. Paddle's linear layers keep their
+weights transposed, inputs by outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+from paddle.distributed.fleet.utils import recompute
+
+from throughline import workloads
+from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
+from throughline.workloads.in_paddle_operations import DEVIATION, DRAWN, dense, load, versions
+
+__all__ = ["LACKS", "build", "load", "settings", "sums", "versions"]
+
+LACKS = {
+    "unpadded": "GPT-2's samples have no padding that could be left out",
+    "tensor": "the form in Paddle lies on one device whole",
+}
+EPSILON = 1e-5
+"""Of the layer norms."""
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any]) -> Gpt2:
+    """The network that a run specification asks for, with random weights."""
+    given, options = workloads.parameters(spec), spec["options"]
+    return Gpt2(SHAPES[spec["model"]], facts["vocabulary"], given, options["dropout"], options["checkpointing"])
+
+
+def settings(network: Gpt2) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    return {
+        "parameters": sum(parameter.size for parameter in network.parameters()),
+        "vocabulary_rows": network.tokens.weight.shape[0],
+        "vocabulary_head": "all positions, sharing the token embeddings",
+        "gelu": network.gelu,
+        "norm_epsilon": network.norm._epsilon,
+        "attention": "Paddle's scaled_dot_product_attention",
+        "dropout": [network.dropout] * 3,
+        "loss": "mean over all tokens, of each replica",
+    }
+
+
+@paddle.no_grad()  # type: ignore[untyped-decorator]
+def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
+    """The loss over a delivered batch (what `gpt2.batch` returns), summed over its tokens, without dropout.
+
+    One sample at a time: scores of a whole batch would take more memory than training does.
+    """
+    network.eval()
+    total, ids = 0.0, batch["tokens"]
+    for one in ids.split(len(ids)):
+        losses = F.cross_entropy(network.scores(one[:, :-1]), one[:, 1:].flatten(), reduction="none")
+        total += float(losses.astype("float64").sum())
+    network.train()
+    return {"loss": total, "tokens": float(ids[:, 1:].size), "samples": float(len(ids))}
+
+
+class Gpt2(nn.Layer):  # type: ignore[misc]
+    """`forward` takes the tensors of `gpt2.batch`, and returns the loss: the mean over all tokens."""
+
+    def __init__(self, shape: Shape, vocabulary: int, given: Parameters, dropout: float, checkpointing: bool) -> None:
+        super().__init__()
+        self.gelu, self.dropout, self.checkpointing = given.gelu, dropout, checkpointing
+        hidden, rows = shape.hidden, max(POSITIONS, given.sequence)
+        residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
+        self.tokens = nn.Embedding(padded(vocabulary), hidden, weight_attr=DRAWN)
+        self.positions = nn.Embedding(rows, hidden, weight_attr=nn.initializer.Normal(std=given.position_init))
+        self.layers = nn.LayerList([Block(shape, given.gelu, residual) for _ in range(shape.layers)])
+        self.norm = nn.LayerNorm(hidden, EPSILON)
+
+    def forward(self, tokens: Any) -> Any:
+        """tokens [B, S + 1]: the last is a label alone."""
+        return F.cross_entropy(self.scores(tokens[:, :-1]), tokens[:, 1:].flatten())
+
+    def scores(self, ids: Any) -> Any:
+        """Of every next token over the vocabulary [B * S, V]."""
+        p = self.dropout if self.training else 0.0
+        hidden = F.dropout(self.tokens(ids) + self.positions.weight[: ids.shape[1]], p)
+        for block in self.layers:
+            # The backward pass computes a layer's activations again.
+            hidden = recompute(block, hidden, p, use_reentrant=False) if self.checkpointing else block(hidden, p)
+        return paddle.matmul(self.norm(hidden).flatten(0, 1), self.tokens.weight, transpose_y=True)
+
+
+class Block(nn.Layer):  # type: ignore[misc]
+    """One layer: attention, then feed-forward, each behind a norm and added to the residual."""
+
+    def __init__(self, shape: Shape, gelu: str, residual: float) -> None:
+        super().__init__()
+        hidden, self.heads, self.approximate = shape.hidden, shape.heads, gelu == "tanh"
+        self.attention_norm = nn.LayerNorm(hidden, EPSILON)
+        self.query, self.key, self.value = (dense(hidden, hidden) for _ in range(3))
+        self.mix = dense(hidden, hidden, residual)
+        self.feed_norm = nn.LayerNorm(hidden, EPSILON)
+        self.up, self.down = dense(hidden, 4 * hidden), dense(4 * hidden, hidden, residual)
+
+    def forward(self, hidden: Any, p: float) -> Any:
+        normed = self.attention_norm(hidden)
+        three = (one(normed).reshape([0, 0, self.heads, -1]) for one in (self.query, self.key, self.value))
+        mixed = F.scaled_dot_product_attention(*three, dropout_p=p, is_causal=True, training=self.training)
+        hidden = hidden + F.dropout(self.mix(mixed.flatten(2)), p)
+        wide = F.gelu(self.up(self.feed_norm(hidden)), approximate=self.approximate)
+        return hidden + F.dropout(self.down(wide), p)

@@ -1,0 +1,45 @@
+"""Helper process, in Paddle's environment: GPT-2's loss, gradients, settings and sums over held-out text, its loss
+after a step of the optimizer, and how far its own first weights scatter.
+
+Arguments: a folder with specs.json and tokens.npy, and for each specification its weights (weights0.npz ...). It gets
+found.json, and for each specification the gradients (gradients0.npz ...). Paddle keeps matrices transposed.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from throughline import frameworks
+
+
+def trained(spec: dict[str, Any], vocabulary: int, folder: Path, number: int) -> dict[str, Any]:
+    frameworks.refuse(spec)
+    one: Any = frameworks.load("paddle")(spec, 0, 0, 1, "cpu")
+    one.join()
+    one.device()
+    one.model({"vocabulary": vocabulary})
+    scatter = {name: float(np.std(parameter.numpy())) for name, parameter in one.network.named_parameters()}
+    one.load(dict(np.load(folder / f"weights{number}.npz")))
+    one.optimizer()
+    batch = one.deliver(one.data({"tokens": np.load(folder / "tokens.npy")}))
+    found = {"settings": one.form.settings(one.network), "sums": one.form.sums(one.network, batch)}
+    loss = one.parallel(**batch)
+    loss.backward()
+    gradients = {name: parameter.grad.numpy() for name, parameter in one.network.named_parameters()}
+    np.savez(folder / f"gradients{number}.npz", **gradients)
+    one.update.step()
+    return {**found, "scatter": scatter, "loss": float(loss), "after": float(one.parallel(**batch))}
+
+
+def main() -> None:
+    folder, vocabulary = Path(sys.argv[1]), int(sys.argv[2])
+    specs = json.loads((folder / "specs.json").read_text())
+    found = [trained(spec, vocabulary, folder, number) for number, spec in enumerate(specs)]
+    (folder / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
