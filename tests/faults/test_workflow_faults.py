@@ -125,7 +125,7 @@ def test_what_failed_and_what_to_do_is_said_last(tmp_path: Path, start: Callable
     last = said(start(clone, SUMMARY), status=1).splitlines()[-3:]
     assert last[0].startswith("Not everything could be made")
     assert last[1] == f"  failed: {record}; why: {record.replace('.json', '.log')}"
-    assert last[2] == "  next: mend what the log says, and run the same command again: only the rest is made"
+    assert last[2] == "  next: fix what the log says, and run the same command again: only the rest is made"
     assert "outcome: failed; no record" in (clone.path / record).with_suffix(".log").read_text()
 
 
@@ -195,7 +195,7 @@ def test_records_that_are_none_are_refused_and_the_others_reported(
         path = str(name.relative_to(clone.path))
         at = failed.stdout.index(f"error: {path}")
         assert what in failed.stdout[at : at + 600] and then in failed.stdout[at : at + 600], path
-    assert failed.stdout.splitlines()[-1].startswith("  next: mend what the logs say")
+    assert failed.stdout.splitlines()[-1].startswith("  next: fix what the logs say")
     assert not clone.files("results/quick/*.json", "results/report.html")
     page = Page(clone.path / "results/report-incomplete.html")
     assert "lone" in page.text and "100.0" in page.text

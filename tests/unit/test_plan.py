@@ -76,7 +76,7 @@ def test_failures_name_the_logs_and_the_next_step(tmp_path: Path) -> None:
     text = plan.failures({spec.record: spec.log for spec in (failed, waiting, made)}, tmp_path)
     assert f"failed: {failed.record}; why: {failed.log}" in text
     assert waiting.record not in text and made.record not in text
-    assert text.splitlines()[-1].startswith("  next: mend what the log says, and run the same command again")
+    assert text.splitlines()[-1].startswith("  next: fix what the log says, and run the same command again")
 
 
 def test_many_failures_are_counted(tmp_path: Path) -> None:

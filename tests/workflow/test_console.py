@@ -120,7 +120,7 @@ def test_ctrl_c_ends_it(long: tuple[Clone, subprocess.Popen[str]]) -> None:
     os.killpg(process.pid, signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "Stopping: what runs is being ended." in printed
+    assert "Stopping: running jobs are being ended." in printed
     assert printed.splitlines()[-1].endswith("run the same command again: only the rest is made")
     assert "Traceback" not in printed and "Error" not in printed
     assert not clone.files("results/**/run*.json", ".snakemake/throughline.said")

@@ -87,7 +87,7 @@ class Console:
             self._slurm = text.removeprefix("SLURM run ID: ")
         elif text.startswith("Terminating processes on user request"):
             self._stopping = True
-            self._screen.say("Stopping: what runs is being ended.")
+            self._screen.say("Stopping: running jobs are being ended.")
         elif text == NOTHING_TO_BE_DONE_MSG or "/snakemake/deployment/" in record.pathname:  # conda, containers
             self._screen.say(text)
         elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._told:

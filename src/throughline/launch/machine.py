@@ -61,7 +61,7 @@ def gpus(framework: str, python: str, variables: Mapping[str, str]) -> Gpus:
     raise UserError(
         f"{framework} could not say which GPUs there are",
         why=said,
-        next_step="mend what it names (nvidia-smi shows the driver's state), or set runs.device: cpu",
+        next_step="fix what it names (nvidia-smi shows the driver's state), or set runs.device: cpu",
     )
 
 
@@ -133,7 +133,7 @@ def look(record: Path, others: environment.Others, ranks: int, threads: int, str
     if warning and strict:
         raise UserError(
             f"this machine is busy: {warning.partition(':')[0]}",
-            why="a run would measure them as well, and runs.strict is on",
+            why="they would disturb the measurement, and runs.strict is on",
             next_step="end them (see `top`), or set runs.strict: false to measure with a warning",
         )
     return [warning] if warning else []
@@ -164,7 +164,7 @@ def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict
         raise UserError(
             f"this machine is not as it was for {name}: {'; '.join(changed)}",
             why="repeats from different environments are never pooled, and runs.strict is on",
-            next_step="put it back, or make the earlier repeats again: the first line of their logs says how",
+            next_step="undo the change, or make the earlier repeats again: the first line of their logs says how",
         )
     return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
 

@@ -143,8 +143,8 @@ def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:
         if answer.software.get(name) != version:
             raise UserError(
                 f"{where} has {name} {answer.software.get(name)}, the first has {version}",
-                why="ranks with different software do not measure one thing",
-                next_step="install the same on both",
+                why="all ranks of a run must have the same software",
+                next_step="install the same version on both",
             )
     if answer.refused:
         raise UserError(f"{where}: {answer.refused.what}", why=answer.refused.why, next_step=answer.refused.next_step)

@@ -59,7 +59,7 @@ def _ending(status: int | None) -> str:
     if status is None:
         return "ended without a report"
     if status == -signal.SIGKILL:
-        return "killed by signal 9 (often the system's own: see `dmesg` for out of memory)"
+        return "killed by signal 9 (often by the system, because memory ran out: see `dmesg`)"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status} without a report"
 
 

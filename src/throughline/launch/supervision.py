@@ -160,7 +160,7 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
     if agents.refusal:
         raise UserError(
             f"the GPUs of node {agents.refusal.node} are not fit to be measured: {'; '.join(agents.refusal.faults)}",
-            why="a busy or faulty device measures something else; with runs.strict a changed limit does too",
+            why="a busy or faulty device gives wrong figures; with runs.strict, a changed limit is a fault as well",
             next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
         )
     if hang:
@@ -174,7 +174,7 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
     if failure := outcome.failure(reports, ended, world, lost):
         rank, what = failure
         said = agents.last_words[rank] if rank not in reports else None
-        last = f"it said last: {outcome.last_word(said)}" if said else None
+        last = f"its last output: {outcome.last_word(said)}" if said else None
         raise job.failed(f"{place(rank, beats[rank])}: {what}", last)
     return reports
 

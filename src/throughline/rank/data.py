@@ -89,14 +89,14 @@ class Manifest:
             raise UserError(
                 f"{self.path} {what}",
                 why=why or None,
-                next_step=f"correct the section {self.room} in config.yaml, or give the manifest that fits",
+                next_step=f"correct the section {self.room} in config.yaml, or use the manifest that fits",
             )
         # where shards are fewer than replicas, all share each of them
         shared = max(map(self.reader.rows, self.shards), default=0) if len(self.shards) < replicas else self.rows
         if shared < replicas:
             raise UserError(
                 f"{self.path} lists {self.rows} training rows for {replicas} replicas of the model",
-                why="every replica reads rows of its own, and where shards are fewer than replicas, of every shard",
+                why="every replica reads other rows; with fewer shards than replicas, each reads rows of every shard",
                 next_step="use more data, or fewer devices",
             )
 

@@ -172,7 +172,7 @@ def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
     for name, section in config.data_sections().items():
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
     for name in config.imports.keys() & {block_name(name) for name in config.benchmarks}:
-        yield f"imports.{name}: a benchmark has this name, and with it results/{name}/; choose another"
+        yield f"imports.{name}: a benchmark has this name and writes into results/{name}/; choose another"
     for name, block in config.benchmarks.items():
         where = f"benchmarks.{name}"
         if "__" in name:
@@ -191,7 +191,7 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
     if section is not None and block.convergence:
         yield from section.held_out_mistakes()
     if block.convergence and (block.options.data != "real" or not block.options.exchange):
-        yield "convergence: it trains on real data and exchanges gradients, and options say otherwise"
+        yield "convergence: it needs options.data: real and options.exchange: true, their defaults"
     if block.job and block.convergence:
         yield "job: a convergence check has steps of its own; give it a block without job"
     yield from (f"optimizer.schedule.{mistake}" for mistake in block.optimizer.schedule.mistakes())
@@ -239,7 +239,7 @@ def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:
     if other.convergence is None:
         yield f" = {first!r}: it has no check whose weights could be taken; set benchmarks.{first}.convergence"
     if other.model != block.model:
-        yield f" = {first!r}: it trains {other.model}, and this one {block.model}; weights fit the same model alone"
+        yield f" = {first!r}: it trains {other.model}, and this one {block.model}; weights fit only the same model"
     for key in ("frameworks", "batch"):
         missing = [one for one in getattr(block, key) if one not in getattr(other, key)]
         if missing:

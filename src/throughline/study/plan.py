@@ -129,8 +129,8 @@ def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
         named.append(f"  and {len(failed) - NAMED_AT_MOST} more")
     if (root / SO_FAR).exists():
         named.append(f"  what is measured so far: {SO_FAR}")
-    mend = "mend what the log says" if len(failed) == 1 else "mend what the logs say" if failed else "mend the cause"
-    return "\n".join([*named, f"  next: {mend}, and run the same command again: only the rest is made"])
+    fix = "fix what the log says" if len(failed) == 1 else "fix what the logs say" if failed else "fix the cause"
+    return "\n".join([*named, f"  next: {fix}, and run the same command again: only the rest is made"])
 
 
 def check_places(outputs: Iterable[str], root: Path = Path()) -> None:

@@ -206,7 +206,7 @@ def write(
         raise UserError(
             f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(warnings),
             why="a strict configuration accepts no doubtful figure",
-            next_step="mend the cause and run the cells again (the first line of a run's log says how), or set "
+            next_step="fix the cause and run the cells again (the first line of a run's log says how), or set "
             "runs.strict: false",
         )
     write_json(output, summary.model_dump(by_alias=True))
