@@ -37,8 +37,9 @@ A benchmark has a
 frameworks, or if its options change how the model lies on its ranks. The proof compares
 {equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
 {equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same
-framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}. For each workload, the row `proof`
-names the precisions and options that the proof uses as they are measured.
+framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}.
+For each workload, the row `proof` names the precisions and options that the proof uses as they are
+measured.
 """
 
 
@@ -116,7 +117,8 @@ def _own_words(folder: str, name: str, begin: str = "") -> str:
     """What a workload's file says of itself, in lines of the page's width; read without its library."""
     source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
     paragraphs = (begin + (ast.get_docstring(ast.parse(source)) or "")).split("\n\n")
-    return "\n\n".join(one if one.startswith(" ") else textwrap.fill(one, 98) for one in paragraphs)
+    filled = (one if one.startswith(" ") else textwrap.fill(one, 98, break_on_hyphens=False) for one in paragraphs)
+    return "\n\n".join(filled)
 
 
 if __name__ == "__main__":
