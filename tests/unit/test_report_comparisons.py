@@ -52,7 +52,7 @@ def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
     (pair,) = comparisons.judge(cells.groups([two]), cells.groups([two, aa(tmp_path, 100.0, 102.7)[1]]))
     floor = pair.floor
     assert floor and (floor.what, floor.share, floor.compared) == ("torch", pytest.approx(0.027), 1)
-    assert "2.7 %" in floor.text and "once in 2 comparisons" in floor.text
+    assert "2.7 %" in floor.text and "one new pair in 2 differs by more" in floor.text
 
 
 def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     rows = TOPIC.frame(scope)
     assert rows is not None and rows["rank_test_p_holm"][0] == pytest.approx(14 / 252)
     said = " ".join(TOPIC.remarks(scope))
-    assert "Holm's p (1979) over all pairs of this benchmark that are tested, here 7" in said
+    assert "Holm's correction (1979) for all 7 tested pairs of this benchmark" in said
     assert "5 repeats are too few to tell any of 7 pairs apart" in said and "6 repeats are enough" in said
     fewer = {topology: speeds[topology] for topology in topologies[:-1]}
     assert {pair.verdict for pair in comparisons.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}

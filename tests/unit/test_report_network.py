@@ -39,7 +39,8 @@ def test_what_the_network_explains(tmp_path: Path, without: list[cells.Group]) -
     (one,) = network.exchanges(groups, without)
     assert (one.algorithm_bandwidth, one.bus_bandwidth) == pytest.approx((31.0, 46.5)), "1.5 times, of four replicas"
     assert (one.communication_s, one.explained_s) == pytest.approx((0.04, 0.033))
-    said = "of 154 ms, 40 are exchange. All-reduce reaches 31.00 GB/s here; at that rate it explains 33 of the 40."
+    said = "a step takes 154 ms, of which 40 ms are exchange. All-reduce reaches 31.00 GB/s here, which explains "
+    said += "33 of the 40 ms."
     assert topic.words(one) == said
     (finding,) = topic.findings(Scope(groups, without))
     assert finding.text == f"torch 1n4g, fp32, batch 32 per device: {said}"
@@ -59,7 +60,9 @@ def test_what_a_step_hides(tmp_path: Path, without: list[cells.Group]) -> None:
     groups = cells.groups([measured(tmp_path, "bert", 154, {**ALONE, "seconds": 0.06})])
     (one,) = network.exchanges(groups, without)
     assert one.explained_s == pytest.approx(0.04)
-    assert topic.words(one).endswith("the gradients take 60 ms, and the step hides 20 of them behind its computation.")
+    assert topic.words(one).endswith(
+        "at that rate its gradients take 60 ms. The step hides 20 ms of it behind computation."
+    )
 
 
 def test_a_reason_stands_for_the_figures_and_nothing_for_runs_that_were_not_asked(tmp_path: Path) -> None:

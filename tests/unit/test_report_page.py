@@ -245,7 +245,7 @@ def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
     assert re.findall(r'<li><a href="#benchmark-([^"]+)"', html) == ["bert"]
     assert html.count('<a href="#benchmark-bert">bert</a>') == 2 and '"#benchmark-bert__aa"' not in html
     fold = html[html.index('<details class="fold">') :].partition("</details>")[0]
-    assert "<b>bert__aa</b> The same configurations as bert once more" in fold
+    assert "<b>bert__aa</b> The same configurations as bert, measured again" in fold
     assert 'id="benchmark-bert__aa-bz32_fp32"' in fold and "102.7" in fold
     page.write(tmp_path, derived, [], None, tmp_path / "alone.html")
     html = (tmp_path / "alone.html").read_text(encoding="utf-8")

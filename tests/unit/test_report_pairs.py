@@ -162,9 +162,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     (wide,) = read(tmp_path / "wide/cases.csv")
     assert (wide["date"], wide["case"], wide["gpu_mem(MiB)"]) == ("20261120", "2n_2g_2dp_2mp_32bs", "5000")
 
-    baseline = (
-        "torch: the baseline of its speedups is 1n2g, the smallest topology that the model's layout is possible on"
-    )
+    baseline = "torch: its speedups are relative to 1n2g, the smallest topology on which the model's layout is possible"
     assert baseline in (tmp_path / "split/throughput.md").read_text()
 
     results = Results({tmp_path / one.benchmark / "bz32_fp32.json": one for one in measured})

@@ -88,7 +88,7 @@ def test_other_machines_split_nothing_and_it_is_said(
         tmp_path, "bert__noexchange", {"1n1g": [50, 50, 50]}, options={"exchange": False}, device_found=other
     )
     (one,) = split.split(group, cells.groups([kept]))
-    assert one.parts == {} and "communication is not known, unlike runs tell nothing: device is cuda" in one.notes[0]
+    assert one.parts == {} and "the runs without it are not comparable: device is cuda" in one.notes[0]
     assert not list(topic.drawings(Scope([group], cells.groups([kept]))))
     old = {"torch": "2.12.0", "transformers": "5.23.0", "driver": "580.10"}
     data = {"data": {"content_digest": "cd" * 32, "rows": 2048}}
@@ -154,7 +154,7 @@ def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cel
     text = (tmp_path / "report.html").read_text()
     assert text.count("bert: where a step's time goes") + text.count("bert: where a step&#39;s time goes") == 1
     assert "torch 1n4g: 151 ms a step; compute 74.2 %, communication 25.8 %, input 0.0 %." in text
-    assert "No speedup of a training" in text
+    assert "This is no speedup of a training" in text
 
 
 def test_long_and_short_times_are_read_alike() -> None:

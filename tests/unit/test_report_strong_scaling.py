@@ -73,7 +73,7 @@ def test_page_plots_and_closing_lines_name_it(root: Path, group: cells.Group) ->
         "strong-scaling speedup over one device",
         "speedup<small>strong scaling</small>",
         "batch<small>per replica</small>",
-        "strong-scaling efficiency of 95 % and more",
+        "strong-scaling efficiency of at least 95 %",
     ):
         assert words in text
     titles = [drawing.title for drawing in throughput.drawings(Scope([group]))]

@@ -169,7 +169,7 @@ def gains_nothing(
     )
     return (
         f"{precision} gains nothing here: {half / full:.2f} times {reference}'s throughput on one device. {cause}. "
-        f"Use {reference}; {precision} pays on devices that multiply in it, or where memory is what lacks"
+        f"Use {reference}; {precision} pays on devices that multiply in it, or when memory is short"
     )
 
 

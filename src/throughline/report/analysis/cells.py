@@ -324,7 +324,7 @@ def _once(told: Sequence[tuple[Row, str]]) -> str:
 def _moved_baselines(group: Group) -> list[Note]:
     """Frameworks whose speedups are not over one device."""
     baselines = group.summary.baselines if group.summary else {}
-    text = "the baseline of its speedups is {}, the smallest topology that the model's layout is possible on"
+    text = "its speedups are relative to {}, the smallest topology on which the model's layout is possible"
     return [Note(name, text.format(base), "reason") for name, base in baselines.items() if base != baseline.ONE_DEVICE]
 
 

@@ -66,9 +66,9 @@ class Floor:
     def text(self) -> str:
         """What it is, and how sure: of k alike differences, the next one is the largest with 1 in k + 1."""
         return (
-            f"A/A runs of {self.what}: medians of the same configuration differ by up to {percent(self.share, 1)} here "
-            f"({self.compared} compared; chance alone exceeds that once in {self.compared + 1} comparisons). Smaller "
-            "differences are none"
+            f"A/A runs of {self.what} measure the same configuration twice: the two medians differ by up to "
+            f"{percent(self.share, 1)} here ({self.compared} compared; by chance, one new pair in {self.compared + 1} "
+            "differs by more). A difference no larger than this counts as noise"
         )
 
 

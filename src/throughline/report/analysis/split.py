@@ -78,7 +78,9 @@ class Split:
         notes = [*self.unlike]
         notes += [doubt for name, part in self.parts.items() if (doubt := _doubt(name, part))]
         if sum(part.shown_s for part in self.parts.values()) > self.step_s:
-            notes.append("communication and input come to more than the step: they overlap, and compute is not known")
+            notes.append(
+                "communication and input together take longer than the step: they overlap, so compute is not known"
+            )
         return notes
 
 
@@ -90,11 +92,11 @@ def _doubt(name: str, part: Part) -> str | None:
     if part.control:
         return f"a single rank exchanges nothing, so that {name} is 0 and the difference noise ({size})"
     if part.n == 1:
-        return f"{name} {milliseconds(part.median_s)} ms from one pair of repeats{zero}: its noise is not known"
+        return f"{name} is {milliseconds(part.median_s)} ms, from one pair of repeats{zero}: its noise is not known"
     if part.low_s <= 0.0 <= part.high_s:
         return f"{name} is within the noise ({size}){zero}"
     if part.median_s < 0:
-        return f"{name} is negative beyond the noise ({size}), shown as 0: the runs without it have costs of their own"
+        return f"{name} is negative beyond the noise ({size}), shown as 0: the runs without it have other costs instead"
     return None
 
 
@@ -108,7 +110,11 @@ def split(group: Group, derived: Iterable[Group]) -> list[Split]:
         parts = {name: None if unlike[name] else _part(row, other) for name, other in others.items()}
         middle = statistics.median(list(_steps(row.cell).values())) if row.cell else None
         if middle and (any(parts.values()) or any(unlike.values())):
-            why = (f"{name} is not known, unlike runs tell nothing: {text}" for name, text in unlike.items() if text)
+            why = (
+                f"{name} is not known, because the runs without it are not comparable: {text}"
+                for name, text in unlike.items()
+                if text
+            )
             splits.append(Split(row, middle, **parts, unlike=tuple(why)))
     return splits
 

@@ -42,7 +42,7 @@ def read_terms(text: str) -> Terms:
     try:
         return Terms.model_validate_json(text)
     except ValidationError as error:
-        raise UserError("--terms are no goals and prices", why=str(error)) from None
+        raise UserError("--terms has no valid goals and prices", why=str(error)) from None
 
 
 def summarize(

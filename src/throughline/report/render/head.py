@@ -91,7 +91,7 @@ def _scaling(best: Best, every: Sequence[Best]) -> str:
         return ", the fastest of all that " + ("computes what it should" if unequal else "was measured")
     if cell.speedup is None:
         return f"; its speedup is not known, because {best.baseline} has no valid repeat"
-    between = f" (speedup {span(cell.speedup_range)} by the ranges of the repeats)" if cell.speedup_range else ""
+    between = f" (speedup {span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
     return (
         f": {cell.speedup:.2f} times {over(best.baseline)}, {percent(cell.efficiency)} of what {world} devices could "
         f"ideally give{between}"
@@ -106,7 +106,7 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
     rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
     if best.scales and cell.speedup is not None:
-        ends = f", {span(cell.speedup_range)} by the ranges" if cell.speedup_range else ""
+        ends = f", {span(cell.speedup_range)} within the ranges" if cell.speedup_range else ""
         kind = "strong-scaling speedup" if best.group.strong else "speedup"
         rows.append((f"{cell.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}{ends}"))
         rows.append((percent(cell.efficiency), "", "efficiency"))
@@ -164,9 +164,9 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
         group, goal = min(deciding, key=lambda one: one[1].worst or 0.0)
         place = f" ({group.precision}, {group.batch_name})" if goal.worst is not None else ""
-        aim = f"devices busy for {percent(goal.at_least)} of the window and more"
+        aim = f"devices busy for at least {percent(goal.at_least)} of the window"
         if goal.name == "efficiency":
             kind = "strong-scaling efficiency" if group.strong else "efficiency"
-            aim = f"{kind} of {percent(goal.at_least)} and more from {goal.from_nodes} nodes on"
+            aim = f"{kind} of at least {percent(goal.at_least)} on {goal.from_nodes} nodes and more"
         rows.append((verdict, aim, f"{goal.why}{place}"))
     return rows

@@ -28,8 +28,9 @@ from throughline.topology import Topology
 IMPORTED = "imported"
 NAMED_AT_MOST = 16  # letters that have room at the end of a line
 INTRO = (
-    "Read from logs of others by the rule of each kind of log, and measured by nobody here. The speedup is over the "
-    "same framework, model, precision and batch on one device, where a log of that is among them."
+    "These figures were read from logs of other programs; nothing was measured here. Each kind of log has its own "
+    "rule. The speedup is relative to the same framework, model, precision and batch on one device, if there is such "
+    "a log."
 )
 HEADER = [
     "framework",

@@ -96,8 +96,9 @@ def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Figure:
 
 
 INTRO = (
-    "Results of others for the same model, sequence, precision, batch and number of devices of one kind. The range "
-    "goes from our slowest repeat over the most that their printed digits allow to our fastest over the least."
+    "Results of others for the same model, sequence, precision, batch and number of devices of one kind. The ratio is "
+    "our median divided by their figure. Its range takes our slowest and our fastest repeat, and the largest and the "
+    "smallest value that their printed digits allow."
 )
 BESIDE = Topic("beside", "Beside others", INTRO, frame=frame, table=table, drawings=drawings)
 
@@ -117,11 +118,11 @@ def findings(scope: Scope) -> Iterator[Finding]:
     """How many rows are doubtful."""
     count = len({id(one.row) for one in _own(scope)})
     if count:
-        yield Finding(f"{count} of its rows cannot be as they stand: see Doubtful figures.", LOSS)
+        yield Finding(f"{count} of its rows cannot be right as they are: see Doubtful figures.", LOSS)
 
 
 RULES = (
-    "Rules that hold for every row, whoever has measured it; docs/compare.md lists them. The printed digits of a "
-    "figure say how exactly it is checked."
+    "Every row has to follow the same rules, whoever measured it; docs/compare.md lists them. A figure with more "
+    "printed digits is checked more exactly."
 )
 DOUBTFUL = Topic("doubtful", "Doubtful figures", RULES, table=doubtful, findings=findings)

@@ -52,20 +52,20 @@ def remarks(scope: Scope) -> Iterator[str]:
     yield from (f"{floor.text}." for floor in floors if floor)
     if None in floors:
         yield (
-            "Where a pair has no A/A run of its environment and workload, within a day of it, the smallest difference "
-            "that can be reported is not known. extras: [aa] measures it."
+            "For a pair without an A/A run of its environment and workload within a day, the noise of this machine is "
+            "not known. extras: [aa] measures it."
         )
     family = max((pair.family for pair in scope.pairs), default=0)
     yield (
-        "Ranges hold the true ratio as often as both medians lie in their repeats' ranges; p is that of the rank test "
-        f"between the repeats. The verdict follows Holm's p (1979) over all pairs of this benchmark that are tested, "
-        f"here {family}."
+        "The range contains the true ratio if each true median lies in the range of its repeats. p comes from the rank "
+        f"test between the repeats. The verdict follows p after Holm's correction (1979) for all {family} tested pairs "
+        "of this benchmark."
     )
     if few := comparisons.too_few(scope.pairs):
         n, least, enough = few
         yield (
-            f"{n} repeats are too few to tell any of {family} pairs apart: the least p that they can give is "
-            f"{least:.2g} by Holm. {enough} repeats are enough."
+            f"{n} repeats are too few to tell any of {family} pairs apart: after Holm's correction, the smallest p "
+            f"that they can give is {least:.2g}. {enough} repeats are enough."
         )
 
 
@@ -124,10 +124,10 @@ def _faster(pair: Pair, where: str) -> str:
     if pair.verdict == "no difference":
         return f"No difference between {' and '.join(names)} {where}: {percent(abs(gain), 1)}, {pair.why}."
     if pair.verdict == "not told apart":
-        return f"{' and '.join(names)} cannot be told apart {where}: {pair.why} of the rank test."
+        return f"{' and '.join(names)} cannot be told apart {where}: the rank test gives {pair.why}."
     ahead, behind = names if gain > 0 else names[::-1]
     gain = max(pair.ratio, 1 / pair.ratio) - 1
-    return f"{ahead} is {percent(gain, 1)} faster than {behind} {where}; {pair.why} of the rank test."
+    return f"{ahead} is {percent(gain, 1)} faster than {behind} {where}: the rank test gives {pair.why}."
 
 
 def _precision(pair: Pair) -> Finding:
@@ -143,8 +143,8 @@ def _precision(pair: Pair) -> Finding:
     against = f"on one device ({group.batch_name} against {base.batch})"
     verb = "are not comparable" if pair.unlike else "cannot be told apart"
     text = (
-        f"{group.precision} is {pair.ratio:.2f} times as fast as {base.precision} {against}; {pair.why} of the rank "
-        "test."
+        f"{group.precision} is {pair.ratio:.2f} times as fast as {base.precision} {against}: the rank test gives "
+        f"{pair.why}."
         if pair.verdict == "faster"
         else f"{group.precision} and {base.precision} {verb} {against}: the medians' ratio is {pair.ratio:.2f}, "
         f"{pair.why}."

@@ -64,11 +64,11 @@ def words(one: Exchange) -> str:
     rate = f"All-reduce reaches {reading(one.algorithm_bandwidth)} GB/s here"
     if not one.communication_s or one.alone_s is None:
         return f"a step takes {step} ms. {rate}: at that rate its gradients take {alone} ms."
-    said = f"of {step} ms, {milliseconds(one.communication_s)} are exchange. {rate}; at that rate "
+    said = f"a step takes {step} ms, of which {milliseconds(one.communication_s)} ms are exchange. {rate}"
     if one.alone_s <= one.communication_s:
-        return f"{said}it explains {alone} of the {milliseconds(one.communication_s)}."
+        return f"{said}, which explains {alone} of the {milliseconds(one.communication_s)} ms."
     hidden = milliseconds(one.alone_s - one.communication_s)
-    return f"{said}the gradients take {alone} ms, and the step hides {hidden} of them behind its computation."
+    return f"{said}: at that rate its gradients take {alone} ms. The step hides {hidden} ms of it behind computation."
 
 
 TOPIC = Topic("network", "A step's exchange, and the network alone", grid=grid, findings=findings)

@@ -103,9 +103,9 @@ def _saved(both: OffOn) -> str:
 def remarks(scope: Scope) -> Iterator[str]:
     """What the figures are, and what each value of sharding splits."""
     yield (
-        "Memory is the most that a device held, as its driver counts it; where no driver does, what the largest rank "
-        "held; on a CPU the whole process, its libraries included. Use is the share of the window in which GPUs, on a "
-        "CPU the workers' threads, were busy."
+        "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest rank "
+        "held; on a CPU that is the whole process, libraries included. Use is the share of the window in which GPUs, "
+        "on a CPU the workers' threads, were busy."
     )
     against = dict.fromkeys(
         f"{_switched_on(pair)}: off is {pair.sides[0].group.benchmark}, on is {pair.sides[1].group.benchmark}."
@@ -121,8 +121,8 @@ def remarks(scope: Scope) -> Iterator[str]:
     yield from split
     if split:
         yield (
-            "Bytes saved, on GPUs, are per parameter: the memory's change over the parameters that other replicas hold "
-            f"for this rank, parameters × (1 - 1 / replicas). {ELSEWHERE}"
+            "On GPUs, the bytes saved per parameter are the change of the memory, divided by the number of parameters "
+            f"that other replicas hold for this rank: parameters × (1 - 1 / replicas). {ELSEWHERE}"
         )
 
 

@@ -165,7 +165,7 @@ SIZES = Topic("reached", TITLE, frame=frame, sheets=sheets, table=table, drawing
 DEVICE = Topic(
     "device",
     "The device in one table",
-    "Of every test the largest size, or the batch that is fastest, over all benchmarks of this report.",
+    "For each test, over all benchmarks of this report: the largest size, or the fastest batch.",
     table=device,
     drawings=rooflines,
 )

@@ -122,13 +122,13 @@ def findings(scope: Scope) -> Iterator[Finding]:
         return
     widest, middle = max(abs(ratio - 1) for ratio in ratios), statistics.median(ratios) or 1.0
     said = {
-        "aa": f"The same configurations as {name} once more: their medians differ by up to {percent(widest, 1)} "
-        f"({len(ratios)} compared). Differences below that are noise here.",
-        "synthetic": f"The configurations of {name} with batches that are made up instead of read: {middle:.3f} times "
-        f"its throughput (median of {len(ratios)}). What is above 1 is the price of reading the data.",
-        "noexchange": f"The configurations of {name}, but every rank keeps its gradients: it trains as many models as "
-        f"there are devices, up to {max(ratios):.3f} times as fast. No speedup of a training, but the most that a "
-        "faster exchange could give.",
+        "aa": f"The same configurations as {name}, measured again: the medians differ by up to {percent(widest, 1)} "
+        f"({len(ratios)} compared). A difference no larger than this counts as noise here.",
+        "synthetic": f"The same configurations as {name}, but with made-up batches, so nothing is read: {middle:.3f} "
+        f"times its throughput (median of {len(ratios)}). Anything above 1 is the cost of reading the data.",
+        "noexchange": f"The same configurations as {name}, but the ranks exchange no gradients. Each rank trains a "
+        f"model of its own, up to {max(ratios):.3f} times as fast. This is no speedup of a training: it is the most "
+        "that a faster exchange could give.",
     }
     if extra in said:
         yield Finding(said[extra], ABOUT)
