@@ -19,7 +19,7 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, str(ROOT / "workflow/scripts" / script), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
 
