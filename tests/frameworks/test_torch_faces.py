@@ -1,7 +1,8 @@
-"""A classifier that ranks split computes what a single process with all classes computes."""
+"""What ranks compute that split a classifier, alone and behind its network, is what a single process computes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 import rank_helpers
+from throughline.checks import reference
 
 torch = pytest.importorskip("torch")
 
-from torch_faces import BATCH, CASES, EMBEDDING, WORLDS, drawn  # noqa: E402
+from torch_faces import BATCH, CASES, EMBEDDING, TRAINED, WORLDS, batches, drawn, spec  # noqa: E402
 
 from throughline.workloads.faces import MARGINS, SCALE, Parameters  # noqa: E402
 from throughline.workloads.faces.in_torch_classifier import Classifier  # noqa: E402
@@ -76,6 +78,33 @@ def test_a_sample_of_classes_is_the_softmax_over_it(told: Told, world: int) -> N
     for place, rank in enumerate(ranks):
         own = faces.grad[place * BATCH : (place + 1) * BATCH]
         np.testing.assert_allclose(rank["embeddings"] / world, own, atol=1e-12)
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("classifier", TRAINED)
+def test_a_network_with_a_split_classifier_trains_as_one_process(
+    told: Told, tmp_path: Path, classifier: str, world: int
+) -> None:
+    """In double precision. A batch norm takes the statistics of one rank's faces: the one process sees the batch of
+    each rank by itself, and averages their gradients."""
+    ranks = [rank[classifier] for rank in told[world]]
+    np.savez(tmp_path / "weights.npz", **ranks[0]["before"])
+    seen = [iter(batches(place)) for place in range(world)]
+    expected = reference.train(spec(classifier, world), None, tmp_path / "weights.npz", seen).losses
+    np.testing.assert_allclose(np.mean([rank["losses"] for rank in ranks], 0), expected, rtol=1e-10)
+    for rank in ranks:
+        assert rank["after"].keys() == ranks[0]["after"].keys()
+        for name, array in rank["after"].items():
+            np.testing.assert_array_equal(array, ranks[0]["after"][name], err_msg=name)
+            assert (array != ranks[0]["before"][name]).any(), name
 
 
 def test_a_classifier_of_one_rank_samples_as_well() -> None:

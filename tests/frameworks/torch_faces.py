@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,9 @@ import torch
 import torch.distributed as dist
 
 import rank_helpers
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.workloads import faces
 from throughline.workloads.faces import Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
@@ -27,6 +31,8 @@ CASES = {
     )
 }
 """Name -> what is asked for; 11 classes do not divide by 2 or 4 ranks."""
+TRAINED, STEPS, FACES = ("model_parallel", "partial"), 3, 3
+"""How the classifier of a whole network lies on its ranks; the steps of a training; the faces of a rank."""
 
 
 def drawn(world: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -57,10 +63,44 @@ def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
     }
 
 
+def spec(classifier: str, world: int) -> RunSpec:
+    """A training of the whole network."""
+    plain = {
+        "benchmark": "faces", "framework": "torch", "model": "iresnet-tiny", "classes": CLASSES,
+        "classifier": classifier, "precision": "fp32", "batch_per_device": FACES, "topology": f"1n{world}g",
+        "repeat": 1, "device": "cpu", "protocol": PROTOCOL, "steps": {"warmup": 0, "timed": STEPS},
+        "optimizer": {"name": "sgd", "learning_rate": 1e-2, "momentum": 0.9, "weight_decay": 5e-4},
+        "options": {"data": "synthetic", "dropout": 0.0},
+    }  # fmt: skip
+    sampled = {"sample_ratio": 1.0} if classifier == "partial" else {}
+    return RunSpec.model_validate_json(json.dumps(plain | sampled))
+
+
+def batches(place: int) -> list[dict[str, Any]]:
+    """What a rank sees: a batch for each step."""
+    return [faces.synthetic(FACES, {"classes": CLASSES}, 100 * place + step) for step in range(STEPS)]
+
+
+def trained(classifier: str, ranks: TensorGroup) -> dict[str, Any]:
+    """The whole network's weights before and after a training with the exchange of `torch`, and the losses."""
+    given = json.loads(spec(classifier, ranks.size).model_dump_json())
+    one = TorchDDP(given, ranks.place, ranks.place, ranks.size, "cpu")
+    one.together = ranks if ranks.size > 1 else None
+    one.device()
+    one.model({})
+    one.optimizer()
+    before = {name: array.copy() for name, array in one.form.weights(one.network).items()}
+    losses = [one.step([one.deliver(one.data(arrays))]) for arrays in batches(ranks.place)]
+    return {"before": before, "losses": one.losses(losses), "after": one.form.weights(one.network)}
+
+
 def rank(folder: Path, world: int, place: int) -> None:
     dist.init_process_group("gloo", rank=place, world_size=world)
     ranks = TensorGroup(dist.group.WORLD)  # type: ignore[arg-type]
     cases = {name: told(given, ranks) for name, given in CASES.items()}
+    torch.set_default_dtype(torch.float64)
+    cases |= {classifier: trained(classifier, ranks) for classifier in TRAINED}
+    torch.set_default_dtype(torch.float32)
     sampled = Parameters(1000, "partial", 0.1)
     classifier = Classifier(sampled, EMBEDDING).double()
     classifier.spread(ranks)

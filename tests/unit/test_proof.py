@@ -19,8 +19,10 @@ from throughline.report.analysis import advice
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.study.runs import RunSpec
+from throughline.workloads import faces
 
 ALONE = {"frameworks": ["torch"]}
+SYNTHETIC = {"data": "synthetic"}
 BLOCK = {
     "sequence": 32, "topologies": ["1n1g", "1n4g"], "batch": {"bf16": [8], "fp32": [64, 16]}, "repeats": 2,
     "frameworks": ["torch", "torch-horovod"],
@@ -76,6 +78,15 @@ def test_a_workload_that_splits_its_model_has_a_proof(monkeypatch: pytest.Monkey
 def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> None:
     specs = requested(scaling="strong", batch={"fp32": [64]})["b"]
     assert {(spec.batch_per_device, spec.scaling) for spec in specs} == {(16, "weak")}
+
+
+def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
+    block = {"model": "iresnet-tiny", "classifier": "model_parallel", "topologies": ["1n2g"], "options": SYNTHETIC}
+    for batch, proven in ((2, faces.PROVEN_BATCH), (16, 16)):
+        config = load([], {"benchmarks": {"b": block | {"batch": {"fp32": [batch]}}}})
+        (specs,) = equivalence.requests(runs.expand(config)).values()
+        assert {spec.batch_per_device for spec in specs} == {proven}
+        assert f"with {proven} samples a replica" in equivalence.covers(specs)[0]
 
 
 def test_what_is_measured_is_what_is_proven() -> None:

@@ -78,13 +78,14 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     """Every framework of a benchmark in fp32 on one replica of the model and, where the benchmark uses several, on two;
     on the first of these in every other precision that is measured as well.
 
-    The smallest batch of a replica, in fp32 where the benchmark has it. One replica alone shards nothing. The largest
-    topology comes last.
+    The smallest batch of a replica, in fp32 where the benchmark has it, but no smaller than the workload's proof needs.
+    One replica alone shards nothing. The largest topology comes last.
     """
     base = min(block, key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica))
     several = any(spec.size.replicas > 1 for spec in block)
     alone = not several or base.layout.sharding == "none"
-    change = {"batch_per_device": base.size.batch_per_replica, "scaling": "weak", "repeat": 1, "hosts": None}
+    batch = max(base.size.batch_per_replica, workloads.proven_batch(base.model))
+    change = {"batch_per_device": batch, "scaling": "weak", "repeat": 1, "hosts": None}
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
     where = [1] * alone + [2] * several
     return [

@@ -225,6 +225,11 @@ def rounding(model: str) -> float:
     return float(getattr(of(model), "ROUNDING", 1))
 
 
+def proven_batch(model: str) -> int:
+    """The fewest samples of a replica with which a proof of equal mathematics holds (PROVEN_BATCH)."""
+    return int(getattr(of(model), "PROVEN_BATCH", 1))
+
+
 def own_exchange(spec: Values) -> bool:
     """Whether the form's ranks exchange some of the parameters themselves; such a workload has a function of this
     name, and its form `spread`."""
