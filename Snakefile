@@ -94,6 +94,7 @@ wildcard_constraints:
     split="training|test",
     number=r"\d{4}",
     part=r"\d{4}",
+    source=r"(_\d+)?",
     dump=r"[a-z0-9_-]+",
     benchmark="[a-z][a-z0-9_]*",
     batch=r"[1-9]\d*",

@@ -1,7 +1,8 @@
 # The corpus: a Wikipedia dump -> shards of pre-training data in NVIDIA's HDF5 layout, verified, with a manifest.
-#   in:  corpus.dump (the sample, files on disk, a dump's name and date, text files, or finished shards) and corpus.vocabulary
+#   in:  corpus.dump (the sample, files on disk, a dump's name and date, text files, several of these, or finished shards) and corpus.vocabulary
 #   out: data/<corpus>/seq<S>/{training,test}_0000.hdf5 and data/<corpus>/seq<S>/manifest.json
-# A part is a piece of the dump; a shard is a piece of the result. How many parts there are changes no shard.
+# A part is a piece of a source; a shard is a piece of the result. How many parts there are changes no shard. Several
+# sources have as many parts each, one source's after the other's, and parts_0.json, parts_1.json ... in place of parts.json.
 
 
 rule corpus:
@@ -54,24 +55,26 @@ rule download:
 
 rule cut:
     input:
-        lambda wildcards: looked_up(CORPUS_TARGETS.dump)({}),
+        lambda wildcards: answered(CORPUS_TARGETS.dump, wildcards.source),
     output:
-        "data/{corpus}/dump/parts.json",
+        "data/{corpus}/dump/parts{source}.json",
     log:
-        "logs/{corpus}/cut.log",
+        "logs/{corpus}/cut{source}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
         parts=CORPUS.parts,
-        form=lambda wildcards, input: CORPUS_TARGETS.form(),
+        form=lambda wildcards, input: CORPUS_TARGETS.form(wildcards.source),
     shell:
         "python workflow/scripts/corpus_cut.py --dump {input:q} {params.form:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule extract:
     input:
-        of_corpus("data/{corpus}/dump/parts.json"),
+        cut=looked_up(CORPUS_TARGETS.cut),
+        # all of several sources can be read before any is extracted
+        every=ancient(expand("data/{{corpus}}/dump/parts{source}.json", source=filter(None, CORPUS_TARGETS.cuts))),
     output:
         articles=passing("data/{corpus}/articles/part_{part}.jsonl"),
         counts="data/{corpus}/articles/part_{part}.counts.json",
@@ -83,7 +86,7 @@ rule extract:
     params:
         *CORPUS_TARGETS.extractor(),
     shell:
-        "python workflow/scripts/corpus_extract.py --cut {input:q} --part {wildcards.part:q} {params:q}"
+        "python workflow/scripts/corpus_extract.py --cut {input.cut:q} --part {wildcards.part:q} {params:q}"
         " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
 
 

@@ -92,6 +92,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     [
         ({"dump": {"text": ["a.txt", "b.jsonl"]}}, r"corpus\.dump\.text: some files end in \.jsonl"),
         ({"dump": {"text": ["a.txt", "a.txt"]}}, r"corpus\.dump\.text: a file is listed twice"),
+        ({"dump": ["a.txt", {"text": "./a.txt"}]}, r"corpus\.dump: a file is listed twice: a\.txt"),
+        ({"dump": ["sample", "enwiki-20261101"]}, r"corpus\.dump: 2 dumps of enwiki, which have the same articles"),
+        ({"dump": ["sample", {"txt": "a"}]}, r"corpus\.dump\.1\.txt: unknown key; allowed: text"),
+        ({"dump": ["sample", 3]}, r"corpus\.dump\.1 = 3: allowed: a text or a list or \{text\}"),
+        ({"dump": ["sample", {"text": "a"}], "parts": 5001}, r"corpus\.parts: 2 sources of 5001 parts are more"),
         ({"dump": {"text": 3}}, r"corpus\.dump\.text = 3: allowed: a text or a list"),
         ({"dump": {"text": "a.txt"}, "extractor": "throughline"}, r"corpus\.extractor: text files hold no wikitext"),
     ],
@@ -104,3 +109,17 @@ def test_mistakes(corpus: dict[str, Any], mistake: str) -> None:
 def test_what_decides_the_shards_is_the_names_of_the_files() -> None:
     parameters = load([], {"corpus": {"dump": {"text": ["books/a.txt", "web/b.txt"]}}}).corpus.decided_by("seq32")
     assert parameters["text"] == ["a.txt", "b.txt"] and "dump" not in parameters
+
+
+def test_what_decides_the_shards_of_several_sources_is_their_order_and_names() -> None:
+    dump = ["enwiki-20261101", {"text": ["books/a.txt", "b.txt"]}, ["part/1.xml", "part/2.xml"]]
+    parameters = load([], {"corpus": {"dump": dump, "extractor": "throughline"}}).corpus.decided_by("bpe")
+    sources = [{"dump": ["enwiki-20261101"]}, {"text": ["a.txt", "b.txt"]}, {"dump": ["1.xml", "2.xml"]}]
+    assert parameters["sources"] == sources and parameters["extractor"] == "throughline"
+    assert not {"dump", "text"} & parameters.keys()
+
+
+@pytest.mark.parametrize("source", ["enwiki-20261101", {"text": "a.txt"}, ["a.xml", "b.xml"]])
+def test_a_list_of_one_source_is_that_source(source: Any) -> None:
+    alone, listed = (load([], {"corpus": {"dump": dump}}).corpus.decided_by("seq32") for dump in (source, [source]))
+    assert alone == listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,6 +115,31 @@ def test_files_of_the_corpus() -> None:
     assert made.case() == corpus(vocabulary=own).case() == []
     cased = corpus(vocabulary={**own, "lower_case": False})
     assert cased.vocabulary()[-1:] == cased.case() == ["--cased"]
+
+
+def test_parts_of_several_sources_follow_each_other() -> None:
+    made = corpus(parts=2, dump=["enwiki-20261101", {"text": "books.txt"}, {"text": "web.jsonl"}, ["a.xml", "b.xml"]])
+    folder = "data/sample/dump"
+    assert made.parts == [f"{part:04d}" for part in range(8)]
+    assert [made.cut(part) for part in made.parts[::2]] == [f"{folder}/parts_{source}.json" for source in range(4)]
+    assert made.cut("0003") == made.cut("0002")
+    files = [[f"{folder}/enwiki-20261101.json"], ["books.txt"], ["web.jsonl"], ["a.xml", "b.xml"]]
+    assert [made.dump(f"_{source}") for source in range(4)] == files
+    assert [made.form(f"_{source}") for source in range(4)] == [[], ["--text"], ["--text"], []]
+    (lines,) = made.lines()
+    said = [lines(SimpleNamespace(part=part)) for part in made.parts]
+    assert said == ["", "", "--lines", "--lines", "", "", "", ""]
+    with pytest.raises(UserError, match=r"parts\.json is not in the configuration"):
+        made.dump()
+    with pytest.raises(UserError, match="part 0008 is not in the configuration"):
+        made.cut("0008")
+
+
+@pytest.mark.parametrize("dump", ["sample", ["a.xml", "b.xml"], [["a.xml", "b.xml"]], {"text": "a.txt"}, ["sample"]])
+def test_one_source_has_the_files_and_arguments_that_it_always_had(dump: Any) -> None:
+    made = corpus(dump=dump)
+    assert list(made.cuts) == [""] and made.cut("0003") == "data/sample/dump/parts.json"
+    assert [lines(SimpleNamespace(part="0001")) for lines in made.lines()] == (["--lines"] if "text" in dump else [])
 
 
 def test_finished_shards_of_another_maker() -> None:

@@ -212,6 +212,14 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
     assert book.newest() == (None, [])
 
 
+def test_the_report_says_with_whose_weights_a_check_began(tmp_path: Path) -> None:
+    verdict, first = judged(tmp_path, "step,loss\n0,10\n20,7\n"), "one/convergence_bz8_fp32_torch_1n1g"
+    found = [curve(), curve(begun_from=f"{first}, step 30, {'a' * 64}")]
+    _, rows = checks.convergence(Scope([], checks=[checks.Check(verdict, one) for one in found]))
+    assert rows[1][-1] == f"{rows[0][-1]}. It began with the weights of {first} after step 30"
+    assert "began" not in rows[0][-1]
+
+
 def test_rows_and_plot(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "step,loss\n0,10\n20,7\n")
     header, (row,) = checks.convergence(Scope([], checks=[checks.Check(verdict, None)]))

@@ -15,7 +15,7 @@ from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_toke
 from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import Parameters, making
-from throughline.corpus.source import dumps, parts
+from throughline.corpus.source import IDS, dumps, parts
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
@@ -105,6 +105,27 @@ def test_text_of_several_sources_in_place_of_a_dump(clone: Callable[[str], Clone
     assert manifest["rows"] > 60 and manifest["parameters"]["text"] == ["books.txt", "web.txt"]
     found, _ = tokens.read(fresh.path / "data/little/tokens/training_0000.hdf5")
     assert len(found.sentences) - 1 == 9 * len(found)  # every line is one
+
+
+def test_a_dump_and_other_text_in_one_corpus(clone: Callable[[str], Clone]) -> None:
+    """All sources are read before any is extracted; each is in the shards of a finished corpus."""
+    small = SMALL.replace("parts: 2", "parts: 1").replace("{32: 5, 64: 10}", "{32: 5}")
+    fresh = clone(small.replace("name: little", "name: little\n  dump: [wiki.xml.bz2, {text: books.txt}]"))
+    (fresh.path / "wiki.xml.bz2").write_bytes(dump())
+    (fresh.path / "books.txt").write_text("\n\n")
+    failed = fresh.snakemake("data/little/seq32/manifest.json")
+    assert failed.returncode != 0 and "corpus.dump.text holds no document" in failed.stdout
+    assert not fresh.files("data/little/articles/*")
+    book = "\n".join(f"Page {number} of this book is short." for number in range(9))
+    (fresh.path / "books.txt").write_text("\n\n".join([book] * 20))
+    counts = job_counts(fresh.made("data/little/seq32/manifest.json").stdout)
+    assert counts["cut"] == 1 and counts["extract"] == counts["tokenize"] == 2
+    assert "Nothing to be done" in fresh.made("data/little/seq32/manifest.json").stdout
+    manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
+    assert manifest["parameters"]["sources"] == [{"dump": ["wiki.xml.bz2"]}, {"text": ["books.txt"]}]
+    gathered = [fresh.path / name for name in fresh.files("data/little/tokens/t*.hdf5")]
+    ids = np.concatenate([tokens.read(path)[0].ids for path in gathered])
+    assert len(ids) == len(set(ids)) and (ids // IDS == 1).sum() == 20 and (ids // IDS == 0).sum() > 5
 
 
 def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], published: Path) -> None:

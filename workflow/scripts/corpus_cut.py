@@ -14,13 +14,15 @@ def main() -> None:
     parser.add_argument("--parts", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    from throughline.corpus.source import documents, dumps
+    from throughline.corpus.source import documents, dumps, parts
 
     if arguments.text:
         documents.write_cut(arguments.dump, arguments.parts, arguments.output)
         return
     named = [path for name in arguments.dump for path in (_listed(name) if name.suffix == ".json" else [name])]
-    dumps.write(arguments.output, dumps.cut(named, arguments.parts))
+    cut = dumps.cut(named, arguments.parts)
+    parts.check_articles(cut)
+    dumps.write(arguments.output, cut)
 
 
 def _listed(listing: Path) -> list[Path]:

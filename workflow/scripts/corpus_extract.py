@@ -9,7 +9,7 @@ from throughline.files import command_line
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cut", type=Path, required=True, help="parts.json")
-    parser.add_argument("--part", type=int, required=True, help="counted from 0")
+    parser.add_argument("--part", type=int, required=True, help="counted from 0, over all sources")
     parser.add_argument("--output", type=Path, required=True, help="articles as JSON lines")
     parser.add_argument("--counts", type=Path, required=True, help="what was counted, as JSON")
     parser.add_argument("--extractor", choices=["wikiextractor", "throughline"], default="wikiextractor")

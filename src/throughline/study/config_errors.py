@@ -59,10 +59,15 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
         options = branches(strip(place.annotation))
         section = _meant(list(filter(is_model, options)), place.value)
         if len(options) > 1:  # pydantic names the branch of the union here, which is no key
-            if section is not None:
+            lists = [option for option in options if typing.get_origin(option) is list]
+            if lists and isinstance(place.value, list):
+                place.is_meant, place.annotation = str(part).startswith("list["), lists[0]
+            elif section is not None:
                 is_map = part == section.__name__
                 place.is_meant = is_map == isinstance(place.value, dict)
                 place.annotation = section if is_map else place.annotation
+            if not place.is_meant:
+                break
             continue
         if section is not None:
             place.model = section.variant(place.value if isinstance(place.value, Mapping) else {})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Set
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,9 @@ PAIRS, TOKENS = (".hdf5", ".h5"), (".bin", ".idx")
 
 BPE = "bpe"
 """The folder of GPT-2's tokens, one for every length. The pairs of a length are in seq<length>."""
+
+SAMPLE = "sample"
+MOST_PARTS = 10_000
 
 SequenceLength = Annotated[int, Field(ge=8, le=65536)]
 
@@ -90,13 +95,18 @@ class VocabularyFile(Section):
     )
 
 
+PartFiles = Annotated[list[Text], Field(min_length=1)]
+
+
 class Corpus(DataSection):
     name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
-    dump: Text | Annotated[list[str], Field(min_length=1)] | ShardFolder | TextFiles = Field(
+    dump: Text | Annotated[list[Text | PartFiles | TextFiles], Field(min_length=1)] | ShardFolder | TextFiles = Field(
         "sample",
         description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
         "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, "
-        "which is downloaded, {text: FILES} of other text, or {shards: FOLDER} of finished shards",
+        "which is downloaded, {text: FILES} of other text, or {shards: FOLDER} of finished shards. A list of dumps and "
+        "texts, such as [enwiki-20261101, {text: books.txt}], mixes them in one corpus; there, the part files of one "
+        "dump are a list of their own",
     )
     contact: Contact | None = Field(
         None, description="your e-mail or web address. It is sent with every download, as Wikimedia asks"
@@ -109,8 +119,8 @@ class Corpus(DataSection):
     vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
         "bert-base-uncased", description="the published vocabulary by name, or {path or url, sha256} of your own"
     )
-    parts: Annotated[int, Field(ge=1, le=10000)] = Field(
-        4, description="the number of pieces that the dump is cut into; they are extracted in parallel"
+    parts: Annotated[int, Field(ge=1, le=MOST_PARTS)] = Field(
+        4, description="the number of pieces that each dump or text is cut into; they are extracted in parallel"
     )
     extractor: Literal["wikiextractor", "throughline"] = Field(
         "wikiextractor",
@@ -157,6 +167,18 @@ class Corpus(DataSection):
             raise ValueError("finished shards keep the masks they have: leave masking.dynamic out, or give a dump")
         return self
 
+    @property
+    def sources(self) -> list[list[str] | TextFiles]:
+        """The dumps, each by its files or its name, and the texts that the corpus is made of; none where its shards
+        are finished."""
+        if isinstance(self.dump, ShardFolder):
+            return []
+        entries = self.dump if isinstance(self.dump, list) else [self.dump]
+        paths = [entry for entry in entries if isinstance(entry, str) and not is_named(entry)]
+        if len(paths) == len(entries):
+            return [paths]  # the files of one dump
+        return [[entry] if isinstance(entry, str) else entry for entry in entries]
+
     def made(self, read: Set[str]) -> list[str]:
         """The folders that are made where models read these: GPT-2's tokens, and every length if any length, or
         nothing, is read."""
@@ -189,13 +211,13 @@ class Corpus(DataSection):
             }
         if isinstance(self.dump, ShardFolder):
             return how | {"finished": _names_and_sizes(self.dump.shards, TOKENS if folder == BPE else PAIRS)}
-        if isinstance(self.dump, TextFiles):
-            names = [Path(name).name for name in self.dump.files]
-            return how | {"text": names, "shards": self.shards.model_dump()}
-        dump = [self.dump] if isinstance(self.dump, str) else self.dump
         if self.extractor != Corpus.model_fields["extractor"].default:
             how["extractor"] = self.extractor
-        return how | {"dump": [Path(name).name for name in dump], "shards": self.shards.model_dump()}
+        sources = [
+            {"text" if isinstance(source, TextFiles) else "dump": [Path(name).name for name in files_of(source)]}
+            for source in self.sources
+        ]
+        return how | (sources[0] if len(sources) == 1 else {"sources": sources}) | {"shards": self.shards.model_dump()}
 
     def shard_parameters(self, sequence: int) -> dict[str, Any]:
         """How a length's examples are made of a shard's text."""
@@ -206,14 +228,21 @@ class Corpus(DataSection):
         vocabulary = self.vocabulary
         if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
             yield "vocabulary: one of path and url is needed, and only one"
-        if isinstance(self.dump, TextFiles):
-            names = self.dump.files
-            if len(set(names)) < len(names):
-                yield "dump.text: a file is listed twice"
-            if len({name.endswith(".jsonl") for name in names}) > 1:
-                yield "dump.text: some files end in .jsonl and some do not; bring all into one of the two forms"
-            if self.extractor != "wikiextractor":
-                yield "extractor: text files hold no wikitext; remove the key"
+        sources = self.sources
+        texts = [source for source in sources if isinstance(source, TextFiles)]
+        files = Counter(os.path.realpath(name) for source in sources for name in files_of(source))
+        for file in (Path(name).name for name, times in files.items() if times > 1):
+            yield f"dump{'.text' if isinstance(self.dump, TextFiles) else ''}: a file is listed twice: {file}"
+        dumps = {source[0] for source in sources if isinstance(source, list) and is_named(source[0])}
+        for wiki, times in Counter("enwiki" if name == SAMPLE else name.rpartition("-")[0] for name in dumps).items():
+            if times > 1:
+                yield f"dump: {times} dumps of {wiki}, which have the same articles; name one"
+        if any(len({name.endswith(".jsonl") for name in text.files}) > 1 for text in texts):
+            yield "dump.text: some files end in .jsonl and some do not; bring all into one of the two forms"
+        if texts and len(texts) == len(sources) and self.extractor != "wikiextractor":
+            yield "extractor: text files hold no wikitext; remove the key"
+        if self.parts * len(sources) > MOST_PARTS:
+            yield f"parts: {len(sources)} sources of {self.parts} parts are more than {MOST_PARTS:,} parts"
 
     def held_out_mistakes(self) -> Iterable[str]:
         if not isinstance(self.dump, ShardFolder) and not self.shards.test:
@@ -224,6 +253,16 @@ class Corpus(DataSection):
         for name in ("dump", "vocabulary"):
             value[name] = _without_folders(value[name])
         return value | {"contact": None, "mirrors": f"{len(self.mirrors)} hosts" if self.mirrors else []}
+
+
+def is_named(dump: str) -> bool:
+    """Whether this names a dump, such as enwiki-20261101 or the sample, and is no path."""
+    return dump == SAMPLE or re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
+
+
+def files_of(source: list[str] | TextFiles) -> list[str]:
+    """The files of a dump, or its name, or those of a text."""
+    return source.files if isinstance(source, TextFiles) else source
 
 
 @cache

@@ -3,15 +3,14 @@
 A target that the configuration does not ask for is a UserError that says what it does ask for.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from throughline.files import UserError
 from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.config import Config, block_name
-from throughline.study.corpus_section import BPE, Corpus, ShardFolder, TextFiles
+from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, TextFiles, files_of, is_named
 from throughline.study.images_section import Pictures
 from throughline.study.runs import RunSpec, switch
 from throughline.study.section import canonical
@@ -146,15 +145,18 @@ class Targets:
 class CorpusTargets:
     """The files of the corpus, and the arguments of the commands that make them.
 
-    `folders` are those that are made, each with a manifest: `seq<length>` or BPE. `finished` are another maker's
-    shards, {folder: {our name: file}}; None where shards are made here.
+    `cuts` are the sources of its text: the end of their cut's name -> the source. The parts of several follow each
+    other, as many of each. `folders` are those that are made, each with a manifest: `seq<length>` or BPE. `finished`
+    are another maker's shards, {folder: {our name: file}}; None where shards are made here.
     """
 
     def __init__(
         self, corpus: Corpus, folders: Iterable[str], finished: Mapping[str, Mapping[str, Path]] | None
     ) -> None:
         self.corpus, self.folders, self.finished = corpus, list(folders), finished
-        self.parts = [f"{part:04d}" for part in range(corpus.parts)]
+        sources = corpus.sources
+        self.cuts = {f"_{number}" if len(sources) > 1 else "": source for number, source in enumerate(sources)}
+        self.parts = [f"{part:04d}" for part in range(corpus.parts * max(len(sources), 1))]
 
     def files(self) -> list[str]:
         """All that `snakemake corpus` makes: the manifests, and by name the shards, so that a missing one is made."""
@@ -203,19 +205,23 @@ class CorpusTargets:
                 named = there if len(there) <= LISTED_AT_MOST else [there[0], "...", there[-1]]
                 raise absent(f"{name} {wildcards[name]}", named)
 
-    def dump(self) -> list[str]:
-        """The dump's files: the user's own, the sample that is copied, or the listing of a download."""
-        dump, folder = self.corpus.dump, f"data/{self.corpus.name}/dump"
-        if isinstance(dump, list):
-            return dump
-        if isinstance(dump, ShardFolder):
+    def dump(self, source: str = "") -> list[str]:
+        """A source's files: the user's own, the sample that is copied, or the listing of a download."""
+        if isinstance(self.corpus.dump, ShardFolder):
             raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
-        if isinstance(dump, TextFiles):
-            return dump.files
-        if dump == "sample":
-            return [f"{folder}/sample.xml.bz2"]
-        is_published = re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump)  # a name and date, such as enwiki-20261101
-        return [f"{folder}/{dump}.json" if is_published else dump]
+        found = pick(self.cuts, source, f"data/{self.corpus.name}/dump/parts{{}}.json")
+        files = files_of(found)
+        if isinstance(found, TextFiles) or len(files) > 1 or not is_named(files[0]):
+            return files
+        return [f"data/{self.corpus.name}/dump/{files[0]}{'.xml.bz2' if files[0] == SAMPLE else '.json'}"]
+
+    def cut(self, part: str, **wildcards: str) -> str:
+        """Where the source of a part is cut."""
+        self.check(part=part, **wildcards)
+        return f"data/{self.corpus.name}/dump/parts{self._cut_of(part)}.json"
+
+    def _cut_of(self, part: str) -> str:
+        return [*self.cuts, ""][int(part) // self.corpus.parts]
 
     def vocabulary(self) -> list[str]:
         """The vocabulary as arguments of its command."""
@@ -229,13 +235,15 @@ class CorpusTargets:
         """Whether text keeps its capitals, as an argument; none for the default, so that what is there stays."""
         return [] if self.corpus.lower_case else ["--cased"]
 
-    def form(self) -> list[str]:
-        """Whether the dump's files are plain text, as an argument."""
-        return ["--text"] if isinstance(self.corpus.dump, TextFiles) else []
+    def form(self, source: str = "") -> list[str]:
+        """Whether a source's files are plain text, as an argument."""
+        return ["--text"] if isinstance(self.cuts[source], TextFiles) else []
 
-    def lines(self) -> list[str]:
-        """Whether every line of a document is a sentence, as an argument."""
-        return ["--lines"] if isinstance(self.corpus.dump, TextFiles) and self.corpus.dump.has_sentences else []
+    def lines(self) -> list[Callable[[Any], str]]:
+        """Whether every line of a part's documents is a sentence, as an argument; none where no source has them so."""
+        by_line = {cut: isinstance(of, TextFiles) and of.has_sentences for cut, of in self.cuts.items()}
+        argument = {cut: "--lines" if lines else "" for cut, lines in by_line.items()}
+        return [lambda wildcards: argument[self._cut_of(wildcards.part)]] if any(by_line.values()) else []
 
     def extractor(self) -> list[str]:
         """The extractor as arguments of its command; none for the default, whose parts of before this option stay."""

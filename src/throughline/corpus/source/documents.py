@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files
+from throughline.corpus.source import within
 from throughline.files import UserError
 from throughline.progress import Progress
 
@@ -55,8 +56,13 @@ def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
 
 
 def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
-    """The documents of a part in the form of extracted articles. UserError where the files are others than were cut."""
-    pieces = [Piece(**piece) for piece in files.read_json(cut)["parts"][part]]
+    """The documents of a part, counted over all sources, in the form of extracted articles.
+
+    UserError where the files are others than were cut.
+    """
+    parts = files.read_json(cut)["parts"]
+    raised, own = within(part, len(parts))
+    pieces = [Piece(**piece) for piece in parts[own]]
     progress, done = Progress(f"reading part {part}", sum(piece.end - piece.begin for piece in pieces)), 0
     for piece in pieces:
         path, count = Path(piece.file), 0
@@ -64,7 +70,7 @@ def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
             stream.seek(piece.begin)
             for begin, document in _documents(stream, piece.end, path.suffix == ENDING):
                 text = _text(document, f"document {piece.first + count} ({path}, byte {begin})", path.suffix == ENDING)
-                yield {"id": str(piece.first + count), "revid": "0", "url": "", "title": "", "text": text}
+                yield {"id": str(raised + piece.first + count), "revid": "0", "url": "", "title": "", "text": text}
                 count += 1
                 progress.to(done + begin - piece.begin)
         if count != piece.count:

@@ -77,7 +77,7 @@ def cut(paths: Sequence[Path], parts: int) -> Cut:
         raise UserError(
             f"the dump's files come from different wikis: {', '.join(sorted(set(wikis)))}",
             why="articles are told apart by their page ids, which are unique within one wiki",
-            next_step="make a corpus of its own for each wiki",
+            next_step="name each wiki's files in a list of their own: corpus.dump: [[a.xml], [b.xml]]",
         )
     sizes = [path.stat().st_size for path in paths]
     targets = [part * sum(sizes) // parts for part in range(parts + 1)]

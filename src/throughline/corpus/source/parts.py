@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator
 
 from throughline.corpus.source.dumps import Cut, Piece
+from throughline.corpus.source.pages import Site, parse
 from throughline.corpus.source.streams import CLOSING, WHOLE_AGAIN, DumpFile, text
 from throughline.files import UserError
 from throughline.progress import Progress
@@ -26,6 +27,20 @@ def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[by
 
         yield from _pages(file, piece, report)
         done += piece.end - first
+
+
+def check_articles(dump: Cut) -> None:
+    """Read a dump as far as its first article. UserError where there is none."""
+    site = Site.of(dump.header)
+    for part in range(len(dump.parts)):
+        for number, page in enumerate(pages(dump, part), 1):
+            if parse(page, site, f"page {number} of part {part}").kind == "article":
+                return
+    raise UserError(
+        f"no page of {', '.join(file.path for file in dump.files)} is an article",
+        why="the dump holds no page, or redirects and pages of other namespaces alone",
+        next_step="name another dump in corpus.dump",
+    )
 
 
 def units(dump: Cut, part: int) -> int:

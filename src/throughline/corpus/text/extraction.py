@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from throughline import files, processes
 from throughline.corpus import leftovers
-from throughline.corpus.source import dumps, pages, parts
+from throughline.corpus.source import dumps, pages, parts, within
 from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
 from throughline.files import UserError
@@ -47,6 +47,7 @@ def extract(
 ) -> None:
     """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
 
+    The part is counted over all sources.
     Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
     seconds: wikiextractor waits for ever when a process of it was killed.
     """
@@ -54,16 +55,17 @@ def extract(
     expected: list[int] = []
     extracted: list[int] = []
     leftovers.remove(articles)
+    raised, own = within(part, len(dump.parts))
     with files.atomic(articles) as temporary:
-        if dump.parts[part]:
+        if dump.parts[own]:
             site = pages.Site.of(dump.header)
-            handed_on = _articles_of(dump, part, site, seen, expected)
+            handed_on = _articles_of(dump, own, site, seen, expected)
             made = _by_us(handed_on, site) if extractor == "throughline" else _by_program(handed_on, site, stall_s)
             with temporary.open("wb") as out:
                 for article, line in made:
                     extracted.append(int(article["id"]))
                     seen["characters"] += len(article["text"])
-                    out.write(line)
+                    out.write(_raised(article, raised) if raised else line)
         if extracted != expected:
             raise _incomplete(extracted, expected, part)
         seen["articles"] = len(extracted)
@@ -79,6 +81,11 @@ def take_over(documents: Iterator[dict[str, Any]], part: int, articles: Path, co
                 seen.update(pages=1, articles=1, characters=len(document["text"]))
                 out.write(json.dumps(document).encode() + b"\n")
         files.write_json(counts, {"schema": 1, "part": part, **seen})
+
+
+def _raised(article: dict[str, Any], by: int) -> bytes:
+    """The line of an article of another source than the first, whose page ids are raised."""
+    return json.dumps({**article, "id": str(int(article["id"]) + by)}).encode() + b"\n"
 
 
 def _by_us(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[tuple[dict[str, Any], bytes]]:

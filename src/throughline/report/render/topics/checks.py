@@ -108,10 +108,10 @@ def read(path: Path) -> Check:
 
 def convergence(scope: Scope) -> Table:
     """Header and a row per check of one benchmark; what is not known is n/a."""
-    verdicts = [check.verdict for check in scope.checks]
-    figures = list(workloads.of(verdicts[0].spec.model).HELD_OUT) if verdicts else []
+    figures = list(workloads.of(scope.checks[0].verdict.spec.model).HELD_OUT) if scope.checks else []
     rows = []
-    for one in verdicts:
+    for check in scope.checks:
+        one = check.verdict
         spec, known = one.spec, one.last.figures if one.last else {}
         against = f" (against {one.against}, tolerance {one.tolerance:g})" if one.against else ""
         precision, step = (
@@ -119,8 +119,17 @@ def convergence(scope: Scope) -> Table:
             f"{one.last.step:,}" if one.last else "n/a",
         )
         texts = [_text(name, known.get(name)) for name in figures]
-        rows.append([spec.framework, spec.topology, precision, one.verdict, step, *texts, one.reason + against])
+        why = one.reason + against + _begun(check.curve)
+        rows.append([spec.framework, spec.topology, precision, one.verdict, step, *texts, why])
     return ["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"], rows
+
+
+def _begun(curve: Curve | None) -> str:
+    """With whose weights a check began, as a sentence; nothing where they were random."""
+    if curve is None or curve.begun_from is None:
+        return ""
+    check, step, _ = curve.begun_from.split(", ")
+    return f". It began with the weights of {check} after {step}"
 
 
 def _label(name: str) -> str:
