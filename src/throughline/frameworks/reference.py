@@ -30,8 +30,8 @@ new one needs. This page is generated from `src/throughline/frameworks/`,
 
 ## Which frameworks there are
 
-The versions are the pins in `envs/`. The sources are those of the models of BERT and ResNet. The
-features are those with BERT.
+The versions are the pins in `envs/`. The sources are those of the models of BERT, GPT-2 and
+ResNet. The features are those with BERT.
 """
 
 ABSENT = """
@@ -92,7 +92,7 @@ def _overview() -> str:
     for name in frameworks.NAMES:
         own, library = recipes.of(name), frameworks.of(name).library
         place = f"`envs/{own.framework}.txt`" if own else "the workflow's, `envs/torch.txt`"
-        sources = "; ".join(found for folder in ("bert", "resnet") if (found := _source(folder, library)))
+        sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := _source(folder, library)))
         has = frameworks.features(name, "bert-tiny")
         features = ", ".join(key for key in frameworks.FEATURES if key in has)
         rows.append([f"`{name}`", _pins(name), place, sources, features])

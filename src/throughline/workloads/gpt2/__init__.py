@@ -52,6 +52,7 @@ LIBRARIES = {
     "torch": _BOTH | {"graph", "tensor"},
     "transformers": _BOTH,
     "paddle": _BOTH - {"sharding"},
+    "keras": _BOTH - {"sharding"},
 }
 NO_FORM = {
     "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the example "

@@ -1,0 +1,152 @@
+"""GPT-2 pre-training in Keras: the layers of keras-hub's GPT2Backbone, the head on the token embeddings, and the loss.
+
+A run's keys decide the gelu and the initial weights. This file calls the backbone's layers one after the other, as the
+backbone does: a window has no padding and needs no mask of it, and a layer can compute its activations again in the
+backward pass. Every backend of Keras trains this form.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import keras
+from keras import ops
+from keras_hub.models import GPT2Backbone
+
+from throughline import workloads
+from throughline.workloads import Arrays
+from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
+from throughline.workloads.in_keras_operations import (
+    assign,
+    counted,
+    decays,
+    of_layer,
+    recomputed,
+    reseed,
+    seed,
+    versions,
+)
+
+__all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
+
+LACKS = {
+    "unpadded": "GPT-2's samples have no padding that could be left out",
+    "sharding": "jax and tensorflow, which train this form, keep all states on every rank",
+    "tensor": "keras-hub's layers cannot be cut: every rank computes them whole",
+}
+"""Why a feature is not there."""
+DEVIATION = 0.02
+"""Of the initial weights."""
+GELU = {name: partial(keras.activations.gelu, approximate=name == "tanh") for name in ("tanh", "erf")}
+
+
+def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> Gpt2:
+    """The network that a run specification asks for, with random weights; `policy` is Keras' word for the precision."""
+    given, options = workloads.parameters(spec), spec["options"]
+    rows = padded(facts["vocabulary"])
+    return Gpt2(SHAPES[spec["model"]], rows, given, options["dropout"], options["checkpointing"], policy)
+
+
+def load(network: Gpt2, weights: Arrays) -> None:
+    """Set the weights, in place; all of them and no other."""
+    assign(network.by_name(), weights)
+
+
+def settings(network: Gpt2) -> dict[str, Any]:
+    """What the network is, as built, in the words of `SETTINGS`."""
+    own = network.gpt2
+    first = own.transformer_layers[0]
+    by_itself = "products and softmax by themselves"
+    activation = first._feedforward_intermediate_dense.activation
+    return {
+        "parameters": counted(network),
+        "vocabulary_rows": own.token_embedding.input_dim,
+        "vocabulary_head": "all positions, sharing the token embeddings",
+        "gelu": next(name for name, one in GELU.items() if one is activation),
+        "norm_epsilon": first.layer_norm_epsilon,
+        "attention": by_itself if first.dropout else f"Keras' dot_product_attention on {keras.backend.backend()}",
+        "dropout": [own.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
+        "loss": "mean over all tokens, of each replica",
+    }
+
+
+def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
+    """The loss over a delivered batch (what `gpt2.batch` returns), summed over its tokens, without dropout. One sample
+    at a time: scores of a whole batch would take more memory than training does."""
+    samples, length = batch["tokens"].shape
+    each = (network.losses_of(batch["tokens"][one : one + 1], training=False) for one in range(samples))
+    total = sum(float(ops.convert_to_numpy(losses).sum(dtype="float64")) for losses in each)
+    return {"loss": total, "tokens": float(samples * (length - 1)), "samples": float(samples)}
+
+
+class Gpt2(keras.Layer):  # type: ignore[misc]
+    """Takes the arrays of `gpt2.batch` and returns the loss: the mean over all tokens."""
+
+    def __init__(
+        self, shape: Shape, rows: int, given: Parameters, dropout: float, checkpointing: bool, policy: str
+    ) -> None:
+        super().__init__(dtype=policy)
+        self.gpt2 = GPT2Backbone(
+            vocabulary_size=rows,
+            num_layers=shape.layers,
+            num_heads=shape.heads,
+            hidden_dim=shape.hidden,
+            intermediate_dim=4 * shape.hidden,
+            dropout=dropout,
+            max_sequence_length=max(POSITIONS, given.sequence),
+            dtype=policy,
+        )
+        residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
+        drawn = [
+            (self.gpt2.token_embedding.embeddings, DEVIATION),  # the backbone's own: 0.01
+            (self.gpt2.position_embedding.position_embeddings, given.position_init),
+        ]
+        for layer in self.gpt2.transformer_layers:
+            layer._feedforward_intermediate_dense.activation = GELU[given.gelu]
+            added = layer._self_attention_layer.output_dense, layer._feedforward_output_dense
+            drawn += [(one.kernel, residual) for one in added]
+        for weight, deviation in drawn:
+            weight.assign(keras.initializers.RandomNormal(stddev=deviation)(weight.shape))
+        self.checkpointing = checkpointing
+        self.built = True
+
+    def call(self, batch: dict[str, Any]) -> Any:
+        return ops.mean(self.losses_of(batch["tokens"], training=True))
+
+    def losses_of(self, tokens: Any, training: bool) -> Any:
+        """The cross entropies [B, S] of the next tokens, in fp32. tokens [B, S + 1]: the last is a label alone."""
+        own, ids = self.gpt2, ops.cast(tokens, "int32")
+        words = own.token_embedding(ids[:, :-1])
+        hidden = own.embeddings_add((words, own.position_embedding(words)))
+        hidden = own.embeddings_dropout(hidden, training=training)
+        for layer in own.transformer_layers:
+            call = partial(recomputed, layer) if self.checkpointing and training else layer
+            hidden = call(hidden, training=training)
+        scores = ops.cast(own.token_embedding(own.layer_norm(hidden), reverse=True), "float32")
+        return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
+
+    def by_name(self) -> dict[str, Any]:
+        """Every weight by the name of PyTorch's form."""
+        own = self.gpt2
+        found = {
+            "tokens.weight": own.token_embedding.embeddings,
+            "positions.weight": own.position_embedding.position_embeddings,
+            **of_layer("norm", own.layer_norm),
+        }
+        for number, layer in enumerate(own.transformer_layers):
+            attention = layer._self_attention_layer
+            parts = {
+                "attention_norm": layer._self_attention_layer_norm,
+                "query": attention.query_dense,
+                "key": attention.key_dense,
+                "value": attention.value_dense,
+                "mix": attention.output_dense,
+                "feed_norm": layer._feedforward_layer_norm,
+                "up": layer._feedforward_intermediate_dense,
+                "down": layer._feedforward_output_dense,
+            }
+            for name, part in parts.items():
+                found |= of_layer(f"layers.{number}.{name}", part)
+        return found

@@ -1,0 +1,67 @@
+"""Helper process: GPT-2 in a framework that trains Keras' forms.
+
+Arguments: framework, folder with specs.json, weights.npz and tokens.npz. What it found goes to the standard output as
+JSON, the weights after one step go to moved.npz. Runs in the framework's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from throughline import frameworks
+
+
+def trained(one: Any, windows: Any) -> list[float]:
+    """The losses of steps over windows of tokens [steps, micro-batches, B, S + 1]."""
+    found = [one.step([one.deliver(one.data({"tokens": each})) for each in step]) for step in windows]
+    one.sync()
+    losses: list[float] = one.losses(found)
+    return losses
+
+
+def arrays(network: Any, like: dict[str, Any]) -> dict[str, Any]:
+    """The weights of a form in Keras by PyTorch's names, and in PyTorch's shapes: a kernel is transposed there."""
+    found = {}
+    for name, weight in network.by_name().items():
+        array, shape = np.array(weight), like[name].shape
+        found[name] = array.reshape(shape[::-1]).T if weight.name == "kernel" else array.reshape(shape)
+    return found
+
+
+def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any], seed: int = 1) -> tuple[Any, dict[str, Any]]:
+    """A rank that trains from `weights`, and the random ones that its network had before."""
+    one = framework({**spec, "seed": seed}, 0, 0, 1, "cpu")
+    one.join()
+    one.device()
+    one.model({"vocabulary": 1000})
+    drawn = arrays(one.network, weights)
+    one.load(weights)
+    one.optimizer()
+    return one, drawn
+
+
+def main() -> None:
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    framework = frameworks.load(name)
+    plain, optioned = ({**spec, "framework": name} for spec in json.loads((folder / "specs.json").read_text()))
+    weights, tokens = (dict(np.load(folder / f"{one}.npz")) for one in ("weights", "tokens"))
+    one, first = built(framework, plain, weights)
+    found = {"sums": one.form.sums(one.network, one.deliver(one.data({"tokens": tokens["plain"][0, 0]})))}
+    found["plain"] = trained(one, tokens["plain"])
+    np.savez(folder / "moved.npz", **arrays(one.network, weights))
+    other, again = built(framework, optioned, weights)
+    found["optioned"], found["settings"] = trained(other, tokens["optioned"]), other.settings()
+    _, third = built(framework, optioned, weights, seed=2)
+    found["repeated"] = all(np.array_equal(first[name], again[name]) for name in weights)
+    found["without_seed"] = [name for name, one in first.items() if one.std() and np.array_equal(one, third[name])]
+    found["deviations"] = {name: float(array.std()) for name, array in first.items()}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

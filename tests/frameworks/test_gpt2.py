@@ -1,0 +1,80 @@
+"""GPT-2 in Keras' backends: PyTorch's loss, gradients, training and initial weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from framework_steps import built
+from gpt2_in_keras import trained
+
+import training_fixtures
+from framework_lab import ROOT, python
+from throughline import frameworks
+from throughline.workloads import gpt2
+from throughline.workloads.gpt2 import in_torch
+
+HELPER = Path(__file__).with_name("gpt2_in_keras.py")
+DEVIATIONS = {"positions": 0.01, "layers.0.mix": 0.01, "layers.1.down": 0.01, "layers.0.up": 0.02, "tokens": 0.02}
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    options = {"data": "synthetic", "dropout": 0.0, **changes.pop("options", {})}
+    made = training_fixtures.spec(model="gpt2-tiny", sequence=16, position_init=0.01, options=options, **changes)
+    value: dict[str, Any] = json.loads(made.model_dump_json())
+    return value
+
+
+PLAIN = spec(optimizer={"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "weight_decay": 0.0})
+"""One such step moves every weight by its gradient."""
+OPTIONED = spec(
+    optimizer={"name": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1},
+    options={"clip": "global_norm", "accumulate": 2, "checkpointing": True},
+    gelu="erf",
+)
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
+    torch.manual_seed(3)
+    own = in_torch.build(PLAIN, {"vocabulary": 1000})
+    with torch.no_grad():
+        for name, one in own.named_parameters():  # every bias, norm and gelu shows in the loss
+            one.copy_(5 * one if one.ndim > 1 else 0.2 * torch.randn_like(one) + float("norm.weight" in name))
+    weights = {name: array.copy() for name, array in in_torch.weights(own).items()}
+    drawn = gpt2.synthetic(16, {"sequence": 16}, 1)["tokens"] % 1000
+    tokens = {"plain": drawn[None, None, :4], "optioned": drawn[4:].reshape(3, 2, 2, 17)}
+    (tmp_path / "specs.json").write_text(json.dumps([PLAIN, OPTIONED]))
+    np.savez(tmp_path / "weights.npz", **weights)
+    np.savez(tmp_path / "tokens.npz", **tokens)
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    variables["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiles faster
+    command = [python(framework), str(HELPER), framework, str(tmp_path)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1500, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+
+    batch = {"tokens": torch.from_numpy(tokens["plain"][0, 0])}
+    assert found["sums"] == pytest.approx(in_torch.sums(own, batch), rel=1e-6)
+    loss = own.double()(**batch)
+    loss.backward()
+    assert found["plain"] == pytest.approx([float(loss.detach())], rel=1e-6)
+    moved = dict(np.load(tmp_path / "moved.npz"))
+    for name, parameter in own.named_parameters():
+        gradient = parameter.grad.numpy()
+        np.testing.assert_allclose(
+            weights[name] - moved[name], gradient, rtol=0, atol=1e-5 * np.abs(gradient).max() + 1e-7, err_msg=name
+        )
+
+    reference = built(frameworks.load("torch"), OPTIONED, weights)
+    assert found["optioned"] == pytest.approx(trained(reference, tokens["optioned"]), rel=2e-6)
+    assert {**found["settings"], "attention": ""} == {**reference.settings(), "attention": ""}
+    assert found["repeated"] and not found["without_seed"], "ranks would begin with different weights"
+    for name, deviation in DEVIATIONS.items():
+        assert found["deviations"][f"{name}.weight"] == pytest.approx(deviation, rel=0.03), name
