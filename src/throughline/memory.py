@@ -4,7 +4,7 @@ import re
 import resource
 from typing import Any
 
-REFUSAL = r"bad_alloc|out of memory|can't allocate|cannot allocate memory|failed to allocate|alloc_failed"
+REFUSAL = r"bad_alloc|out of memory|can't allocate|cannot allocate memory|fail(ed)? to alloc|alloc_failed"
 """What an allocator says that refuses, of any library, in large or small letters."""
 
 

@@ -19,14 +19,17 @@ import numpy as np
 import pytest
 
 import training_fixtures
+from framework_lab import python
 from process_helpers import alive, needs, until, variable, workers_below
-from throughline import files, processes, records
+from throughline import files, memory, processes, records
 from throughline.messages import Beat
 from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
 LONG = {"warmup": 2, "timed": 100_000}
+OTHERS = ("jax", "paddle", "tensorflow")
+"""Libraries with collectives and allocators of their own."""
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ class Launched:
 
     def end(self, status: int) -> str:
         """Wait for the launcher; its stderr."""
-        _, errors = self.process.communicate(timeout=240)
+        _, errors = self.process.communicate(timeout=900)
         assert self.process.returncode == status, errors
         return errors
 
@@ -82,12 +85,15 @@ def launched(tmp_path: Path, manifest: Path) -> Iterator[Callable[..., Launched]
         run.process.communicate()
 
 
-def test_out_of_memory_is_a_result(launched: Callable[..., Launched]) -> None:
-    run = launched(batch_per_device=2048, options={"memory_limit_mb": 1024})
+@pytest.mark.parametrize("framework", ["torch", *OTHERS])
+def test_out_of_memory_is_a_result(launched: Callable[..., Launched], framework: str) -> None:
+    limit = {"memory_limit_mb": 1024}
+    run = launched("--python", python(framework), framework=framework, batch_per_device=2048, options=limit)
     run.end(0)
     record = records.read_run(run.record)
     assert (record.status, record.samples_per_s) == ("oom", None)
     assert record.reason is not None and record.reason.startswith("rank 0: ")
+    assert memory.is_refusal(record.reason), record.reason
     assert "outcome: oom" in run.log.read_text()
 
 

@@ -33,6 +33,8 @@ HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 """Keras' names of the precisions whose products and activations are of another type than the weights."""
 FIRST_SCALE = 2.0**16
 """Of a loss in fp16. It never grows within a run, so that its halvings count the skipped steps."""
+NEVER_S = 10**6
+"""After which JAX ends a rank because another one is silent; its own limit is 100."""
 
 Batch = dict[str, jax.Array]
 State = dict[str, Any]
@@ -56,7 +58,10 @@ class Jax(Rank):
         if self.world > 1:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
             address = os.environ["RANK_ADDRESSES"].partition(",")[0]
-            jax.distributed.initialize(address, self.world, self.rank, [self.local_rank], "deactivate")
+            jax.distributed.initialize(
+                address, self.world, self.rank, [self.local_rank], "deactivate",
+                heartbeat_timeout_seconds=NEVER_S,  # the launcher's watchdog looks after the ranks, and says which
+            )  # fmt: skip
 
     def device(self) -> None:
         precision = self.spec["precision"]
