@@ -4,6 +4,7 @@
 # make test-fast  the unit tests alone
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make doctor     what this machine can do, what is missing for what, and how to get it
+# make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/
 # make lock       write the locks in envs/lock/ anew, after a change of pins
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
@@ -25,10 +26,10 @@ LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast frameworks doctor lint format lock clean help
+.PHONY: run submit test test-fast frameworks doctor demo-report lint format lock clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 12
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 13
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
@@ -39,6 +40,9 @@ submit: $(VENV)/main.ready
 
 doctor:
 	@$$(command -v $(PYTHON) || command -v python3) src/throughline/launch/doctor.py
+
+demo-report: $(VENV)/main.ready
+	@$(ACTIVATE) && PYTHONPATH=src python workflow/scripts/demo_report.py
 
 frameworks: $(VENV)/main.ready
 	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py $(FRAMEWORKS)

@@ -17,6 +17,7 @@ from throughline.report.analysis.cells import groups
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.render.topics import write_tables
+from throughline.report.render.topics.beside import BESIDE
 from throughline.report.topics import Scope
 
 FOUND = [
@@ -159,11 +160,14 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     assert len(written) == len(scope.beside) and {line["origin"] for line in written} == {"published", "imported"}
     html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
+    ratios = [f"{one.row.topology}:\N{NO-BREAK SPACE}" for one in here]
+    (line,) = [texts for texts in BESIDE.table(scope)[1] if "DLPerf MXNet BERT" in texts[1]]  # type: ignore[index]
+    assert [text[:6] for text in str(line[2]).split("\n")] == ratios, "topologies that differ in the same share a row"
 
 
 def test_our_own_rows_are_checked_by_the_same_rules(tmp_path: Path) -> None:
     """A speed above the datasheet's peak, and a speedup of nine on eight devices."""
-    study = report_fixture.write_series(tmp_path, {"1n1g": [300.0] * 3, "1n8g": [2700.0] * 3})
+    study = report_fixture.write_series(tmp_path, {"1n1g": [300.0] * 3, "1n8g": [2700.123456789] * 3})
     texts = [one.text for one in Scope(groups([summary.summarize(study, repeats=3)])).doubts]
     assert any("TFLOPS" in text and "15.7 in fp32" in text for text in texts)
-    assert any("is more than the 8 devices can give: 2700.0 / 300.0" in text for text in texts)
+    assert any("is more than the 8 devices can give: 2700.12 / 300.0" in text for text in texts)

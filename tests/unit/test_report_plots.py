@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+from matplotlib.text import Text
+
 from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
@@ -92,6 +94,26 @@ def test_labels_do_not_cover_each_other() -> None:
     assert draws.spread_out([10.0, 11.0, 50.0], 5.0, 100.0) == [10.0, 15.0, 50.0]
     assert draws.spread_out([90.0, 98.0, 99.0], 10.0, 100.0) == [80.0, 90.0, 100.0]
     assert draws.spread_out([], 10.0, 100.0) == []
+
+
+def test_many_lines_have_names_that_fit(tmp_path: Path) -> None:
+    """Names become smaller, then stand without their figures; a long title becomes smaller as well."""
+
+    def drawn(lines: int, heading: str = "speed") -> tuple[float, str, set[float]]:
+        figure, axes = draws.blank(PAGE, heading, "samples/s")
+        points = [Point(Topology.parse(f"1n{devices}g"), Value("", 100.0 * devices)) for devices in (1, 2)]
+        every = [Series(f"line-{index}", tuple(points)) for index in range(lines)]
+        labels = [draws.line(axes, one, PAGE.ink, PAGE, "o") for one in every]
+        draws.finish(figure, axes, labels, PAGE, "")
+        names = {text.get_fontsize() for text in axes.texts if "line-" in text.get_text()}
+        (title,) = (text for text in axes.findobj(Text) if text.get_text() == heading)
+        return title.get_fontsize(), svg(figure, PAGE), names
+
+    few, some, many = drawn(3), drawn(9), drawn(40, heading="many " * 20)
+    assert few[2] == {9.0} and few[0] == 11.0
+    assert all(size < 9.0 for size in some[2]) and "200.0" in some[1]
+    assert "200.0" not in many[1] and all(f"line-{index}" in many[1] for index in range(40))
+    assert many[0] < 7.0
 
 
 def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path) -> None:

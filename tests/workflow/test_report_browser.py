@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from report_fixture import write_study, write_summaries
+from throughline.files import json_text
 from throughline.report.render import page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -40,8 +41,21 @@ def browser() -> str:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("browser") / "results"
     summaries = write_summaries(root, write_study(root))
-    page.write(root, summaries, [], None, root / "report.html")
+    place = root / "perf/imported.json"
+    place.parent.mkdir()
+    place.write_text(json_text({"schema": 2, "name": "perf", "files": [imported_row(devices) for devices in (1, 8)]}))
+    page.write(root, summaries, [], None, root / "report.html", [place])
     return root / "report.html"
+
+
+def imported_row(devices: int) -> dict[str, Any]:
+    """A row that somebody else has measured, from a log in a deep folder."""
+    name = f"perf_a26f150_20210528/bert_base_lamb_pretraining.pyt_bert_pretraining_phase1_fp32_bs32_gpu{devices}.log"
+    return {
+        "file": name, "status": "ok", "kind": "ngc_pytorch_bert", "framework": "NGC PyTorch", "model": "bert-base",
+        "precision": "fp32", "batch_size_per_device": 32, "devices": devices, "value": 127.0858 * devices**1.1,
+        "unit": "sequences/s", "rule": "the throughput that the program prints at its end; nothing dropped",
+    }  # fmt: skip
 
 
 def dump(browser: str, report: Path, profile: Path, *flags: str) -> tuple[str, str]:
@@ -92,6 +106,26 @@ def test_sorting_and_filtering_do_what_they_say(browser: str, report: Path, tmp_
     assert '"down":"4n8g 2n8g 2n8g' in result
     assert '"shown":2' in result  # of the benchmark's table, and of the overview
     assert '"sort":"descending"' in result
+
+
+def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_path: Path) -> None:
+    """Tables move inside their frames; the words in them are broken into lines, so that columns stay together."""
+    drive = """<script>
+      const wide = [...document.querySelectorAll("main *, header *")].filter((one) => !one.closest(".scroll, pre, svg")
+        && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80));
+      const cells = [...document.querySelectorAll(".words td")].map((one) => one.offsetWidth);
+      document.body.dataset.result = JSON.stringify({inner: innerWidth, wide, cells: Math.max(...cells)});
+    </script></body>"""
+    html = re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8")).replace("</body>", drive)
+    copy = tmp_path / "narrow.html"
+    copy.write_text(html, encoding="utf-8")
+    dom, _ = dump(browser, copy, tmp_path / "profile", "--window-size=500,900")
+    found = re.search(r'data-result="([^"]*)"', dom)
+    assert found
+    result = json.loads(found[1].replace("&quot;", '"'))
+    assert result["inner"] <= 640, "the window is too wide for the page's narrow form"
+    assert result["wide"] == []
+    assert 0 < result["cells"] < 640
 
 
 def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_path: Path) -> None:

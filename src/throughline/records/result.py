@@ -86,6 +86,12 @@ class Result(Entry):
     evidence: str | None = None
 
     @property
+    def shown(self) -> str | None:
+        """`value` for a sentence: a figure that is not rounded, such as our own, with six digits."""
+        rounded = self.value is None or len(self.value.replace(".", "")) <= 9
+        return self.value if rounded else f"{float(self.value):.6g}"
+
+    @property
     def samples_per_s(self) -> tuple[float, float] | None:
         """Samples a second of all devices, the least and the most that the printed digits allow; None where the row
         does not say enough."""

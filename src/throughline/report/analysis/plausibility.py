@@ -97,7 +97,7 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
             printed = row.printed.get("speedup")
             if base and found and row.devices and base.devices:
                 times = row.devices / base.devices
-                why, how = more_than_devices(found[0], times), f"{row.value} / {base.value} {row.unit}"
+                why, how = more_than_devices(found[0], times), f"{row.shown} / {base.shown} {row.unit}"
                 if row.unit != "ms" and times > 1 and why:
                     yield Doubt("speedup over devices", row, f"{why}: {how}")
             elif printed and row.devices and base is None and (why := more_than_devices(ends(printed)[0], row.devices)):
@@ -105,7 +105,7 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
         for before, after in pairwise(table):
             slower = _quotient(after, before)
             if after.devices != before.devices and slower and slower[1] < 1 and before.unit != "ms":
-                text = f"{after.devices} devices do {after.value} {after.unit}, {before.devices} do {before.value}"
+                text = f"{after.devices} devices do {after.shown} {after.unit}, {before.devices} do {before.shown}"
                 yield Doubt("more devices, slower", after, text)
 
 
@@ -117,7 +117,7 @@ def printed_speedups(rows: Rows) -> Iterator[Doubt]:
             found = _quotient(row, base) if base and base.printed.get("speedup") in ("1", "1.0", "1.00") else None
             if printed and base and found and not _meet(ends(printed), found):
                 cut = " (cut off, not rounded)" if _meet((float(printed), _cut(printed)), found) else ""
-                text = f"printed speedup {printed}: {row.value} / {base.value} = {sum(found) / 2:.4g}{cut}"
+                text = f"printed speedup {printed}: {row.shown} / {base.shown} = {sum(found) / 2:.4g}{cut}"
                 yield Doubt("its own arithmetic", row, text)
 
 
@@ -128,7 +128,7 @@ def steps(rows: Rows) -> Iterator[Doubt]:
         if seconds and speed and row.global_batch:
             low, high = ends(seconds)
             if not _meet((low * speed[0], high * speed[1]), (row.global_batch, row.global_batch)):
-                text = f"{seconds} s a step x {row.value} {row.unit}, and the batch is {row.global_batch}"
+                text = f"{seconds} s a step x {row.shown} {row.unit}, and the batch is {row.global_batch}"
                 yield Doubt("its own arithmetic", row, text)
 
 
@@ -141,7 +141,7 @@ def flops(rows: Rows) -> Iterator[Doubt]:
             counted = {name: [end * one / row.devices / 1e12 for end in speed] for name, one in each.items()}
             if not any(_meet(ends(told), (low, high), FORMULA) for low, high in counted.values()):
                 by = ", ".join(f"{name} {sum(range_) / 2:.4g}" for name, range_ in counted.items())
-                text = f"printed {told} TFLOPS; {row.value} {row.unit} on {row.devices} devices are: {by}"
+                text = f"printed {told} TFLOPS; {row.shown} {row.unit} on {row.devices} devices are: {by}"
                 yield Doubt("its own arithmetic", row, text)
         peak = gpu.peak_flops_per_s.get(row.precision or "") if gpu else None
         if told and mfu and peak:
@@ -260,7 +260,7 @@ def _same_on_faster(rows: Rows) -> Iterator[Doubt]:
             found, peaks = _quotient(fast, slow), (_peak(slow), _peak(fast))
             if found and peaks[0] and peaks[1] and peaks[1] > FASTER * peaks[0] and _meet(found, (1, 1), ALIKE):
                 times = peaks[1] / peaks[0]
-                text = f"{fast.value} {fast.unit}, on {slow.device} {slow.value}: the peak is {times:.2f} times as high"
+                text = f"{fast.shown} {fast.unit}, on {slow.device} {slow.shown}: the peak is {times:.2f} times as high"
                 yield Doubt("equal results that should differ", fast, f"{text}; the device is probably not what limits")
 
 
@@ -271,7 +271,7 @@ def unequal(rows: Rows) -> Iterator[Doubt]:
         for row in others:
             found = _quotient(row, first) or _times(row, first)
             if found and not _meet(found, (1, 1)):
-                shown = [one.value or f"{one.printed.get('seconds_per_step')} s" for one in (row, first)]
+                shown = [one.shown or f"{one.printed.get('seconds_per_step')} s" for one in (row, first)]
                 share = percent(sum(found) / 2 - 1, 1)
                 text = f"{shown[0]} and {shown[1]} ({first.place}) of one configuration: {share} apart"
                 yield Doubt("unequal results that should be equal", row, text)
@@ -333,7 +333,7 @@ def _rate(row: Result) -> tuple[float, str] | None:
     each, speed = _flops_per_sample(row), row.samples_per_s
     if each and speed and row.devices:
         least = min(each.values())
-        return least * speed[0] / row.devices, f" ({row.value} {row.unit} x {least / 1e9:.4g} GFLOP a sample)"
+        return least * speed[0] / row.devices, f" ({row.shown} {row.unit} x {least / 1e9:.4g} GFLOP a sample)"
     return None
 
 

@@ -109,6 +109,11 @@ def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
     return drawn
 
 
+def _scaling(imported: Imported) -> list[tuple[str, str, Any, str]]:
+    """The plots that go over several numbers of devices; of one number, the page's table says as much."""
+    return [one for one in plots(imported) if len({p.topology.world for s in one[2].args[2] for p in s.points}) > 1]
+
+
 def _series(runs: Sequence[ImportedRun]) -> list[Series]:
     """A line per framework; several logs of one number of devices are repeats."""
     lines = []
@@ -150,7 +155,7 @@ def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Figure
 def section(imported: Imported) -> dict[str, Any]:
     """An import as the page prints it."""
     identity = f"import-{imported.name}"
-    shown = [inline(draw(PAGE), f"{identity}-{name}", title, words) for name, title, draw, words in plots(imported)]
+    shown = [inline(draw(PAGE), f"{identity}-{name}", title, words) for name, title, draw, words in _scaling(imported)]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
     remarks = [outcome(imported), *doubts(imported)]
     return {"topic": topic, "grid": None, "table": table(imported), "plots": shown, "remarks": remarks}

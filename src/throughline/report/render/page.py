@@ -84,9 +84,13 @@ def write(
     asked: Sequence[Asked] | None,
     output: Path,
     imports: Sequence[Path] = (),
+    note: str = "",
 ) -> None:
-    """Write the report on `summaries` to `output`; other summaries under `results` are listed in their own section."""
-    write_text(output, render(collect(results, summaries, imports), manifests, asked, output))
+    """Write the report on `summaries` to `output`; other summaries under `results` are listed in their own section.
+
+    `note` stands at the top of the page.
+    """
+    write_text(output, render(collect(results, summaries, imports), manifests, asked, output, note))
 
 
 def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int:
@@ -110,7 +114,9 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
     return count
 
 
-def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path) -> str:
+def render(
+    results: Results, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path, note: str = ""
+) -> str:
     """The page as HTML text; links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
     places: dict[tuple[str, int, str], Path] = {
@@ -167,6 +173,7 @@ def render(results: Results, manifests: Sequence[Path], asked: Sequence[Asked] |
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         benchmarks=benchmarks(now, prefix="benchmark-"),
         earlier=benchmarks(before, prefix="earlier-"),
+        note=note,
         imports=list(map(imports.section, results.imports)),
         snakemake=snakemake,
         place=place,

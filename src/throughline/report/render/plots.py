@@ -28,10 +28,13 @@ from throughline.topology import Topology
 CROWDED = 8  # with more device counts than this, ticks do not name the topologies
 WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
 GAP = 27.0  # points between two names at the ends of lines
+TWO_LINES = 16.0  # with fewer points than this between two names, their figures are left to the table
+LETTER = 0.6  # the mean width of a bold letter over its size
 BELOW = 10.0  # points from the top of the axes to the middle of the first name: the legend is above them
 MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
 Label = tuple[float, float, str, str, str, str | None]
 """Where a line ends (devices, value), its name, figure, colour and marker."""
+COORDINATES = {"d", "x", "y", "transform", "points"}  # attributes whose numbers the page rounds to a tenth of a point
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
 
@@ -85,7 +88,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def inline(drawn: Figure, identity: str, title: str, description: str) -> Markup:
-    """`drawn` as an inline SVG element; `identity` makes its ids unique on the page."""
+    """`drawn` as an inline SVG element, made small; `identity` makes its ids unique on the page."""
     root = ET.fromstring(svg(drawn, PAGE))
     for parent in list(root.iter()):
         for child in list(parent):
@@ -94,13 +97,18 @@ def inline(drawn: Figure, identity: str, title: str, description: str) -> Markup
     used = set(re.findall(r"(?:url\(#|href=\")#?([\w-]+)", ET.tostring(root, encoding="unicode")))
     for element in root.iter():
         element.tag = element.tag.removeprefix(SVG)
+        element.text = (element.text or "").strip() or None
+        element.tail = None
         attributes = dict(element.attrib)
         element.attrib.clear()
         for name, value in attributes.items():
             if name == f"{XLINK}href":
                 element.set("href", f"#{identity}-{value.removeprefix('#')}")
+            elif name in COORDINATES:
+                element.set(name, re.sub(r"(\.\d)\d+", r"\1", value))
             elif name != "id":
-                element.set(name, re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value))
+                own = re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value)
+                element.set(name, re.sub(r"font-family: [^;]+; ", "", own))  # the page has its own
             elif value in used:
                 element.set("id", f"{identity}-{value}")
     for name in ("width", "height", "version"):
@@ -142,7 +150,9 @@ def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, f
 
 def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
     """Titles, grid and colours of a pair of axes."""
-    axes.set_title(heading, loc="left", fontsize=11, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
+    room = 72 * (theme.size[0] - MARGINS[0])
+    size = min(11.0, room / (LETTER * len(heading or " ")))
+    axes.set_title(heading, loc="left", fontsize=size, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
     axes.set_ylabel(unit, color=theme.muted, fontsize=9)
     axes.set_xlabel("devices", color=theme.muted, fontsize=9)
     axes.tick_params(colors=theme.muted, labelsize=8.5, length=0, pad=5)
@@ -222,7 +232,10 @@ def finish(figure: Figure, axes: Axes, labels: Sequence[Label], theme: Theme, le
 
 
 def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
-    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another."""
+    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another.
+
+    Where many lines end, the names are smaller.
+    """
     if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
         axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
     axes.autoscale_view()
@@ -230,17 +243,23 @@ def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
     ordered = sorted(labels, key=lambda label: label[1])
     own_places = [float(axes.transData.transform((x, value))[1]) * scale for x, value, *_ in ordered]
     bottom, top = axes.bbox.y0 * scale, axes.bbox.y1 * scale
-    places = spread_out(own_places, min(GAP, (top - bottom) / len(ordered)), top - BELOW)
+    gap = min(GAP, (top - bottom) / len(ordered))
+    places = spread_out(own_places, gap, top - BELOW)
+    two = gap >= TWO_LINES
+    size = min(1.0, gap / (23 if two else 12))
     right = axes.get_xlim()[1]
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
     look |= {"linespacing": 1.25, "parse_math": False}
     for y, own, (_, value, name, text, colour, marker) in zip(places, own_places, ordered, strict=True):
         place = (15, y - own)
         if marker:
-            key = offset_copy(axes.transData, axes.get_figure(root=True), x=8, y=y - own + 6, units="points")
+            above = y - own + (6 * size if two else 0)
+            key = offset_copy(axes.transData, axes.get_figure(root=True), x=8, y=above, units="points")
             axes.plot([right], [value], marker, color=colour, ms=5, mew=0, transform=key, clip_on=False)
-        axes.annotate(f"{name}\n", (right, value), place, fontsize=9, color=colour, fontweight="bold", **look)
-        axes.annotate(f"\n{text}", (right, value), place, fontsize=8.5, color=theme.muted, **look)
+        shown = f"{name}\n" if two else name
+        axes.annotate(shown, (right, value), place, fontsize=9 * size, color=colour, fontweight="bold", **look)
+        if two:
+            axes.annotate(f"\n{text}", (right, value), place, fontsize=8.5 * size, color=theme.muted, **look)
 
 
 def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:

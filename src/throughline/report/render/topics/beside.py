@@ -21,8 +21,9 @@ from throughline.report.topics import LOSS, Drawing, Finding, Scope, Topic
 COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
            "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
            "doubts"]  # fmt: skip
-LINES = 4
-"""Lines of others in a plot."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
+LINES = 6
+"""Lines in a plot, ours among them; as many as there are colours."""
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
@@ -40,27 +41,25 @@ def _record(one: Beside) -> list[object]:
 
 
 def table(scope: Scope) -> Table:
-    """The same rows as the page shows them."""
-    header = [
-        "ours",
-        "theirs",
-        "ours against theirs, per second",
-        "ratio",
-        "range of the ratio",
-        "theirs differ in",
-        "doubtful",
-    ]
-    return header, [_row(one) for one in scope.beside]
+    """The same rows as the page shows them: topologies that differ from ours in the same are lines of one row."""
+    alike: defaultdict[tuple[str, ...], list[Beside]] = defaultdict(list)
+    for one in scope.beside:
+        group, other = one.group, one.other
+        ours = f"{one.row.shown}, {group.precision}, {group.batch_name}"
+        theirs = f"{other.origin}: {other.source}, {other.framework}"
+        alike[ours, theirs, "; ".join(one.differs)].append(one)
+    rows = []
+    for (ours, theirs, differs), every in alike.items():
+        doubts = [f"{one.row.topology}: {'; '.join(one.doubts)}" for one in every if one.doubts]
+        rows.append([ours, theirs, "\n".join(map(_ratio, every)), differs, "\n".join(doubts)])
+    return ["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "doubtful"], rows
 
 
-def _row(one: Beside) -> list[str]:
-    group, row, other = one.group, one.row, one.other
-    ours = f"{row.shown} {row.topology}, {group.precision}, {group.batch_name}"
-    theirs = f"{other.origin}: {other.source}, {other.framework}"
-    median = row.cell.median_speed if row.cell else None
-    speeds = f"{reading(median)} against {reading(one.samples_per_s)}"
-    said = "; ".join(one.differs), "; ".join(one.doubts)
-    return [ours, theirs, speeds, f"{one.ratio:.3f}", span(one.range, 3), *said]
+def _ratio(one: Beside) -> str:
+    ours = reading(one.row.cell.median_speed if one.row.cell else None)
+    speeds = f"{ours} / {reading(one.samples_per_s)}"
+    text = f"{one.row.topology}: {speeds} = {one.ratio:.3f} ({span(one.range, 3)})"
+    return text.replace(" ", NO_BREAK)
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -73,7 +72,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
                 found[other.source, other.framework, other.software or "", other.options].append(one)
         longest = {rows[0].other.source: _series(rows) for rows in sorted(found.values(), key=len)}
         several = [one for one in longest.values() if len(one.points) > 1]
-        series = sorted(several, key=lambda one: -len(one.points))[:LINES]
+        series = sorted(several, key=lambda one: -len(one.points))[: max(1, LINES - len(group.frameworks))]
         if series:
             heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
             words = "; ".join(f"{one.name}: {len(one.points)} points" for one in series)

@@ -21,7 +21,7 @@ from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
 from throughline.topology import Topology
 
 LABELLED = 0.07  # share of the largest step from which on a part's share is written into its bar
-LOOKS = {"communication": (1, "///"), "input": (2, "...")}
+LOOKS = {"communication": (1, "///"), "input": (2, "\\\\\\")}
 """Colour and hatch of a part: the hatch tells it apart without colours."""
 COLUMNS = {
     "_s": "shown_s",

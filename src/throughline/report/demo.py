@@ -1,0 +1,80 @@
+"""docs/demo-report.html: a report of real runs, to look at without running anything.
+
+docs/demo/runs.jsonl holds one record a line, docs/demo/proofs.jsonl the proofs of equal mathematics. They become a page
+as every other results folder does.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from throughline.files import write_text
+from throughline.report.analysis import summary
+from throughline.report.render import page
+
+FILES = ("runs.jsonl", "proofs.jsonl")
+NOTE = (
+    "This is an example of a report. Every figure is from a real run, measured on {date} on two virtual CPU cores "
+    "without a GPU, with small models and short runs, while the machine did other work as well, so that repeats lie "
+    "far apart. The page shows what a report tells, and how. It does not say how fast a framework is on your hardware: "
+    "measure that there. The command make demo-report makes this page from the records in docs/demo/ (digest {digest})."
+)
+
+
+def keep(benchmarks: Iterable[Path], kept: Path) -> None:
+    """Write the records and proofs of these folders, such as results/bert, into `kept`, a line each.
+
+    The merged configuration stays in a benchmark's first record alone: there the page reads it.
+    """
+    runs, proofs, told = [], [], set()
+    for root in benchmarks:
+        for path in sorted(root.glob("bz*_*/*/*/run*.json")):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            name = record["spec"]["benchmark"]
+            if name in told:
+                record.pop("configuration", None)
+            told.add(name)
+            runs.append(record)
+        proofs += [json.loads(path.read_text(encoding="utf-8")) for path in root.glob("equivalence.json")]
+    for name, lines in zip(FILES, (runs, proofs), strict=True):
+        write_text(kept / name, "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
+def summaries(kept: Path, results: Path) -> list[Path]:
+    """Lay out the kept records below `results` and summarize them; the paths of the summaries, as the records come."""
+    cells: dict[Path, list[Path]] = {}
+    for line in (kept / FILES[0]).read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)["spec"]
+        cell = results / run["benchmark"] / f"bz{run['batch_per_device']}_{run['precision']}"
+        path = cell / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(line, encoding="utf-8")
+        cells.setdefault(cell.with_name(f"{cell.name}.json"), []).append(path)
+    for line in (kept / FILES[1]).read_text(encoding="utf-8").splitlines():
+        (results / json.loads(line)["benchmark"] / "equivalence.json").write_text(line, encoding="utf-8")
+    for place, paths in cells.items():
+        proof = place.with_name("equivalence.json")
+        repeats = max(int(path.stem.removeprefix("run")) for path in paths)
+        summary.write(paths, place, repeats, equivalence=proof if proof.exists() else None)
+    return [*cells]
+
+
+def note(kept: Path) -> str:
+    """What the page says of its figures at its top."""
+    records = (json.loads(line) for line in (kept / FILES[0]).read_text(encoding="utf-8").splitlines())
+    days = sorted({record["started"][:10] for record in records})
+    return NOTE.format(date=" and ".join(dict.fromkeys((days[0], days[-1]))), digest=digest(kept))
+
+
+def digest(kept: Path) -> str:
+    """A digest of the kept records."""
+    return hashlib.sha256(b"".join((kept / name).read_bytes() for name in FILES)).hexdigest()[:12]
+
+
+def write(kept: Path, output: Path) -> None:
+    """Write the page of the kept records to `output`."""
+    with tempfile.TemporaryDirectory(prefix="throughline-") as folder:
+        results = Path(folder)
+        page.write(results, summaries(kept, results), [], None, output, note=note(kept))
