@@ -88,8 +88,9 @@ class Result(Entry):
     @property
     def shown(self) -> str | None:
         """`value` for a sentence: a figure that is not rounded, such as our own, with six digits."""
-        rounded = self.value is None or len(self.value.replace(".", "")) <= 9
-        return self.value if rounded else f"{float(self.value):.6g}"
+        if self.value is None or len(self.value.replace(".", "")) <= 9:
+            return self.value
+        return f"{float(self.value):.6g}"
 
     @property
     def samples_per_s(self) -> tuple[float, float] | None:
