@@ -165,5 +165,6 @@ def configurations(runs: Iterable[Ran]) -> list[tuple[str, str]]:
     for name, value in merged.items():
         stream = io.StringIO()
         YAML(typ="safe", pure=True).dump(value, stream)
-        texts.setdefault(stream.getvalue(), []).append(name)
+        text = "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+        texts.setdefault(text, []).append(name)
     return [(", ".join(names), text) for text, names in texts.items()]
