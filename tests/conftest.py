@@ -29,6 +29,7 @@ SHARED = {
     "slurm/test_faults.py": "project",
     "slurm/test_long_runs.py": "project",
     "slurm/test_hosts.py": "hosts",
+    "workflow/test_all_frameworks.py": "whole job",
     "workflow/test_main_job.py": "whole job",
     "workflow/test_configuration_errors.py::test_a_target_that_is_not_configured": "whole job",
     "workflow/test_console.py": "whole job",

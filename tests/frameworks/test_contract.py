@@ -51,7 +51,7 @@ def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("framework", NAMES)
+@pytest.mark.parametrize("framework", ["fake", "hf-trainer", "jax", "tensorflow", "torch"])
 def test_one_device_without_reading(lab: Lab, framework: str) -> None:
     steps = {"warmup": 30, "timed": 10_000, "at_most_s": 2.0}
     record = lab.run(framework, options={"data": "synthetic", "dropout": 0.0}, optimizer={"name": "lamb"}, steps=steps)
