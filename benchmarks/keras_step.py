@@ -1,19 +1,22 @@
-"""Steps of BERT in `tensorflow` against a plain loop around keras-hub's BERT, on CPUs, in one process.
+"""Steps of BERT in `tensorflow` or `jax` against a plain loop around keras-hub's BERT, on CPUs, in one process.
 
     ~/.cache/throughline/environments/tensorflow-*/bin/python benchmarks/keras_step.py          minutes on two cores
+    ~/.cache/throughline/environments/jax-*/bin/python benchmarks/keras_step.py --backend jax
     ... benchmarks/keras_step.py --rows bert-mini:4:128 --threads 2 --cpu-seconds
 
-The plain loop is what keras-hub's guides show: BertBackbone, its MaskedLMHead, a layer for the sentences' order, Keras'
-AdamW, and one `tf.function`. Its gelu is the approximation that keras-hub has, its weights are its own. Both make their
-steps in turn on the same batches. A figure is how many times as long a step of the plain loop takes as one of ours, the
-median over the rounds and the least and the largest: above 1 ours is faster. `--cpu-seconds` counts the processor's
-time instead, on a machine that has other work.
+The plain loop is what the guides of Keras and keras-hub show: BertBackbone, its MaskedLMHead, a layer for the
+sentences' order, Keras' AdamW, and one `tf.function` or, in JAX, one `jax.jit` around `stateless_call` and
+`stateless_apply`. Its gelu is the approximation that keras-hub has, its weights are its own. Both make their steps in
+turn on the same batches. A figure is how many times as long a step of the plain loop takes as one of ours, the median
+over the rounds and the least and the largest: above 1 ours is faster. `--cpu-seconds` counts the processor's time
+instead, on a machine that has other work.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -24,22 +27,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-import keras  # noqa: E402
-import keras_hub  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-from throughline.frameworks.tensorflow.rank import TensorFlow  # noqa: E402
+from throughline import frameworks  # noqa: E402
 from throughline.workloads import bert  # noqa: E402
 
 ROWS = ["bert-tiny:8:128", "bert-mini:8:128", "bert-small:4:128"]
 VOCABULARY, PREDICTIONS = 30522, 20
 
 
-def spec(model: str, batch: int, sequence: int, threads: int) -> dict[str, Any]:
+def spec(framework: str, model: str, batch: int, sequence: int, threads: int) -> dict[str, Any]:
     defaults = {"tensor": 1, "exchange": True, "accumulate": 1, "clip": "none", "compile": False, "graph": False}
     rest = {"checkpointing": False, "dropout": 0.1, "bucket_mb": 25, "sharding": "none"}
     return {
-        "framework": "tensorflow", "model": model, "sequence": sequence, "predictions": PREDICTIONS, "seed": 1,
+        "framework": framework, "model": model, "sequence": sequence, "predictions": PREDICTIONS, "seed": 1,
         "batch_per_device": batch, "precision": "fp32", "threads": threads, "options": {**defaults, **rest},
         "optimizer": {
             "name": "adamw", "learning_rate": 1e-4, "betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01,
@@ -48,7 +47,10 @@ def spec(model: str, batch: int, sequence: int, threads: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plain(one: dict[str, Any], batches: list[dict[str, Any]]) -> Callable[[int], None]:
+def plain(one: dict[str, Any], batches: list[dict[str, Any]]) -> Callable[[int], Any]:
+    import keras
+    import keras_hub
+
     shape = bert.SHAPES[one["model"]]
     backbone = keras_hub.models.BertBackbone(
         VOCABULARY, shape.layers, shape.heads, shape.hidden, shape.feed_forward, dropout=0.1
@@ -66,39 +68,77 @@ def plain(one: dict[str, Any], batches: list[dict[str, Any]]) -> Callable[[int],
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     optimizer.build(model.trainable_variables)
 
+    def inputs(batch: dict[str, Any]) -> list[Any]:
+        return [batch["input_ids"], batch["segments"], keras.ops.ones_like(batch["input_ids"]), batch["positions"]]
+
+    def loss_of(words: Any, follows: Any, batch: dict[str, Any]) -> Any:
+        used = keras.ops.cast(batch["positions"] != 0, "float32")
+        each = keras.losses.sparse_categorical_crossentropy(batch["labels"], words, from_logits=True)
+        following = keras.losses.sparse_categorical_crossentropy(batch["following"], follows, from_logits=True)
+        return keras.ops.sum(each * used) / keras.ops.sum(used) + keras.ops.mean(following)
+
+    made = {"tensorflow": step_in_tensorflow, "jax": step_in_jax}[one["framework"]](model, optimizer, inputs, loss_of)
+    return lambda number: float(made(batches[number % len(batches)]))
+
+
+def step_in_tensorflow(model: Any, optimizer: Any, inputs: Any, loss_of: Any) -> Callable[[dict[str, Any]], Any]:
+    import tensorflow as tf
+
     @tf.function
     def step(batch: dict[str, Any]) -> Any:
         with tf.GradientTape() as tape:
-            mask = tf.ones_like(batch["input_ids"])
-            words, follows = model([batch["input_ids"], batch["segments"], mask, batch["positions"]], training=True)
-            used = tf.cast(batch["positions"] != 0, tf.float32)
-            each = keras.losses.sparse_categorical_crossentropy(batch["labels"], words, from_logits=True)
-            following = keras.losses.sparse_categorical_crossentropy(batch["following"], follows, from_logits=True)
-            loss = tf.reduce_sum(each * used) / tf.reduce_sum(used) + tf.reduce_mean(following)
+            loss = loss_of(*model(inputs(batch), training=True), batch)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
 
-    return lambda number: float(step(batches[number % len(batches)]))
+    return step
 
 
-def ours(one: TensorFlow, batches: list[dict[str, Any]]) -> Callable[[int], None]:
+def step_in_jax(model: Any, optimizer: Any, inputs: Any, loss_of: Any) -> Callable[[dict[str, Any]], Any]:
+    import jax
+
+    def passes(weights: Any, own: Any, batch: dict[str, Any]) -> Any:
+        outputs, own = model.stateless_call(weights, own, inputs(batch), training=True)
+        return loss_of(*outputs, batch), own
+
+    @jax.jit
+    def stepped(state: Any, batch: dict[str, Any]) -> Any:
+        weights, own, moments = state
+        (loss, own), gradients = jax.value_and_grad(passes, has_aux=True)(weights, own, batch)
+        weights, moments = optimizer.stateless_apply(moments, gradients, weights)
+        return (weights, own, moments), loss
+
+    variables = model.trainable_variables, model.non_trainable_variables, optimizer.variables
+    state: Any = tuple([variable.value for variable in each] for each in variables)
+
+    def step(batch: dict[str, Any]) -> Any:
+        nonlocal state
+        state, loss = stepped(state, batch)
+        return loss
+
+    return step
+
+
+def ours(one: frameworks.Rank, batches: list[dict[str, Any]]) -> Callable[[int], Any]:
     one.model({"vocabulary": VOCABULARY})
     one.optimizer()
-    return lambda number: float(one.step([batches[number % len(batches)]]))
+    return lambda number: one.losses([one.step([batches[number % len(batches)]])])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=("tensorflow", "jax"), default="tensorflow")
     parser.add_argument("--rows", nargs="+", default=ROWS, help="model:batch:sequence")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--cpu-seconds", action="store_true")
     given = parser.parse_args()
+    os.environ["KERAS_BACKEND"] = given.backend
     clock = time.process_time if given.cpu_seconds else time.monotonic
     for row in given.rows:
         model, batch, sequence = row.split(":")
-        one = spec(model, int(batch), int(sequence), given.threads)
-        rank = TensorFlow(one, 0, 0, 1, "cpu")
+        one = spec(given.backend, model, int(batch), int(sequence), given.threads)
+        rank = frameworks.load(given.backend)(one, 0, 0, 1, "cpu")
         if row == given.rows[0]:
             rank.join()
         rank.device()
@@ -113,9 +153,8 @@ def main() -> None:
                 times[name].append(clock() - start)
         ratios = sorted(b / a for a, b in zip(times["ours"][3:], times["plain"][3:], strict=True))
         middle = median(times["plain"][3:]) / median(times["ours"][3:])
-        print(
-            json.dumps({"row": row, "ratio": round(middle, 3), "rounds": [round(ratios[0], 3), round(ratios[-1], 3)]})
-        )
+        spread = [round(ratios[0], 3), round(ratios[-1], 3)]
+        print(json.dumps({"backend": given.backend, "row": row, "ratio": round(middle, 3), "rounds": spread}))
 
 
 if __name__ == "__main__":
