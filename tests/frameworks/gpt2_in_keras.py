@@ -56,7 +56,11 @@ def main() -> None:
     np.savez(folder / "moved.npz", **arrays(one.network, weights))
     other, again = built(framework, optioned, weights)
     found["optioned"], found["settings"] = trained(other, tokens["optioned"]), other.settings()
-    _, third = built(framework, optioned, weights, seed=2)
+    plain["options"]["dropout"] = 0.1
+    dropping, third = built(framework, plain, weights, seed=2)
+    plain["options"]["checkpointing"] = True
+    recomputing, _ = built(framework, plain, weights, seed=2)
+    found["dropped"], found["recomputed"] = (trained(one, tokens["optioned"][:, :1]) for one in (dropping, recomputing))
     found["repeated"] = all(np.array_equal(first[name], again[name]) for name in weights)
     found["without_seed"] = [name for name, one in first.items() if one.std() and np.array_equal(one, third[name])]
     found["deviations"] = {name: float(array.std()) for name, array in first.items()}

@@ -75,6 +75,7 @@ def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
     reference = built(frameworks.load("torch"), OPTIONED, weights)
     assert found["optioned"] == pytest.approx(trained(reference, tokens["optioned"]), rel=2e-6)
     assert {**found["settings"], "attention": ""} == {**reference.settings(), "attention": ""}
+    assert found["recomputed"] == pytest.approx(found["dropped"], rel=2e-6), "dropout differs in what is recomputed"
     assert found["repeated"] and not found["without_seed"], "ranks would begin with different weights"
     for name, deviation in DEVIATIONS.items():
         assert found["deviations"][f"{name}.weight"] == pytest.approx(deviation, rel=0.03), name

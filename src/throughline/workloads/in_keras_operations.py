@@ -4,12 +4,12 @@ Written in Keras' own operations alone, so that every backend of Keras trains it
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import keras
 import keras_hub
 import numpy as np
+from keras import ops
 
 from throughline.workloads import Arrays
 
@@ -66,15 +66,23 @@ def of_layer(name: str, layer: Any) -> dict[str, Any]:
 
 
 def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
-    """What the layer makes of `hidden`; the backward pass computes its activations again.
+    """What the layer makes of `hidden`; the backward pass computes its activations again, with the same dropout.
 
-    JAX lets no state out of what it computes twice, so that dropout's seeds go in and come out as values there.
+    TensorFlow runs the layer a second time: both times begin with the same seeds. JAX lets no state out of what it
+    computes twice, so that dropout's seeds go in and come out as values there.
     """
     if keras.backend.backend() != "jax":
-        return keras.remat(partial(layer, **given))(hidden)
+        before = [ops.copy(one.value) for one in layer.non_trainable_variables]
+
+        def call(hidden: Any) -> Any:
+            for seed, value in zip(layer.non_trainable_variables, before, strict=True):
+                seed.assign(value)
+            return layer(hidden, **given)
+
+        return keras.remat(call)(hidden)
     seeds, weights = layer.non_trainable_variables, [one.value for one in layer.trainable_variables]
-    call = keras.remat(lambda hidden, seeds: layer.stateless_call(weights, seeds, hidden, **given))
-    hidden, after = call(hidden, [one.value for one in seeds])
+    stateless = keras.remat(lambda hidden, seeds: layer.stateless_call(weights, seeds, hidden, **given))
+    hidden, after = stateless(hidden, [one.value for one in seeds])
     for seed, value in zip(seeds, after, strict=True):
         seed.assign(value)
     return hidden
