@@ -26,12 +26,13 @@ NOTE = (
 def keep(benchmarks: Iterable[Path], kept: Path) -> None:
     """Write the records and proofs of these folders, such as results/bert, into `kept`, a line each.
 
-    The merged configuration stays in a benchmark's first record alone: there the page reads it.
+    Records come in the order in which they were measured, which is that of the configuration. The merged configuration
+    stays in a benchmark's first record alone: there the page reads it.
     """
     runs, proofs, told = [], [], set()
     for root in benchmarks:
-        for path in sorted(root.glob("bz*_*/*/*/run*.json")):
-            record = json.loads(path.read_text(encoding="utf-8"))
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in root.glob("bz*_*/*/*/run*.json")]
+        for record in sorted(records, key=lambda record: str(record["started"])):
             name = record["spec"]["benchmark"]
             if name in told:
                 record.pop("configuration", None)
