@@ -30,8 +30,8 @@ class Steps(Section):
     timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
     at_most_s: PositiveFloat | None = Field(
         None,
-        description="the longest that a run trains, in seconds. On slow devices the warm-up and the window get fewer "
-        "steps, but at least 2 and 3; the record says so",
+        description="the longest that warm-up and timed steps together take, in seconds. A slow device or a large "
+        "model gets fewer of both, but at least 2 and 3; the record says so. null: every run takes all steps",
     )
 
 
@@ -54,7 +54,8 @@ class Runs(Section):
     threads: PositiveInt = Field(
         1,
         description="threads per worker on a CPU, the same in every topology. If a run reads pictures, also the number "
-        "of processes that decode them for each worker, on a CPU and beside a GPU",
+        "of processes that decode them for each worker, on a CPU and beside a GPU; each decodes about 200 pictures a "
+        "second",
     )
     binding: Literal["none", "numa"] = Field(
         "none",
@@ -235,7 +236,8 @@ class Benchmark(Runs):
         "of Hugging Face's transformers by its config.json. A model has keys of its own, see below",
     )
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
-        default_factory=lambda: ["torch"], description="the frameworks that train it"
+        default_factory=lambda: ["torch"],
+        description="the frameworks that train it; README.md says which of them train which workload",
     )
     topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: ["1n1g"],
@@ -257,8 +259,9 @@ class Benchmark(Runs):
         default_factory=list,
         description="more runs, derived from these: `aa` (the same runs again, which shows the noise), `synthetic` "
         "(made-up batches), `noexchange` (ranks keep their gradients; together with `synthetic` it splits a step into "
-        "compute, communication and input), `max_batch` (a search for the largest batch that fits), `max_classes` (a "
-        "search for the largest number of classes of a classifier)",
+        "compute, communication and input); each of these measures everything once more. `max_batch` searches for the "
+        "largest batch that fits, `max_classes` for the largest number of classes of a classifier; neither says "
+        "anything about speed",
     )
     job: Job | None = Field(
         None,

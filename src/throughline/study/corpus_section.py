@@ -67,9 +67,9 @@ class ShardFolder(Section):
 
 class TextFiles(Section):
     text: Text | Annotated[list[Text], Field(min_length=1)] = Field(
-        description="text files in place of a dump, such as books, or several sources together: UTF-8, one sentence a "
-        "line with an empty line between documents, as NVIDIA's scripts write them; or all of them end in .jsonl and "
-        'have a document a line, such as {"text": "..."}'
+        description="text files in place of a dump, such as books: a path or a list of paths, no folder and no "
+        "pattern. UTF-8, one sentence a line with an empty line between documents, as NVIDIA's scripts write them; or "
+        'all of them end in .jsonl and have a document a line, such as {"text": "..."}'
     )
 
     @property
@@ -117,7 +117,8 @@ class Corpus(DataSection):
         "that a mirror publishes are trusted",
     )
     vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
-        "bert-base-uncased", description="the published vocabulary by name, or {path or url, sha256} of your own"
+        "bert-base-uncased",
+        description="BERT's published English vocabulary by name, or {path or url, sha256} of your own",
     )
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)] = Field(
         4, description="the number of pieces that each dump or text is cut into; they are extracted in parallel"

@@ -10,7 +10,7 @@ from throughline.study.section import PositiveInt, Section
 
 
 class EfficiencyGoal(Section):
-    from_nodes: PositiveInt = Field(20, description="topologies of this many nodes or more are judged")
+    from_nodes: PositiveInt = Field(20, description="topologies of this many nodes or more are judged; 1: all of them")
     at_least: Annotated[float, Field(gt=0, le=1)] = Field(
         0.8, description="the lowest efficiency that passes: speedup divided by devices"
     )

@@ -16,7 +16,9 @@ SAMPLE = "sample"
 
 
 class ImageShards(Section):
-    training: PositiveInt = Field(8, description="tar files that training reads")
+    training: PositiveInt = Field(
+        8, description="tar files that training reads; some hundred MB are a good size of one"
+    )
     test: NonNegativeInt = Field(
         2, description="tar files held back from training; a source without `val` gives them a share of its pictures"
     )
@@ -61,8 +63,8 @@ class Images(Pictures):
     source: Text = Field(
         SAMPLE,
         description="`sample` (crops of a photograph that is installed with Throughline) or a folder. The folder has "
-        "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or it has "
-        "tar files: one for each class, or webdataset's with `.jpg` and `.cls`",
+        "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or the "
+        "folders of the classes alone; or tar files: one for each class, or webdataset's with `.jpg` and `.cls`",
     )
 
 

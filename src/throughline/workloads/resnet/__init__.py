@@ -94,7 +94,12 @@ class Parameters:
     image: int = key(
         "width and height of a picture, in pixels", default=224, least=8, most=4096, stated=True, unit="pixels"
     )
-    classes: int = key("how many classes the model tells apart", default=1000, least=2, most=1_000_000)
+    classes: int = key(
+        "how many classes the model tells apart: at least as many as the pictures have",
+        default=1000,
+        least=2,
+        most=1_000_000,
+    )
     label_smoothing: float = key("share of a label that is spread over all classes", default=0.1, least=0, most=0.99)
     channels_last: bool = key(
         "memory format of pictures and weights in PyTorch; true: the channels of a pixel lie together", default=True
