@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from throughline import frameworks, workloads
 from throughline.files import UserError, json_text, snakemake, write_text
-from throughline.records import Cell, Imported, MaxBatch, Summary, read_imported, read_max_batch, read_summary
+from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report import numbers
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
@@ -127,25 +127,6 @@ def render(
     imported = [row for one in results.imports for row in one.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
-    def benchmarks(every: Sequence[Group], prefix: str) -> list[dict[str, Any]]:
-        """One entry per benchmark, in order; those of derived runs are folded into the benchmark they belong to.
-
-        `prefix` keeps an entry's ids apart from those of the page's own sections.
-        """
-        entries: dict[str, dict[str, Any]] = {}
-        names = dict.fromkeys(group.benchmark for group in every)
-        for name in sorted(names, key=lambda name: name != block_name(name)):
-            largest = [search for search in results.largest if search.benchmark == name]
-            judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
-            own = [group for group in every if group.benchmark == name]
-            entry = _benchmark(Scope(own, every, largest, judged, imported), prefix)
-            origin = entries.get(block_name(name))
-            if origin:
-                origin["derived"].append(entry)
-            else:
-                entries[name] = entry
-        return [*entries.values()]
-
     def place(group: Group) -> Path | None:
         """Where a group's summary lies."""
         return places.get((group.benchmark, group.batch, group.precision))
@@ -161,37 +142,68 @@ def render(
         found = [(row, [ran[log].steps for log in own if log in ran and ran[log].steps]) for row, own in logs]
         return [(row, runs) for row, runs in found if runs]
 
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
+            script=Markup(script),
+            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            benchmarks=_benchmarks(results, now, imported, "benchmark-"),
+            earlier=_benchmarks(results, before, imported, "earlier-"),
+            note=note,
+            imports=list(map(imports.section, results.imports)),
+            snakemake=snakemake,
+            place=place,
+            traces=traces,
+            link=lambda path: quote(os.path.relpath(path, output.parent)),
+            unreadable=results.unreadable,
+            environments=surroundings.environments([*results.present.values(), *results.earlier.values()]),
+            data=surroundings.data(manifests),
+            span=surroundings.span(here),
+            configurations=surroundings.configurations(here),
+            devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
+            issues=[(group, row) for group in now for row in group.rows if row.status in STATUS_MEANINGS],
+            labels=STATUS_LABELS,
+            meanings=STATUS_MEANINGS,
+            counts=_counts(now),
+            features=_features(now),
+            feature_words=frameworks.FEATURES,
+        )
+    )
+
+
+def _environment() -> Environment:
+    """Where the template is, and the functions that it calls by name."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     texts = (reading, percent, numbers.mebibytes, numbers.span, scatter, others, switches, batch_heading, download)
     filters = [*texts, sparks.strip, sparks.trace, sparks.span_of]
     environment.filters |= {one.__name__: one for one in filters}
-    return environment.get_template("report.html.j2").render(
-        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        benchmarks=benchmarks(now, prefix="benchmark-"),
-        earlier=benchmarks(before, prefix="earlier-"),
-        note=note,
-        imports=list(map(imports.section, results.imports)),
-        snakemake=snakemake,
-        place=place,
-        traces=traces,
-        link=lambda path: quote(os.path.relpath(path, output.parent)),
-        unreadable=results.unreadable,
-        environments=surroundings.environments([*results.present.values(), *results.earlier.values()]),
-        data=surroundings.data(manifests),
-        span=surroundings.span(here),
-        configurations=surroundings.configurations(here),
-        devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
-        issues=[(group, row) for group in now for row in group.rows if row.status in STATUS_MEANINGS],
-        labels=STATUS_LABELS,
-        meanings=STATUS_MEANINGS,
-        counts=_counts(now),
-        features=_features(now),
-        feature_words=frameworks.FEATURES,
-    )
+    return environment
+
+
+def _benchmarks(
+    results: Results, every: Sequence[Group], imported: Sequence[Result], prefix: str
+) -> list[dict[str, Any]]:
+    """One entry per benchmark, in order; derived runs stand in the entry of the benchmark they belong to.
+
+    `prefix` keeps an entry's ids apart from those of the page's own sections.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    names = dict.fromkeys(group.benchmark for group in every)
+    for name in sorted(names, key=lambda name: name != block_name(name)):
+        largest = [search for search in results.largest if search.benchmark == name]
+        judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
+        own = [group for group in every if group.benchmark == name]
+        entry = _benchmark(Scope(own, every, largest, judged, imported), prefix)
+        origin = entries.get(block_name(name))
+        if origin:
+            origin["derived"].append(entry)
+        else:
+            entries[name] = entry
+    return [*entries.values()]
 
 
 def _logs(summaries: Mapping[Path, Summary]) -> list[Path]:
