@@ -1,11 +1,13 @@
-"""Where text comes from: a dump that is downloaded or at hand, checked and cut into parts, and the pages of a part."""
+"""Where text comes from: download a dump or use local files, check it, cut it into parts, and read their pages."""
 
 IDS = 1 << 40
-"""Of several sources, k times this is added to the page ids of source k (from 0), so no two articles have one id."""
+"""With several sources, k times this number is added to the page ids of source k (from 0), so every id is unique."""
 
 
 def within(part: int, parts: int) -> tuple[int, int]:
-    """A part, counted over all sources, each of which has so many: what its page ids are raised by, and the part's
-    number in its own source."""
+    """Locate a part that is counted over all sources, each of which has `parts` parts.
+
+    Returns the number to add to the part's page ids, and the part's number within its own source.
+    """
     source, own = divmod(part, parts)
     return source * IDS, own

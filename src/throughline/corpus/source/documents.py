@@ -1,8 +1,8 @@
-"""Plain text in place of a dump: files of documents, numbered from 1 over all files in their order, cut into parts.
+"""Plain text in place of a dump: read files of documents and cut them into parts.
 
-A file that ends in .jsonl has a document a line, whose text stands under `text`. Any other has one sentence a line and
-an empty line between documents, as NVIDIA's scripts write them. The number is a document's page id: how many parts
-there are changes no number.
+In a .jsonl file, every line is a document with its text under `text`. Any other file has one sentence per line and an
+empty line between documents, as NVIDIA's scripts write them. Documents are numbered from 1 over all files in their
+order, and the number is the document's page id. It does not depend on how many parts there are.
 """
 
 import json
@@ -23,7 +23,7 @@ ENDING = ".jsonl"
 
 @dataclass(frozen=True)
 class Piece:
-    """`count` documents of a file, which lie in [begin, end); the number of the first of them."""
+    """A run of `count` documents in the bytes [begin, end) of a file. `first` is the number of its first document."""
 
     file: str
     begin: int
@@ -33,7 +33,10 @@ class Piece:
 
 
 def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
-    """Write where the documents are cut into parts of about the same size; a document is in the part it begins in."""
+    """Cut the documents into parts of about the same size, and write where each part begins and ends.
+
+    A document belongs to the part in which it begins.
+    """
     sizes = [_size(path) for path in paths]
     pieces: list[list[Piece]] = [[] for _ in range(parts)]
     number, base = 1, 0
@@ -56,9 +59,9 @@ def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
 
 
 def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
-    """The documents of a part, counted over all sources, in the form of extracted articles.
+    """Yield the documents of a part in the form of extracted articles. `part` is counted over all sources.
 
-    UserError where the files are others than were cut.
+    UserError if the number of documents in a file has changed since it was cut.
     """
     parts = files.read_json(cut)["parts"]
     raised, own = within(part, len(parts))
@@ -98,7 +101,7 @@ def _size(path: Path) -> int:
 
 
 def _documents(stream: IO[bytes], end: int, one_a_line: bool) -> Iterator[tuple[int, bytes]]:
-    """Where each document begins, and its bytes, from the stream's place to `end`."""
+    """Yield where each document begins, and its bytes, from the stream's current position to `end`."""
     at = begin = stream.tell()
     lines: list[bytes] = []
     while at < end and (line := stream.readline(end - at)):
@@ -115,7 +118,7 @@ def _documents(stream: IO[bytes], end: int, one_a_line: bool) -> Iterator[tuple[
 
 
 def _text(document: bytes, where: str, in_json: bool) -> str:
-    """The text of a document; its sentences one a line, where it has them so."""
+    """Return the text of a document. Where the file has one sentence per line, so has the text."""
     try:
         if not in_json:
             return "\n".join(" ".join(line.split()) for line in document.decode().split("\n") if line.strip())

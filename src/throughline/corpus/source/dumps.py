@@ -1,4 +1,4 @@
-"""MediaWiki dumps: one or several files of pages-articles XML, checked by their beginnings, and cut into parts."""
+"""MediaWiki dumps: check the beginnings of one or several files of pages-articles XML, and cut them into parts."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """A dump cut into parts. `header` is the XML from `<mediawiki>` to `</siteinfo>`, where there is one."""
+    """A dump cut into parts. `header` is the XML from `<mediawiki>` to `</siteinfo>`, if the dump has a <siteinfo>."""
 
     wiki: str
     files: tuple[DumpFile, ...]
@@ -40,7 +40,7 @@ class Cut:
 
 
 def find_sample() -> Path:
-    """The piece of a real English Wikipedia dump that the installed gensim carries as test data."""
+    """Return the path of the sample: a piece of a real English Wikipedia dump that gensim installs as test data."""
     from importlib import metadata
 
     try:
@@ -65,9 +65,9 @@ def copy_sample(path: Path) -> None:
 
 
 def cut(paths: Sequence[Path], parts: int) -> Cut:
-    """Cut the dump files into `parts` parts of about the same size on disk (some may hold no page).
+    """Cut the dump files into `parts` parts of about the same size on disk. Some parts may hold no page.
 
-    UserError for a file that is absent, empty, not a dump or not whole, and for files of different wikis.
+    UserError if a file is absent, empty, not a dump or not whole, or if the files come from different wikis.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("the dump lists a file twice", next_step="name each file once in corpus.dump")
@@ -97,7 +97,7 @@ def cut(paths: Sequence[Path], parts: int) -> Cut:
 
 
 def _header(path: Path) -> bytes:
-    """The XML from `<mediawiki` to `</siteinfo>` (of its opening tag alone where there is no <siteinfo>)."""
+    """Return the XML from `<mediawiki` to `</siteinfo>`, or only the opening tag if there is no <siteinfo>."""
     text = _beginning(path)
     if re.match(rb"\s*(<!doctype\s+html|<html)", text, re.IGNORECASE):
         raise UserError(
@@ -139,7 +139,7 @@ def _header(path: Path) -> bytes:
 
 
 def _beginning(path: Path) -> bytes:
-    """Decompressed text from the file's beginning to the end of <siteinfo>, or into the first page."""
+    """Return decompressed text from the beginning of the file to at least the end of <siteinfo> or the first page."""
     try:
         with path.open("rb") as stream:
             text = stream.read(_AT_MOST)
@@ -174,7 +174,7 @@ def write(path: Path, dump: Cut) -> None:
 
 
 def read(path: Path) -> Cut:
-    """The cut in a JSON file that `write` made."""
+    """Read the cut from a JSON file that `write` made."""
     value: dict[str, Any] = files.read_json(path)
     if value.get("schema") != SCHEMA:
         raise UserError(

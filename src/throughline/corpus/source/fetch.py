@@ -1,7 +1,7 @@
-"""Files from the web that are whole or absent: resumed (unfinished.py), retried, and proven by their digest.
+"""Download files from the web. A file is whole or absent: we resume (unfinished.py), retry, and check its digest.
 
-A server may cut the connection, be slow, ask to wait, know no ranges, or hold another file than before: each is
-answered here. It is told who asks (`corpus.contact`), and how often it is asked is bounded.
+A server may cut the connection, be slow, ask us to wait, not support ranges, or hold a different file than before. This
+module handles each case. It tells the server who asks (`corpus.contact`) and limits the number of requests.
 """
 
 import email.utils
@@ -30,13 +30,13 @@ from throughline.progress import Progress
 
 _READ = 1 << 18
 _SMALL_AT_MOST = 64 << 20
-_ENOUGH = 1 << 20  # so many new bytes, and the tries are counted from the beginning again
+_ENOUGH = 1 << 20  # after this many new bytes, the count of failures starts again
 _LATER = {408, 425, 429, 500, 502, 503, 504}
 _Answer = TypeVar("_Answer")
 
 
 class LaterError(Exception):
-    """This address may answer better in a while: `after_s` seconds, where it said so."""
+    """This address may succeed later: after `after_s` seconds, if the server said when."""
 
     def __init__(self, why: str, after_s: float | None = None) -> None:
         super().__init__(why)
@@ -49,19 +49,19 @@ class ElsewhereError(Exception):
 
 @dataclass(frozen=True)
 class Digest:
-    """What a file has to be: the name of a hash function in hashlib, and its hexadecimal digits."""
+    """The digest that a file must have: the name of a hash function in hashlib, and the hexadecimal digits."""
 
     kind: str
     value: str
 
     def of(self, path: Path) -> str:
-        """The digest that a file has."""
+        """Return the digest of a file."""
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, self.kind).hexdigest()
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but none that leaves TLS: anybody on the way could read who asks, and change the answer."""
+    """Follows redirects, but none from https to http: on http, others could read the contact and change the file."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.type == "https" and not newurl.startswith("https:"):
@@ -71,16 +71,16 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this user can still write below `folder`."""
+    """Return how many bytes this user can still write below `folder`."""
     return shutil.disk_usage(folder).free
 
 
 @dataclass(frozen=True)
 class Client:
-    """How to ask: who asks, how often and how long, and the clock and disk that tests replace.
+    """How to download: who asks, how often and how long. Tests replace the clock (`sleep`) and the disk (`free`).
 
-    An address is given up after `tries` failures in a row (a mebibyte of progress starts the count again), or when it
-    asks to wait longer than `patience_s`; then the next address is asked.
+    The client gives up an address after `tries` failures in a row (a mebibyte of progress starts the count again), or
+    when the server asks it to wait longer than `patience_s`. Then it asks the next address.
     """
 
     contact: str | None = None
@@ -100,11 +100,11 @@ class Client:
 
     @property
     def agent(self) -> str:
-        """The User-Agent: name, version, and the contact where there is one."""
+        """The User-Agent header: name, version, and the contact if there is one."""
         return f"Throughline/{throughline.__version__}" + (f" ({self.contact})" if self.contact else "")
 
     def text(self, urls: Sequence[str]) -> str | None:
-        """A small text file from the first address that has it; None where every one answers that it does not."""
+        """Return a small text file from the first address that has it; None if every address answers 404."""
         refusals: list[tuple[str, str]] = []
         for url in urls:
             try:
@@ -116,7 +116,7 @@ class Client:
         raise _nowhere(urls[0].rsplit("/", 1)[-1], refusals)
 
     def file(self, urls: Sequence[str], path: Path, digest: Digest, size: int | None = None) -> None:
-        """Bring a file to `path`, from the first address that gives what it has to be; UserError where none does."""
+        """Download a file to `path` from the first address that gives the right digest; UserError if none does."""
         part = path.with_name(path.name + ".part")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and digest.of(path) == digest.value.lower():
@@ -133,7 +133,7 @@ class Client:
         raise _nowhere(path.name, refusals, part if part.exists() else None)
 
     def room(self, folder: Path, bytes_needed: int) -> None:
-        """UserError unless so many bytes fit below `folder`."""
+        """Raise UserError unless `bytes_needed` bytes fit below `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         free = self.free(folder)
         if free < bytes_needed:
@@ -144,7 +144,10 @@ class Client:
             )
 
     def _proven(self, url: str, part: Path, digest: Digest, size: int | None) -> None:
-        """The file as `part`, with the right digest. What came in pieces and is wrong is brought once more, whole."""
+        """Download the file as `part` and check its digest.
+
+        If a resumed download has a wrong digest, it is downloaded once more from the beginning.
+        """
         for last in (False, True):
             self._patiently(url, partial(self._bytes, url, part, size), partial(unfinished.arrived, part))
             value = digest.of(part)
@@ -158,7 +161,7 @@ class Client:
             _say(f"{part.name}: what came in pieces has a wrong {digest.kind}; from the beginning")
 
     def _patiently(self, url: str, ask: Callable[[], _Answer], progress: Callable[[], int]) -> _Answer:
-        """What `ask` returns, asked again while that makes sense; else ElsewhereError."""
+        """Return the result of `ask`, and retry it while that makes sense; else raise ElsewhereError."""
         failures = 0
         while True:
             before = progress()
@@ -186,7 +189,7 @@ class Client:
         return str(data.decode("utf-8", "replace"))
 
     def _bytes(self, url: str, part: Path, size: int | None) -> None:
-        """Ask once for what is missing of `part`. Returns when it is as long as it has to be."""
+        """Ask once for the missing bytes of `part`. Returns when `part` has its full length."""
         have = unfinished.arrived(part)
         if size is not None and have == size:
             return
@@ -261,7 +264,7 @@ class Client:
 
 
 def _extent(response: Any, have: int) -> tuple[int, int | None]:
-    """The byte at which the answer begins, and the whole file's size where the server names it."""
+    """Return the byte at which the answer begins, and the size of the whole file if the server states it."""
     if response.status == 206:
         named = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
         if named is None or int(named[1]) != have:
@@ -274,13 +277,13 @@ def _extent(response: Any, have: int) -> tuple[int, int | None]:
 
 
 def _version(response: Any) -> str | None:
-    """What tells this version of a file from another, as If-Range takes it: a strong ETag, or a date."""
+    """Return a validator for If-Range that identifies this version of the file: a strong ETag, or a date."""
     tag: str = response.headers.get("ETag") or "W/"
     return response.headers.get("Last-Modified") or None if tag.startswith("W/") else tag
 
 
 def _retry_after(text: str) -> float | None:
-    """Seconds to wait, from a Retry-After of seconds or of a date; None where it is neither."""
+    """Return the seconds to wait from a Retry-After header in seconds or with a date; None if it is neither."""
     if text.strip().isdigit():
         return float(text)
     with suppress(ValueError):

@@ -1,8 +1,8 @@
-"""What a page of a dump is, in every form that dumps have had since 2005: article, redirect or other namespace.
+"""Tell articles, redirects and pages of other namespaces apart, in every form that dumps have had since 2005.
 
-`<ns>` (export schema 0.6, 2012) names the namespace, before that the title's prefix, looked up in <siteinfo>.
-`<redirect>` (0.4, 2009) marks a redirect, before that a text that begins like `#REDIRECT [[...]]`, in any language.
-Text stays escaped, as it stands in the dump; nothing is expanded.
+Since export schema 0.6 (2012), `<ns>` gives the namespace. In older dumps we look up the title's prefix in <siteinfo>.
+Since schema 0.4 (2009), `<redirect>` marks a redirect. In older dumps a redirect has a text that begins like
+`#REDIRECT [[...]]`, in any language. Text stays escaped as in the dump, and no template is expanded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIME = re.compile(rb"<timestamp>(\d{4})-(\d\d)-(\d\d)T((\d\d):\d\d:\d\d)Z</time
 _BYTES = re.compile(rb'\bbytes="0*[1-9]')
 _NAMES = re.compile(rb'<namespace\s[^>]*?key="(-?\d+)"[^>]*>([^<]*)</namespace>')
 _VERSION = re.compile(rb'<mediawiki\s[^>]*?\bversion="(\d+)\.(\d+)"')
-# In all of MediaWiki's languages the word follows the # without a blank; a numbered list has one, or a link at once.
+# In all of MediaWiki's languages the word follows the # at once. In a numbered list, a blank or a link follows it.
 _REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]\]")
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
 _PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # as the groups of _TIME
@@ -32,16 +32,16 @@ _AS_PUBLISHED = "use a pages-articles dump as it was published"
 
 @dataclass(frozen=True)
 class Site:
-    """What a dump's header says about its pages: names of the other namespaces, and whether redirects are marked."""
+    """What a dump's header says: the names of all namespaces but articles', and whether `<redirect>` is in use."""
 
     other_namespaces: frozenset[str]
     marks_redirects: bool
     base: str | None
-    silent_namespaces: frozenset[str] = frozenset()  # in small letters: links to media, files, categories show no text
+    silent_namespaces: frozenset[str] = frozenset()  # in small letters; links to media, files, categories show no text
 
     @classmethod
     def of(cls, header: str) -> Site:
-        """The site behind the XML from `<mediawiki` to `</siteinfo>`."""
+        """Return the site that this XML, from `<mediawiki` to `</siteinfo>`, describes."""
         data = header.encode()
         named = [(int(key), html.unescape(name.decode())) for key, name in _NAMES.findall(data) if key != b"0"]
         version = _VERSION.match(data)
@@ -53,7 +53,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Page:
-    """An article, a redirect or a page of another namespace (`kind`). Title and text are escaped as in the dump."""
+    """A page of a dump. `kind` is "article", "redirect" or "other". Title and text are escaped as in the dump."""
 
     kind: str
     id: int
@@ -63,10 +63,10 @@ class Page:
 
 
 def parse(page: bytes, site: Site, where: str) -> Page:
-    """The page between `<page>` and `</page>`; text is read for articles alone. `where` names it in errors.
+    """Parse the XML of a page. Only an article's text is read. `where` names the page in errors.
 
-    UserError for a page without id or title, one whose namespace nothing tells, and one that is no page of a
-    pages-articles dump: several revisions, a text that is left out, or markup inside it.
+    UserError if the page has no id or title, if nothing tells its namespace, or if it cannot come from a pages-articles
+    dump: it has several revisions, its text is left out, or there is markup inside its text.
     """
     begin = page.find(b"<text")
     head = page if begin < 0 else page[:begin]
@@ -84,20 +84,20 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     text = _text(page, begin, where) if kind == "article" else b""
     if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
         kind, text = "redirect", b""
-    if kind == "article" and b"{{" in text:  # as of the revision: wikiextractor would take its own day
+    if kind == "article" and b"{{" in text:  # use the revision's date; wikiextractor would use today's
         time = _TIME.search(head)
         text = _NOW.sub(lambda match: time[_PARTS_OF_TIME.index(match[1].lower())] if time else b"", text)
     return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
 
 
 def tag(header: bytes, name: str) -> str | None:
-    """What stands in the header's element `name`, or None."""
+    """Return the content of the header's element `name`, or None."""
     match = re.search(rf"<{name}>([^<]*)</{name}>".encode(), header)
     return match[1].decode() if match else None
 
 
 def unescaped(text: bytes) -> str:
-    """A page's text as its authors wrote it: MediaWiki escapes four characters in a dump."""
+    """Return a page's text as its authors wrote it. (In a dump, MediaWiki escapes four characters.)"""
     for entity, character in ((b"&lt;", b"<"), (b"&gt;", b">"), (b"&quot;", b'"'), (b"&amp;", b"&")):
         text = text.replace(entity, character)
     return text.decode()

@@ -1,5 +1,6 @@
-"""The pages of one part of a dump: those whose `<page>` begins in it, so parts tile the dump whatever their borders.
+"""Read the pages of one part of a dump.
 
+A page belongs to the part in which its `<page>` begins, so every page is in exactly one part, wherever the borders are.
 (Text is escaped in a dump, so `<page>` never occurs inside an article.)
 """
 
@@ -15,7 +16,7 @@ _LONGEST = 256 << 20
 
 
 def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[bytes]:
-    """Each page of a part as its XML, in the dump's order; UserError where it is damaged or ends inside a page."""
+    """Yield the XML of each page of a part in the dump's order; UserError if it is damaged or ends inside a page."""
     done = 0
     for piece in dump.parts[part]:
         file = dump.files[piece.file]
@@ -30,7 +31,7 @@ def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[by
 
 
 def check_articles(dump: Cut) -> None:
-    """Read a dump as far as its first article. UserError where there is none."""
+    """Read a dump up to its first article; UserError if it has none."""
     site = Site.of(dump.header)
     for part in range(len(dump.parts)):
         for number, page in enumerate(pages(dump, part), 1):
@@ -44,19 +45,21 @@ def check_articles(dump: Cut) -> None:
 
 
 def units(dump: Cut, part: int) -> int:
-    """How much `pages` reads for a part, in the unit its progress counts (bytes, compressed or not)."""
+    """Return how much `pages` reads for a part, in the unit of its progress (bytes, compressed or not)."""
     return sum(piece.end - (0 if dump.files[piece.file].kind == "bz2" else piece.begin) for piece in dump.parts[part])
 
 
 def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Iterator[bytes]:
-    """The pages that begin in a piece. What stands between pages may only be blank: a damaged `<page>` would else
-    be a page lost in silence. Each gap is checked by the part that holds the page before it, the head by the first.
+    """Yield the pages that begin in a piece.
+
+    Only blanks may stand between two pages; otherwise a damaged `<page>` would silently lose a page. The part that
+    holds the page before a gap checks the gap. The first part checks the head of the file.
     """
     buffer = bytearray()
-    inside = 0  # so many bytes of the buffer lie before the piece's end
-    at = 0  # what stands before was dealt with
-    resume = 0  # where the search for `</page>` goes on after more was read
-    before = "head" if piece.begin == 0 else "unknown"  # what stands before; unknown: the end of another part's page
+    inside = 0  # how many bytes of the buffer are before the piece's end
+    at = 0  # everything before this place has been handled
+    resume = 0  # where to go on searching for `</page>` after more was read
+    before = "head" if piece.begin == 0 else "unknown"  # the text before `at`; unknown: maybe another part's page
     for position, more in text(file, piece.begin):
         divisible = file.kind != "bz2-streams"
         share = min(max(piece.end - position, 0), len(more)) if divisible else len(more) * (position < piece.end)
@@ -95,8 +98,10 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
 
 
 def _check_gap(path: str, before: str, buffer: bytearray, at: int, page: int) -> int:
-    """How far what stands from `at` to a `<page>` (absent: -1) is settled; UserError where it is neither blank nor the
-    end of the dump."""
+    """Check the text from `at` to the next `<page>` at `page` (-1: none yet). Return up to where it has been checked.
+
+    UserError if the text is neither blank nor the end of the dump.
+    """
     stop = page if page >= 0 else len(buffer)
     if before == "page":
         rest = bytes(buffer[at:stop]).strip()

@@ -1,8 +1,9 @@
-"""A dump by its name and date: which files it consists of, what they have to be, and their download.
+"""Find the files of a published dump from its name and date, and download them.
 
-`enwiki-20261101` is the wiki `enwiki` on 2026-11-01, at `<host>/enwiki/20261101/`. There `dumpstatus.json` (files of
-each job, with size and SHA-1, and whether it is done) and `enwiki-20261101-sha1sums.txt` have to agree; a host that
-lacks the first is taken at the second's word. What a mirror says of its files is believed, checksums included.
+`enwiki-20261101` is the dump of the wiki `enwiki` of 2026-11-01, at `<host>/enwiki/20261101/`. Two files there must
+agree: `dumpstatus.json` (for each job, whether it is done, and its files with size and SHA-1) and
+`enwiki-20261101-sha1sums.txt`. If no host has the first, we use the second alone. We trust mirrors: the checksums may
+come from a mirror too.
 """
 
 import json
@@ -24,7 +25,7 @@ _KINDS = ("pages-articles-multistream", "pages-articles")
 
 @dataclass(frozen=True)
 class Published:
-    """A file of a dump. `size` in bytes, None where only its checksum is published."""
+    """A file of a dump. `size` is in bytes, None if only the checksum is published."""
 
     file: str
     sha1: str
@@ -32,10 +33,10 @@ class Published:
 
 
 def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = (), official: str = OFFICIAL) -> None:
-    """Bring the dump `name` into the folder of `listing`, and write there what it consists of.
+    """Download the dump `name` into the folder of `listing`, and write `listing`, the list of its files.
 
-    The listing (JSON: name, files with sha1 and size) is the same however the dump came. Files that are there already
-    are checked and kept. UserError where something cannot be had, with the reason given by every host.
+    The listing (JSON: name, files with sha1 and size) does not depend on which host gave the files. Files that are
+    already there are checked and kept. UserError, with the reason of every host, if a file cannot be downloaded.
     """
     if client.contact is None:
         raise UserError(
@@ -59,7 +60,7 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
 
 
 def listed(listing: Path) -> list[Path]:
-    """The files that a listing names, beside it. UserError where one is gone or has another size."""
+    """Return the files that a listing names; UserError if one is missing beside it, or has another size."""
     content = files.read_json(listing)
     paths = []
     for entry in content["files"]:
@@ -76,7 +77,7 @@ def listed(listing: Path) -> list[Path]:
 
 
 def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]:
-    """The files of a dump that are finished, with their checksums, as the hosts publish them."""
+    """Return the finished files of a dump, with the checksums that the hosts publish."""
     summed = client.text([f"{base}/{name}-sha1sums.txt" for base in bases])
     described = client.text([f"{base}/dumpstatus.json" for base in bases])
     if summed is None and described is None:
@@ -106,7 +107,7 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
 
 
 def dates(client: Client, bases: Sequence[str]) -> list[str]:
-    """The dates for which the hosts list a dump of this wiki; none where no host lists its folders."""
+    """Return the dates for which the hosts list a dump of this wiki; none if no host lists its folders."""
     found: set[str] = set()
     for base in bases:
         with suppress(UserError):
@@ -116,7 +117,10 @@ def dates(client: Client, bases: Sequence[str]) -> list[str]:
 
 
 def choose(name: str, published: Sequence[Published]) -> list[Published]:
-    """The files of a dump to read: the single multistream file, else its parts, else the same of one stream."""
+    """Return the files of a dump to read: the single multistream file if there is one, otherwise its parts.
+
+    If there is neither, return the single-stream file or its parts.
+    """
     by_name = {file.file: file for file in published}
     for kind in _KINDS:
         if whole := by_name.get(f"{name}-{kind}.xml.bz2"):
@@ -140,7 +144,7 @@ def choose(name: str, published: Sequence[Published]) -> list[Published]:
 
 
 def _status(text: str, name: str) -> list[Published]:
-    """The files of finished jobs in a dumpstatus.json; only what has a checksum and a name of this dump."""
+    """Return the files of finished jobs in a dumpstatus.json that have a checksum, a size and a name of this dump."""
     try:
         done = [job for job in json.loads(text)["jobs"].values() if job.get("status") == "done"]
         return [

@@ -1,8 +1,10 @@
-"""A dump's files as text, checked while they are read, and the places at which they can be cut.
+"""Read a dump's files as text, check them while reading, and find the places at which they can be cut.
 
-A position is, by the file's kind: `xml`: a byte of the file; `bz2-streams`: a byte of the file at which a stream begins
-(a part reads its own streams only); `bz2`: a byte of the decompressed text, for files of fewer streams than parts (each
-part decompresses from the beginning and keeps its share, which needs neither twice the disk nor packing it again).
+What a position means depends on the kind of the file:
+* `xml`: a byte of the file.
+* `bz2-streams`: a byte of the file at which a stream begins. Each part reads only its own streams.
+* `bz2`: a byte of the decompressed text, for a file with fewer streams than parts. Each part decompresses the file from
+  the beginning and keeps its share. So nothing has to be unpacked to disk or packed again.
 """
 
 import bz2
@@ -22,13 +24,13 @@ READ = 1 << 18
 """Bytes that are read at a time."""
 _UNPACKED = 1 << 20
 _RATIO, _BEFORE = 1000, 64 << 20
-"""A dump unpacks to some 5 times its size. More than 1,000 times, beyond the first 64 MiB, is no dump."""
+"""A dump unpacks to about 5 times its size. A file that unpacks to more than 1,000 times (plus 64 MiB) is no dump."""
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 
 
 @dataclass(frozen=True)
 class DumpFile:
-    """One file of the dump; `end` is the position after its last page, in the unit of its kind."""
+    """One file of the dump. `end` is the position of the file's end, in the unit of its kind."""
 
     path: str
     kind: str
@@ -36,7 +38,7 @@ class DumpFile:
 
 
 def text(file: DumpFile, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Text from position `begin` to the end of the file, each time with the position at which it stands."""
+    """Yield the text from position `begin` to the end of the file in pieces, each after its position."""
     path = Path(file.path)
     if file.kind == "xml":
         with path.open("rb") as stream:
@@ -56,10 +58,10 @@ def text(file: DumpFile, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Decompressed text from the stream at `offset` on, each time with the offset of the stream it comes from.
+    """Yield decompressed text from the stream at `offset` on, in pieces, each after the offset of its stream.
 
-    Python's bz2 file object takes whatever follows a stream and is no stream for padding, so a damaged stream
-    header would silently end the dump; here it is an error. So is a file that grows without end.
+    Python's bz2 file object treats data after a stream that is no stream as padding, so a damaged stream header would
+    silently end the dump. Here it is an error, and so is a file that unpacks to far too much.
     """
     with path.open("rb") as stream:
         stream.seek(offset)
@@ -96,9 +98,10 @@ def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[int], int]]:
-    """The file's kind and end, and a function from a byte of the file on disk to a position to cut it at.
+    """Return the file with its kind and end, and a function that maps a byte on disk to a position to cut at.
 
-    The function is monotonic, 0 is the beginning and `size` the end. `pieces`: how many parts share this file.
+    The function is monotonic and maps 0 to the beginning and `size` to the end. `pieces`: how many parts share this
+    file.
     """
     with path.open("rb") as stream:
         if stream.read(3) != b"BZh":
@@ -124,14 +127,14 @@ def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[i
 
 
 def _streams(path: Path, begin: int = 0) -> Iterator[int]:
-    """Where streams seem to begin, from a byte of the file on. What nobody asks for is not read."""
+    """Yield where streams seem to begin, from a byte of the file on. The file is read only as far as needed."""
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for match in _STREAM.finditer(data, begin):
             yield match.start()
 
 
 def _streams_backwards(path: Path) -> Iterator[int]:
-    """The same from the end on."""
+    """Yield where streams seem to begin, from the end of the file backwards."""
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         end = len(data)
         while (end := data.rfind(b"BZh", 0, end)) >= 0:
@@ -140,7 +143,7 @@ def _streams_backwards(path: Path) -> Iterator[int]:
 
 
 def _is_stream(path: Path, start: int) -> bool:
-    """True where the bytes at `start` really decompress, so that the magic there is no coincidence."""
+    """True if the bytes at `start` really decompress, so that the magic bytes there are no coincidence."""
     try:
         return next(decompressed(path, start), None) is not None
     except UserError:
@@ -154,7 +157,7 @@ def _damaged(path: Path, offset: int) -> UserError:
 
 
 def _tail(path: Path) -> bytes:
-    """The text of the last streams, enough of it to see how the dump ends."""
+    """Return the text of the last streams, enough to see how the dump ends."""
     tail = b""
     for start in _streams_backwards(path):
         if not start or _is_stream(path, start):

@@ -1,4 +1,4 @@
-"""An unfinished download: `<name>.part`, and `<name>.part.json`, which says where it came from; both outlive a kill."""
+"""An unfinished download: `<name>.part`, and `<name>.part.json` with its origin. Both files survive a kill."""
 
 import errno
 import fcntl
@@ -15,7 +15,7 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def arrived(part: Path) -> int:
-    """Bytes of an unfinished download."""
+    """Return how many bytes of an unfinished download have arrived."""
     return part.stat().st_size if part.exists() else 0
 
 
@@ -32,7 +32,7 @@ def read_note(part: Path) -> dict[str, Any]:
 
 @contextmanager
 def writing(part: Path, begin: int) -> Iterator[IO[bytes]]:
-    """`part`, open for writing from byte `begin` on; a full disk is a UserError, and what was written stays."""
+    """Open `part` for writing from byte `begin` on. A full disk is a UserError; the bytes written so far stay."""
     try:
         with part.open("r+b" if begin else "wb") as stream:
             stream.seek(begin)
@@ -50,7 +50,7 @@ def writing(part: Path, begin: int) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def alone(part: Path) -> Iterator[None]:
-    """Hold the download of `part`; UserError where another process does."""
+    """Lock the download of `part`; UserError if another process holds the lock."""
     lock = part.with_name(part.name + ".lock")
     with lock.open("w") as stream:
         try:
@@ -62,7 +62,7 @@ def alone(part: Path) -> Iterator[None]:
                 next_step="wait until it is done, and run snakemake again",
             ) from None
         except OSError:
-            pass  # a file system without locks: Snakemake's own lock has to do
+            pass  # a file system without locks: only Snakemake's own lock protects the download
         try:
             yield
         finally:
@@ -70,7 +70,7 @@ def alone(part: Path) -> Iterator[None]:
 
 
 def finish(part: Path, path: Path) -> None:
-    """Give a download that is whole and right its name."""
+    """Rename a download that is whole and right to its final name."""
     with part.open("rb") as stream:
         os.fsync(stream.fileno())
     os.replace(part, path)

@@ -1,1 +1,1 @@
-"""From pages to tokens: plain text, sentences, word pieces of a vocabulary, and the tokens that a shard is made of."""
+"""From pages to tokens: extract plain text, split it into sentences, and turn these into ids of a vocabulary."""

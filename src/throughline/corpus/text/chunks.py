@@ -1,7 +1,7 @@
-"""A memory of chunks of text and their token ids: each distinct chunk is tokenized once.
+"""Tokenize text chunk by chunk and remember each chunk's ids, so that each distinct chunk is tokenized once.
 
-It serves every tokenization that never looks across certain borders in a text. New chunks of ASCII are tokenized by
-kernel.c; the others, and without a compiler all, by the `tokenizers` package in one batch.
+This works for every tokenization that treats the chunks of a text independently. kernel.c tokenizes new chunks of
+ASCII. The `tokenizers` package tokenizes all other chunks in one batch, and every chunk where there is no compiler.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from throughline.corpus import kernel
 from throughline.corpus.text.sentences import Sentences
 
 REMEMBERED_BYTES = 256 << 20
-"""Memory for chunks and their ids. When it is full they are forgotten, which costs time and changes nothing else."""
-_BYTES_OF_A_CHUNK = 250  # in Python's dictionary
+"""Memory for chunks and their ids. A full memory is emptied. That costs time; the tokens stay the same."""
+_BYTES_OF_A_CHUNK = 250  # an estimate of what one chunk takes in `_Dictionary`
 
 
 @dataclass(frozen=True)
 class Tokenization:
-    """How a text becomes ids; `number` is what kernel.c calls it."""
+    """How a text becomes ids."""
 
-    number: int
-    entries: Sequence[bytes]  # by id
+    number: int  # kernel.c's number for this tokenization
+    entries: Sequence[bytes]  # the vocabulary, in the order of the ids
     unknown: int  # the id of a word without an entry
-    split: Callable[[str], list[str]]  # the chunks of a text: the ids of each depend on no other
-    tokenizer: Callable[[], Any]  # of the `tokenizers` package
+    split: Callable[[str], list[str]]  # split a text into chunks; the ids of a chunk depend on no other chunk
+    tokenizer: Callable[[], Any]  # make a tokenizer of the `tokenizers` package
 
 
 class Chunks:
-    """Turns texts into token ids. Holds its memory between calls, so keep one for a whole part."""
+    """Turns texts into token ids. It remembers chunks between calls, so use one instance for a whole part."""
 
     def __init__(self, how: Tokenization, remember_bytes: int = REMEMBERED_BYTES) -> None:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one core per job; Snakemake deals out the cores
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one core per job: Snakemake assigns the cores
         compiled = kernel.load()
         self._memory = _Dictionary(how) if compiled is None else _Compiled(how, compiled)
         self._remember_bytes = remember_bytes
 
     def encode(self, texts: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Token ids of all texts in one array i4[T], and the number of tokens of each, i8[texts]."""
+        """Return the token ids of all texts in one array i4[T], and the number of tokens of each text, i8[texts]."""
         if self._memory.bytes() > self._remember_bytes:
             self._memory.forget()
         return self._memory.encode(texts)
 
 
 class _Compiled:
-    """kernel.c's memory of chunks."""
+    """The memory of chunks in kernel.c."""
 
     def __init__(self, how: Tokenization, compiled: Any) -> None:
         self._how, self._compiled = how, compiled
@@ -80,7 +80,7 @@ class _Compiled:
 
     def encode(self, texts: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         compiled, count = self._compiled, len(texts.begins)
-        most = int((texts.ends - texts.begins + 1).sum())  # chunks; touched as far as they are used
+        most = int((texts.ends - texts.begins + 1).sum())  # chunks; memory beyond those in use is never touched
         numbers, after, lengths = np.empty(most, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
         spans = texts.text, texts.begins, texts.ends
         chunks = compiled.tokenizer_scan(self._state, *spans, count, numbers, after)
@@ -91,7 +91,7 @@ class _Compiled:
         return ids, lengths
 
     def _learn(self) -> None:
-        """Tell the kernel the ids of the new chunks that it left to the package."""
+        """Tell the kernel the ids of the new chunks that it cannot tokenize itself."""
         text, length = ctypes.c_void_p(), ctypes.c_int64()
         place, chunks = (ctypes.byref(text), ctypes.byref(length)), {}
         while (number := self._compiled.tokenizer_unknown(self._state, self._taught, *place)) >= 0:
@@ -111,15 +111,15 @@ def _allocated(state: Any) -> Any:
 
 
 class _Dictionary:
-    """The same in Python."""
+    """The same memory in Python, for machines without a compiler."""
 
     def __init__(self, how: Tokenization) -> None:
         self._split, self._tokenizer = how.split, how.tokenizer()
         self.forget()
 
     def forget(self) -> None:
-        self._known: dict[str, int] = {}  # chunk -> its number
-        self._lengths, self._starts = array("q"), array("q")  # of each chunk's tokens, and where they begin in the pool
+        self._known: dict[str, int] = {}  # map each chunk to its number
+        self._lengths, self._starts = array("q"), array("q")  # of each chunk: number of tokens, place in the pool
         self._pool = array("i")
 
     def bytes(self) -> int:

@@ -1,8 +1,9 @@
-"""Plain text of the articles in one part of a dump, by one of two extractors, and proof that none is missing.
+"""Extract the plain text of the articles in one part of a dump with one of two extractors, and check that none is lost.
 
-`throughline` is wikitext.py, called here for each article. wikiextractor, the default, is under the AGPL: it is run as
-a program, never imported. Its failures are silent (exit status 0 and fewer articles), and it reads XML line by line. So
-it is given the articles alone (pages.py), each in the one form that it reads for certain, and each has to come out.
+The extractor `throughline` is wikitext.py, called here for each article. The default, wikiextractor, has the AGPL
+licence, so we run it as a program and never import it. When it fails, it still exits with status 0 and only prints
+fewer articles. It also reads XML line by line. So we give it the articles alone (pages.py), each in the one form that
+it reads reliably, and check that every article comes out.
 """
 
 import html
@@ -33,8 +34,8 @@ from throughline.progress import Progress
 COUNTED = ("pages", "articles", "redirects", "other_namespaces", "repeated", "characters")
 PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
 OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
-# Its rule for templates is "the title begins with the name of namespace 10", which loses articles such as "Template
-# metaprogramming"; with no such name it loses all. No title begins with #.
+# wikiextractor drops every page whose title begins with the name of namespace 10, as a template. With the real name it
+# would drop articles such as "Template metaprogramming"; with an empty name, all. No title begins with #.
 _HEADER = b'<mediawiki>\n<siteinfo>\n%s<namespace key="10">#</namespace>\n</siteinfo>\n'
 _PAGE = (
     b"<page>\n<title>%s</title>\n<ns>0</ns>\n<id>%d</id>\n<revision>\n<id>%d</id>\n"
@@ -47,9 +48,9 @@ def extract(
 ) -> None:
     """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
 
-    The part is counted over all sources.
-    Nothing is written (UserError) if articles are missing, the dump is damaged, or nothing moves for `stall_s`
-    seconds: wikiextractor waits for ever when a process of it was killed.
+    `part` is counted over all sources. It is a UserError, and nothing is written, if articles are missing, the dump is
+    damaged, or the extractor makes no progress for `stall_s` seconds. (wikiextractor waits for ever when one of its
+    processes was killed.)
     """
     seen = Counter(dict.fromkeys(COUNTED, 0))
     expected: list[int] = []
@@ -73,7 +74,7 @@ def extract(
 
 
 def take_over(documents: Iterator[dict[str, Any]], part: int, articles: Path, counts: Path) -> None:
-    """Write documents that are plain text already in the same form, and the same counts."""
+    """Write documents that are already plain text, with their counts, in the form that `extract` writes."""
     seen = Counter(dict.fromkeys(COUNTED, 0))
     with files.atomic(articles) as temporary:
         with temporary.open("wb") as out:
@@ -84,12 +85,12 @@ def take_over(documents: Iterator[dict[str, Any]], part: int, articles: Path, co
 
 
 def _raised(article: dict[str, Any], by: int) -> bytes:
-    """The line of an article of another source than the first, whose page ids are raised."""
+    """Return an article's line of JSON with its page id raised by `by`. Every source but the first needs this."""
     return json.dumps({**article, "id": str(int(article["id"]) + by)}).encode() + b"\n"
 
 
 def _by_us(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Each article with its text, and its line of JSON."""
+    """Extract with wikitext.py: yield each article as a map, and its line of JSON."""
     place = (site.base or "").rpartition("/")[0]
     for page in articles:
         value = {
@@ -105,7 +106,7 @@ def _by_us(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[tuple[d
 def _by_program(
     articles: Iterator[pages.Page], site: pages.Site, stall_s: float
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """The same by wikiextractor."""
+    """Extract with wikiextractor: yield each article as a map, and its line of JSON."""
     for line in _run([sys.executable, *PROGRAM, *OPTIONS], _dump_of(articles, site), stall_s):
         yield _article(line), line
 
@@ -113,7 +114,7 @@ def _by_program(
 def _articles_of(
     dump: dumps.Cut, part: int, site: pages.Site, seen: Counter[str], ids: list[int]
 ) -> Iterator[pages.Page]:
-    """The part's articles, and their `ids`; `seen` counts what its pages are."""
+    """Yield the part's articles. Appends their ids to `ids`, and counts the kinds of pages in `seen`."""
     progress = Progress(f"extracting part {part}", parts.units(dump, part))
     for page in parts.pages(dump, part, progress):
         seen["pages"] += 1
@@ -128,7 +129,7 @@ def _articles_of(
 
 
 def _dump_of(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[bytes]:
-    """A dump of these articles alone."""
+    """Yield the XML of a dump that holds only these articles."""
     yield _HEADER % (f"<base>{site.base}</base>\n".encode() if site.base else b"")
     for page in articles:
         yield _PAGE % (page.title, page.id, page.revision, page.text)
@@ -160,7 +161,10 @@ def _incomplete(extracted: list[int], expected: list[int], part: int) -> UserErr
 
 
 def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[bytes]:
-    """Pipe `feed` through a program that dies with this process; its lines. UserError when it fails or stalls."""
+    """Pipe `feed` through a program that dies with this process, and yield the lines that it prints.
+
+    UserError if it fails or stalls.
+    """
     lifeline, ours = os.pipe()
     failure: list[BaseException] = []
     moved = [time.monotonic()]
@@ -183,7 +187,7 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
             if not processes.wait_until(partial(_ended, process), stall_s, every=0.005):
                 raise _stalled(stall_s)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # what outlived the program; an ended one keeps its status
+            os.killpg(process.pid, signal.SIGKILL)  # also what it forked; its own status stays if it has ended
             status = process.wait()
             os.close(ours)
             process.stdout.close()
@@ -211,13 +215,15 @@ def _write_all(feed: Iterator[bytes], stdin: IO[bytes], moved: list[float], fail
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has ended; it is not collected yet, so that its group can still be named."""
+    """True if the process has ended. It stays a zombie, so that its group can still be killed."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _lines(process: subprocess.Popen[bytes], stdout: IO[bytes], moved: list[float], stall_s: float) -> Iterator[bytes]:
-    """The lines that are printed, until the pipe is closed, or nothing comes any more of a program that has ended: what
-    it forked may hold the pipe open for ever."""
+    """Yield the printed lines until the pipe closes, or until the program has ended and nothing more arrives.
+
+    (A process that the program forked may hold the pipe open for ever.)
+    """
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stdout, selectors.EVENT_READ)

@@ -1,7 +1,8 @@
-"""Run a program that dies with the one that asked for it: `python guard.py LIFELINE PROGRAM ARGUMENTS...`
+"""Run a program that dies with its caller: `python guard.py LIFELINE PROGRAM ARGUMENTS...`
 
-LIFELINE is the reading end of a pipe whose other end only the asking process holds. When it closes, however that ended,
-the guard kills its whole process group, the program and all that it forked. Its exit status is the program's.
+LIFELINE is the reading end of a pipe. Only the caller holds the other end, which closes when the caller ends for any
+reason. Then the guard kills its own process group: itself, the program and every process that the program forked. The
+guard's exit status is the program's.
 """
 
 import os
@@ -18,7 +19,7 @@ def _kill_group_when_closed(lifeline: int) -> None:
 
 
 def main() -> int:
-    """Start the program, watch the lifeline, return the program's exit status."""
+    """Start the program, watch the lifeline and return the program's exit status."""
     if os.getpgrp() != os.getpid():
         print("guard.py has to be started in a session of its own", file=sys.stderr)
         return 2

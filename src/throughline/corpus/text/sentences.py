@@ -1,4 +1,4 @@
-"""Articles' texts as sentences: paragraph by paragraph, so that headings stay sentences of their own."""
+"""Split the texts of articles into sentences, paragraph by paragraph, so that each heading is its own sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from throughline.corpus import kernel
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentence i is `text[begins[i]:ends[i]]`, UTF-8 in u1[...]; `counts` i8[articles]: how many each article has."""
+    """Sentences of articles: sentence i is `text[begins[i]:ends[i]]`, UTF-8 in u1[...].
+
+    `counts`, i8[articles], is the number of sentences of each article.
+    """
 
     text: NDArray[np.uint8]
     begins: NDArray[np.int64]
@@ -24,7 +27,7 @@ class Sentences:
 
     @classmethod
     def of(cls, articles: Sequence[Sequence[str]]) -> Sentences:
-        """Articles whose sentences are known; lone surrogates are left out."""
+        """Return the sentences of articles that are already split. Lone surrogates are removed."""
         encoded = [sentence.encode("utf-8", "ignore") for sentence in chain.from_iterable(articles)]
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         counts = np.array([len(sentences) for sentences in articles], dtype=np.int64)
@@ -32,14 +35,14 @@ class Sentences:
 
 
 def split_all(texts: Sequence[str], *, lines: bool = False) -> Sentences:
-    """The sentences of all texts, as `split` finds them, or each line as one; some may be blank."""
+    """Return the sentences of all texts, as `split` finds them, or with `lines` every line. Some may be blank."""
     compiled = kernel.load()
     if compiled is None:
         return Sentences.of([_cleaned(text).decode().split("\n") if lines else split(text) for text in texts])
     encoded = [_cleaned(text) for text in texts]
     joined, of_article = b"".join(encoded), np.cumsum([*map(len, encoded)], dtype=np.int64)
     out = np.empty(2 * len(joined) + 1, np.uint8)
-    begins, ends = (np.empty(len(joined) + 1, np.int64) for _ in range(2))  # touched as far as they are used
+    begins, ends = (np.empty(len(joined) + 1, np.int64) for _ in range(2))  # memory beyond `count` is never touched
     counts = np.zeros(len(texts), np.int64)
     splitter = None
     if not lines:
@@ -53,7 +56,7 @@ def split_all(texts: Sequence[str], *, lines: bool = False) -> Sentences:
 
 
 def split(text: str) -> list[str]:
-    """The sentences of a text in their order, none empty."""
+    """Return the sentences of a text in their order, none of them empty."""
     import blingfire
 
     sentences: list[str] = []
@@ -65,5 +68,8 @@ def split(text: str) -> list[str]:
 
 
 def _cleaned(text: str) -> bytes:
-    """UTF-8, less NUL (which would end the splitter's C string, and which BERT drops as well) and lone surrogates."""
+    """Return the text as UTF-8 without NUL and lone surrogates.
+
+    NUL would end the splitter's C string, and BERT drops it anyway.
+    """
     return text.replace("\0", "").encode("utf-8", "ignore")

@@ -1,8 +1,8 @@
-"""Articles as token ids: tokenized once per part of the dump, then gathered into shards.
+"""Articles as token ids: each part of the dump is tokenized once, then its articles are gathered into shards.
 
-A tokens file (HDF5, checksummed blocks) holds `Documents` one after the other. Which shard an article goes to follows
-from its page id alone (`place`). In a part's file the documents stand in that order: the gathering of a shard, however
-many there are, reads one contiguous run from each part.
+A tokens file (HDF5 with checksummed blocks) holds `Documents`. The page id alone decides the shard of an article: each
+shard takes the articles in one range of `place`. A part's file holds its documents in the order of `place`. So however
+many shards there are, gathering one shard reads one contiguous run from each part.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ Index = NDArray[np.int64]
 Article = tuple[int, str]
 """A page id and its text."""
 SCHEMA = 1
-_BLOCK = 1 << 16  # values of a checksummed block
+_BLOCK = 1 << 16  # values in a checksummed block
 _BATCH_CHARACTERS = 1 << 21
-_RUN = 1 << 21  # tokens that are read of a part at a time, about
+_RUN = 1 << 21  # about how many tokens of a part are read at a time
 MEMORY_BYTES = 256 << 20
-"""What a job holds at a time, beside what any process takes; more goes through temporary files beside the result."""
+"""How much data a job holds in memory at a time. What exceeds this goes into temporary files beside the result."""
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Tokenized documents; the arrays are as in the file. No sentence and no document is empty."""
+    """Tokenized documents, in the same arrays as in the file. No sentence and no document is empty."""
 
-    tokens: NDArray[Any]  # u2[T] (u4 for more than 65,536 entries): the ids of all documents
-    sentences: Index  # i8[S+1]: where each sentence begins in `tokens`, and T
-    documents: Index  # i8[D+1]: where each document begins, counted in sentences, and S
+    tokens: NDArray[Any]  # u2[T], or u4 for a vocabulary of more than 65,536 entries: the token ids of all documents
+    sentences: Index  # i8[S+1]: where each sentence begins in `tokens`, then T
+    documents: Index  # i8[D+1]: the first sentence of each document, then S
     ids: Index  # i8[D]: the documents' page ids
-    texts: NDArray[np.uint8] | None = None  # u1[D,32]: the SHA-256 of each document's text, where it can be proven
+    texts: NDArray[np.uint8] | None = None  # u1[D,32]: the SHA-256 of each document's text; None where it is not kept
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def place(ids: Index) -> NDArray[np.uint64]:
-    """A page id's place among all 64-bit numbers: a fixed mixing function."""
+    """Map each page id to a place among all 64-bit numbers with a fixed mixing function (splitmix64)."""
     return splitmix64(ids.astype(np.uint64))
 
 
 def kind_for(vocabulary_size: int) -> type[np.generic]:
-    """The smallest of u2 and u4 that holds every id."""
+    """Return the smaller of u2 and u4 that can hold every id."""
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
@@ -72,7 +72,7 @@ def tokenize(
 ) -> None:
     """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file.
 
-    `lines`: every line of a text is a sentence already. Three quarters of `memory_bytes` remember chunks of text.
+    `lines`: every line of a text is already a sentence. Three quarters of `memory_bytes` hold remembered chunks.
     """
     words = vocabulary.read(vocabulary_file, lower_case)
     wordpiece = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
@@ -92,7 +92,7 @@ def write_part(
     *,
     memory_bytes: int = MEMORY_BYTES,
 ) -> None:
-    """Write the tokens file of the articles of one part, from what `tokenized` makes of some of them at a time."""
+    """Write the tokens file of one part. `tokenized` turns one batch of its articles at a time into documents."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with Pile(path.parent, memory_bytes // 8) as pile:
         for batch in _batches(articles):
@@ -110,9 +110,9 @@ def gather(
     memory_bytes: int = MEMORY_BYTES,
     write: Callable[[Path, Pile, Index, str, int], None] | None = None,
 ) -> None:
-    """Write the documents of a shard of so many (training and test), by page id; a page in several parts only once.
+    """Write the documents of one of `shards` shards (training and test), in the order of their page ids.
 
-    `write` puts them into another file than a tokens file.
+    A page that several parts hold is written once. `write` replaces the function that writes a tokens file.
     """
     low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
     facts: set[tuple[str, int]] = set()
@@ -139,7 +139,10 @@ def gather(
 
 
 def _pieces(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
-    """Documents in runs of about `most` sentences, one run at least; `bounds`: each document's first sentence."""
+    """Yield documents (first, last) in runs of about `most` sentences, at least one run.
+
+    `bounds`: the first sentence of each document, then the end.
+    """
     first, count = 0, len(bounds) - 1
     while first < max(count, 1):
         last = max(int(np.searchsorted(bounds, bounds[first] + most, side="right")) - 1, first + 1)
@@ -148,7 +151,7 @@ def _pieces(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _write(path: Path, pile: Pile, order: Index, vocabulary_sha256: str, vocabulary_size: int) -> None:
-    """Write the documents numbered `order` of a pile, in that order, whole or not at all."""
+    """Write the documents of a pile whose numbers are in `order`, in that order. The file is whole or absent."""
     ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
     attributes = {"schema": SCHEMA, "vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
     with packing.new_file(path, attributes) as stream:
@@ -170,7 +173,7 @@ def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data:
 
 
 def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[Index]:
-    """Offsets of lengths that come some at a time."""
+    """Yield the offsets of lengths that come in several arrays."""
     yield np.zeros(1, np.int64)
     before = 0
     for lengths in several:
@@ -179,7 +182,7 @@ def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[Index]:
 
 
 def read(path: Path, allocator: Allocator | None = None) -> tuple[Documents, dict[str, Any]]:
-    """The documents of a tokens file and its attributes. `allocator`: gives the arrays they are put into."""
+    """Return the documents of a tokens file and its attributes. `allocator` supplies the memory of the arrays."""
     with _open(path) as stream:
         arrays = (
             _read_into(allocator or Allocator(), stream[name]) for name in ("tokens", "sentences", "documents", "ids")
@@ -197,10 +200,10 @@ def _read_into(allocator: Allocator, dataset: h5py.Dataset) -> NDArray[Any]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[h5py.File]:
-    """The open file; what cannot be read inside the `with` is a UserError as well."""
+    """Open a tokens file for reading. A failed read inside the `with` block is a UserError too."""
     again = f"make it again: {snakemake('--force', str(path))}"
     try:
-        # a finished file never changes, and network file systems may have no locks
+        # without a lock: a finished file never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:
             if stream.attrs.get("schema") != SCHEMA or not stream.attrs.get("complete"):
                 why = "another version of Throughline wrote it, or its writing was interrupted"
@@ -246,14 +249,15 @@ def _tokenized(batch: list[Article], wordpiece: WordPiece, kind: type[np.generic
 
 
 def offsets(counts: Index) -> Index:
-    """Where each of several things begins that lie one after the other, and where the last ends."""
+    """Return where each of several consecutive items begins, and where the last one ends, from their lengths."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 class Pile:
-    """Documents by number, in the order in which they were added; 40 bytes for each stay in memory, or 72 with `texts`.
+    """Documents, numbered in the order in which they were added.
 
-    What they consist of goes into a nameless temporary file in `folder` when it takes more than `memory_bytes`.
+    40 bytes of each document stay in memory, or 72 with `texts`. The tokens and the sentences' lengths go into a
+    nameless temporary file in `folder` when they take more than `memory_bytes`.
     """
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
@@ -273,8 +277,8 @@ class Pile:
         self._file.close()
 
     def add(self, documents: Documents) -> None:
-        """Put documents on the pile; all of them hold tokens of the same type."""
-        bounds = documents.sentences[documents.documents]  # where each document begins in its tokens
+        """Add documents to the pile. The tokens of all added documents must have the same type."""
+        bounds = documents.sentences[documents.documents]  # where each document begins in `tokens`
         lengths = np.diff(documents.sentences).astype(np.int32)
         self._kind = documents.tokens.dtype
         at_tokens = self._used + bounds[:-1] * self._kind.itemsize
@@ -287,27 +291,30 @@ class Pile:
             self._used += array.nbytes
 
     def facts(self) -> tuple[Index, Index, Index, Index, Index]:
-        """Of each document: page id, sentences, tokens, where its tokens and its sentences' lengths stand."""
+        """Return for each document: page id, number of sentences, number of tokens, and two places in the file.
+
+        At the first place are its tokens, at the second the lengths of its sentences.
+        """
         ids, sentences, tokens, at_tokens, at_lengths = map(np.concatenate, zip(*self._added, strict=True))
         self._added = [(ids, sentences, tokens, at_tokens, at_lengths)]
         return ids, sentences, tokens, at_tokens, at_lengths
 
     @property
     def proven(self) -> bool:
-        """Whether the documents came with their texts' SHA-256."""
+        """True if the documents came with the SHA-256 of their texts."""
         return len(self._texts) > 1
 
     def texts(self, order: Index) -> NDArray[np.uint8]:
-        """The SHA-256 of the texts of the documents numbered `order`, u1[D,32]."""
+        """Return the SHA-256 of the texts of the documents numbered `order`, u1[D,32]."""
         return np.concatenate(self._texts)[order]
 
     def tokens(self, order: Index) -> Iterator[NDArray[Any]]:
-        """The tokens of the documents numbered `order`, in that order, some at a time."""
+        """Yield the tokens of the documents numbered `order`, in that order, in several arrays."""
         _, _, counts, at, _ = self.facts()
         return self._runs(at[order], counts[order], self._kind)
 
     def lengths(self, order: Index) -> Iterator[NDArray[Any]]:
-        """How many tokens each of their sentences has, likewise."""
+        """Yield how many tokens each sentence of these documents has, in several arrays."""
         _, counts, _, _, at = self.facts()
         return self._runs(at[order], counts[order], np.dtype(np.int32))
 

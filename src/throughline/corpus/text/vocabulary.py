@@ -1,4 +1,4 @@
-"""The WordPiece vocabulary: one entry per line, the line number is the token id."""
+"""The WordPiece vocabulary: a file with one entry per line. The line number, from 0, is the token id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNUSED = re.compile(r"\[unused\d+\]")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Entries by id, the ids of the five specials, and the SHA-256 of the file they were read from."""
+    """The entries in the order of their ids, the ids of the five special tokens, and the SHA-256 of the file."""
 
     entries: tuple[str, ...]
     sha256: str
@@ -41,7 +41,7 @@ class Vocabulary:
 
     @functools.cached_property
     def words(self) -> NDArray[np.int32]:
-        """Ids that may stand in for a masked token: no special, no `[unused…]` place."""
+        """The ids that may replace a masked token: all but the special tokens and the `[unused…]` entries."""
         import numpy as np
 
         special = [self.pad, self.unk, self.cls, self.sep, self.mask]
@@ -50,7 +50,7 @@ class Vocabulary:
 
     @functools.cached_property
     def kinds(self) -> NDArray[np.uint8]:
-        """Of each entry: 1 for [CLS], [SEP], [MASK] and [PAD], 2 for a word as in `words`, else 0."""
+        """The kind of each entry: 1 for [CLS], [SEP], [MASK] and [PAD], 2 for an id in `words`, else 0."""
         import numpy as np
 
         kinds = np.zeros(len(self), np.uint8)
@@ -60,9 +60,9 @@ class Vocabulary:
 
 
 def read(path: str | Path, lower_case: bool | None = None) -> Vocabulary:
-    """The vocabulary in a file of one entry per line; UserError where BERT could not work with it.
+    """Read a vocabulary from a file with one entry per line; UserError if BERT could not work with it.
 
-    `lower_case`: it is an error where the vocabulary clearly is for text of the other case.
+    If `lower_case` is given, a vocabulary that is clearly for text of the other case is an error too.
     """
     path = Path(path)
     try:
@@ -102,8 +102,11 @@ def read(path: str | Path, lower_case: bool | None = None) -> Vocabulary:
 
 
 def _check_case(path: Path, vocabulary: Vocabulary, lower_case: bool) -> None:
-    """A cased vocabulary has capitals in a third of its entries, an uncased one in none. One of a script that has no
-    capitals may be either."""
+    """Raise UserError if the vocabulary is clearly for text of the other case.
+
+    A cased vocabulary has capitals in a third of its entries, an uncased one in none. For a script without capitals,
+    we accept either setting.
+    """
     words = [vocabulary.entries[i] for i in vocabulary.words.tolist()]
     letters = sum(word.lower() != word.upper() for word in words)
     capitals = sum(word != word.lower() for word in words)
@@ -123,7 +126,10 @@ def _check_case(path: Path, vocabulary: Vocabulary, lower_case: bool) -> None:
 
 
 def write_bert_base_uncased(path: str | Path) -> None:
-    """Write the published vocabulary, rebuilt from the installed blingfire's tables; UserError where it is another."""
+    """Rebuild the published vocabulary from the installed blingfire's tables and write it to `path`.
+
+    UserError if the result is not the published file.
+    """
     text = "".join(f"{entry}\n" for entry in _from_blingfire())
     digest = hashlib.sha256(text.encode()).hexdigest()
     if digest != BERT_BASE_UNCASED_SHA256:
@@ -137,7 +143,7 @@ def write_bert_base_uncased(path: str | Path) -> None:
 
 
 def copy_checked(source: str | Path, sha256: str, path: str | Path, lower_case: bool = True) -> None:
-    """Write the vocabulary file `source` to `path` if its SHA-256 is `sha256` and it is one BERT can use."""
+    """Copy the vocabulary file `source` to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
     if (digest := read(source, lower_case).sha256) != sha256.lower():
         raise UserError(
             f"{source} is not the vocabulary that the configuration names",
@@ -149,7 +155,7 @@ def copy_checked(source: str | Path, sha256: str, path: str | Path, lower_case: 
 
 
 def download(url: str, sha256: str, client: Client, path: str | Path, lower_case: bool = True) -> None:
-    """Bring the published file with this SHA-256 to `path`; UserError where it is another, or none BERT can use."""
+    """Download a vocabulary to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
     from throughline.corpus.source.fetch import Digest
 
     path = Path(path)
@@ -160,7 +166,10 @@ def download(url: str, sha256: str, client: Client, path: str | Path, lower_case
 
 
 def _from_blingfire() -> list[str]:
-    """The entries. blingfire's tables lack `##`: a text that it does not map to exactly its own id continues a word."""
+    """Return the entries. blingfire's tables lack the mark `##` of entries that continue a word.
+
+    We put it back: an entry continues a word if blingfire maps its text to anything else than the entry's own id.
+    """
     import blingfire
     import numpy as np
 

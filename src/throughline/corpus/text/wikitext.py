@@ -1,20 +1,23 @@
-"""Wikitext as plain text, a paragraph, heading or list item a line: the extractor that needs no other program.
+"""Turn wikitext into plain text with one line per paragraph, heading or list item. This extractor is pure Python.
 
-In the order of the passes, each of which reads the text once: elements whose content is no prose go (<nowiki> hides
-its content from all that follows); templates and tables go; links leave their text, marks of style and tags go, and
-where something was taken out is remembered, so that `(born {{date}})` leaves no `(born )`; headings become sentences,
-and list items lines; entities become characters.
+It makes these passes, each of which reads the text once:
+1. Elements whose content is no prose are removed. The content of <nowiki> is hidden from all later passes.
+2. Templates and tables are removed.
+3. Links are replaced by their text. Marks of style and tags are removed.
+4. The places where something was removed are closed up: `(born {{date}})` does not become `(born )`.
+5. Headings become sentences, and list items become lines.
+6. Entities become characters.
 
-Damaged markup is never an error: of `{{`, `{|` and a file's or category's `[[` that are never closed the rest of the
-line goes, of all others only the mark; a line that begins with `|` is a rest of a table or template and goes. Every
-pass takes time in proportion to the text: no pattern can begin a long search at each of many places in vain.
+Damaged markup never raises an error. An unclosed `{{`, `{|` or `[[` of a file or category removes the rest of its line.
+Any other unclosed mark removes only itself. A line that begins with `|` is left over from a table or template and is
+removed. Every pass takes time in proportion to the text: no pattern can start a long, vain search at many places.
 """
 
 import html
 import re
 from collections.abc import Collection, Iterator
 
-# Of these the content goes as well. `pre`, `source` and `syntaxhighlight` hold programs and drawings.
+# These elements are removed with their content. `pre`, `source` and `syntaxhighlight` hold programs and drawings.
 _DROPPED = (
     "ref|references|math|chem|ce|gallery|timeline|score|hiero|imagemap|inputbox|graph|mapframe|maplink|templatedata|"
     "templatestyles|categorytree|indicator|includeonly|pre|source|syntaxhighlight|table|style|script"
@@ -25,9 +28,9 @@ _INLINE = (
 )
 _BLOCK = "blockquote|caption|center|dd|div|dl|dt|h[1-6]|hr|li|ol|p|poem|td|th|tr|ul"
 
-# Only single characters are repeated with `*+` here: until Python 3.11.4 such a repetition of a group finds too little
-# (gh-106052). An atomic group, `(?>(?:...)*)`, says the same and is right in all versions.
-GONE = "\x01"  # where something was taken out; XML allows no such character
+# These patterns use possessive repetition (`*+`) only for single characters: before Python 3.11.4 it finds too little
+# when it repeats a group (gh-106052). An atomic group, `(?>(?:...)*)`, means the same and is right in all versions.
+GONE = "\x01"  # marks a place where something was removed; XML does not allow this character
 _ELEMENT = re.compile(
     r"<!--(?>(?:[^-<]++|-(?!->)|<(?!!--))*)-->"
     rf"|<({_DROPPED})\b(?:[^<>]*/>|[^<>]*+>(?>(?:[^<]++|<(?!/?\1\b))*)</\1\s*+>)"
@@ -54,10 +57,10 @@ _WORD = re.compile(r"\w")
 
 
 def plain_text(markup: str, dropped: Collection[str] = ()) -> str:
-    """The text of a page's wikitext, lines joined by a line break; "" where there is none.
+    """Return the plain text of a page's wikitext, its lines joined by line breaks; "" if it has none.
 
-    `dropped`: the namespaces, in small letters, of which a link shows no text ("datei", "kategorie" of a German wiki);
-    English names count in every wiki.
+    `dropped`: the namespaces, in small letters, whose links show no text ("datei", "kategorie" in a German wiki). The
+    English names always apply too.
     """
     text = markup.replace(GONE, " ").replace("\r", "")
     if "<" in text:
@@ -81,9 +84,9 @@ def _element(match: re.Match[str]) -> str:
 
 
 def _without_templates(text: str) -> str:
-    """The text with GONE in the places of templates, parameters and tables."""
-    opened: list[tuple[int, int]] = []  # where, and of how many braces; 0 is a table
-    spans: list[tuple[int, int]] = []  # outermost so far, in their order
+    """Return the text with each template, parameter and table replaced by GONE."""
+    opened: list[tuple[int, int]] = []  # (place, number of braces) of each mark that is still open; 0 braces: a table
+    spans: list[tuple[int, int]] = []  # (begin, end) of the outermost closed ones so far, in the order of the text
     tables = 0
 
     def closed(begin: int, end: int) -> None:
@@ -138,7 +141,7 @@ def _without_templates(text: str) -> str:
 
 
 def _braces(text: str) -> Iterator[tuple[int, int]]:
-    """Where each run of opening or of closing braces begins and ends. (A pattern takes ten times as long.)"""
+    """Yield where each run of opening or of closing braces begins and ends. (A pattern takes ten times as long.)"""
     opening, closing, length = text.find("{"), text.find("}"), len(text)
     while opening >= 0 or closing >= 0:
         begin = opening if closing < 0 or 0 <= opening < closing else closing
@@ -158,7 +161,7 @@ def _begins_line(text: str, at: int, marks: str) -> bool:
 
 
 def _without_links(text: str, dropped: set[str]) -> str:
-    """The text with the texts of its links, and GONE in the places of those that show none."""
+    """Return the text with each link replaced by the text that it shows, or by GONE if it shows none."""
 
     def shown(match: re.Match[str]) -> str:
         target, display = match[1].strip(), match[2]
@@ -183,9 +186,10 @@ def _without_links(text: str, dropped: set[str]) -> str:
 
 
 def _unstyled(line: str) -> str:
-    """A line without its marks of bold and italic.
+    """Return a line without its marks of bold and italic.
 
-    As in MediaWiki, one of four quotes is an apostrophe, and where both marks are odd, one of three: ''Iliad'''s.
+    As in MediaWiki, one of four quotes is an apostrophe. If the line has odd numbers of both marks, one of three quotes
+    is an apostrophe too: ''Iliad'''s.
     """
     if "'''" not in line:
         return line.replace("''", "")
@@ -202,7 +206,7 @@ def _unstyled(line: str) -> str:
 
 
 def _closed_up(text: str) -> str:
-    """The text without GONE, and without the brackets, commas and blanks that lost their reason."""
+    """Return the text without GONE, and without the brackets, commas and blanks that are left over around it."""
     if GONE not in text:
         return text
     left, *rest = _GONE_IN_A_ROW.sub(GONE, text).split(GONE)
@@ -231,7 +235,7 @@ def _closed_up(text: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Paragraphs, list items without their marks, and headings that have text below them."""
+    """Yield paragraphs, list items without their marks, and headings that have text below them."""
     headings: list[tuple[int, str]] = []
     for line in text.split("\n"):
         line = line.strip()

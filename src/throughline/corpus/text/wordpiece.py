@@ -1,8 +1,8 @@
 """BERT's tokenization (basic tokenizer, then WordPiece), with a memory of chunks.
 
-BERT's tokenization never looks across a space, so text is split there. (At U+0020 alone: some other blanks BERT drops,
-and joins what stands around them.) Text is never read as a special token: `[SEP]` in an article becomes `[`, `sep`,
-`]`.
+BERT tokenizes the text on each side of a space independently, so we split text into chunks at spaces. (Only at
+U+0020: BERT drops some other blank characters and joins the text around them.) Text never becomes a special token:
+`[SEP]` in an article becomes `[`, `sep`, `]`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _CASED, _LOWER_CASE = 0, 1
 
 
 class WordPiece:
-    """Turns sentences into token ids. Holds its memory between calls, so keep one for a whole part.
+    """Turns sentences into token ids. It remembers chunks between calls, so use one instance for a whole part.
 
-    `lower_case`: text is lower-cased and loses its accents; where it is false, capitals and accents stay.
+    With `lower_case`, text is lower-cased and loses its accents. Without it, capitals and accents stay.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class WordPiece:
         self._chunks = Chunks(how, remember_bytes)
 
     def encode(self, sentences: Sentences) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Token ids of all sentences in one array i4[T], and the number of tokens of each, i8[sentences]."""
+        """Return the token ids of all sentences in one array i4[T], and each sentence's token count, i8[sentences]."""
         return self._chunks.encode(sentences)
 
 
@@ -47,6 +47,6 @@ def _tokenizer(vocabulary: Vocabulary, lower_case: bool) -> Any:
 
     entries = {entry: i for i, entry in enumerate(vocabulary.entries)}
     tokenizer = Tokenizer(models.WordPiece(entries, unk_token="[UNK]", max_input_chars_per_word=100))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)  # and with it, accents stay or go
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)  # also decides whether accents stay
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
