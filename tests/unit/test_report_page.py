@@ -27,7 +27,8 @@ from report_fixture import (
 )
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page, sparks
+from throughline.report.render import overview, page, sparks
+from throughline.report.topics import Scope
 
 EXPECTED = [
     cells.Asked(
@@ -143,7 +144,7 @@ def test_what_is_not_in_the_configuration_is_listed_apart(results: Path) -> None
 def test_surroundings_data_and_remarks(results: Path) -> None:
     text, _ = read(results / "report.html")
     assert "Tesla V100-SXM2-16GB" in text
-    assert "commit of Throughline 5f0c1e2d3b4a" in text
+    assert "commit of Throughline 5f0c1e2d3b4a" in text and "uncommitted changes no" in text
     assert "OMP_NUM_THREADS 1" in text
     assert "2,500 in 2 shards" in text
     assert "70 in 1 shard " in text
@@ -228,11 +229,30 @@ def test_the_overview_has_a_row_for_each_framework_of_each_benchmark(results: Pa
     rows = [" ".join(re.sub(r"<title>[^<]*</title>|<[^>]+>", " ", row).split()) for row in body.split("<tr ")[1:]]
     said = [row.partition(">")[2].strip() for row in rows]
     assert [row[:41] for row in said[:2]] == [
-        "bert bert-base mxnet-horovod ★ 11,269 sam",
+        "bert bert-base mxnet-horovod 11,269 sampl",
         "bert bert-base torch 2,070 samples/s 264,",
     ]
     assert " 4n8g fp16 batch 64 352.2 23.79 23.58 to 24.00 74 % " in said[0] and said[0].endswith("12/13 0")
     assert said[2].startswith("gpt2 torch failed 1n1g fp16 batch 4") and len(said) == 3
+
+
+@pytest.mark.parametrize(
+    ("others", "starred"),
+    [({"mxnet-horovod": 1.3}, "mxnet-horovod"), ({"mxnet-horovod": 0.7}, "torch"), ({"mxnet-horovod": 1.001}, None),
+     ({"mxnet-horovod": 1.3, "torch-horovod": 1.5}, None), ({}, None)],
+)  # fmt: skip
+def test_only_a_framework_that_is_told_apart_from_the_second_has_a_star(
+    tmp_path: Path, others: dict[str, float], starred: str | None
+) -> None:
+    """A framework alone has none, nor has one that the page does not compare with the second."""
+    runs = [
+        path
+        for name, times in {"torch": 1.0, **others}.items()
+        for path in write_series(tmp_path, {"1n1g": jitter(100.0 * times)}, framework=name)
+    ]
+    [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
+    found = list(overview.lines(Scope(cells.groups([read_summary(place)]))))
+    assert [line.row.framework for line in found if line.leads] == ([starred] if starred else [])
 
 
 def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "id": identity,
         "name": scope.benchmark,
         "derived": [],
-        "overview": list(overview.lines(scope.groups)),
+        "overview": list(overview.lines(scope)),
         "headline": head.headline(scope.groups),
         "figures": head.figures(head.fastest(scope.groups)),
         "further": sorted(findings, key=lambda one: one.order),

@@ -39,7 +39,7 @@ NAMES = {
     "digest": "digest of the environment",
     "code": "digest of the measured code",
     "commit": "commit of Throughline",
-    "tree_clean": "no uncommitted changes",
+    "tree_clean": "uncommitted changes",
 }
 
 
@@ -86,7 +86,7 @@ def _value(key: str, value: Any) -> str:
     if value is None:
         return "n/a"
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return "yes" if value != (key == "tree_clean") else "no"
     if key.endswith("memory_bytes") and isinstance(value, int):
         return f"{value / 2**30:.1f} GiB"
     if key == "gpus" and isinstance(value, list):
