@@ -33,6 +33,7 @@ SHARED = {
     "workflow/test_main_job.py": "whole job",
     "workflow/test_configuration_errors.py::test_a_target_that_is_not_configured": "whole job",
     "workflow/test_console.py": "whole job",
+    "workflow/test_convergence.py": "corpus to learn from",
     "workflow/test_report_browser.py": "report",
     "frameworks/test_contract.py": "steps of two frameworks",
     "frameworks/test_reading.py": "dynamic corpus",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from framework_lab import NAMES, ROOT, Lab, needs, python
+from framework_lab import ROOT, Lab, needs, python
 from throughline import frameworks, records, workloads
 from throughline.checks import reference
 from throughline.frameworks import horovod, starters
@@ -24,30 +24,16 @@ HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("framework", NAMES)
-def test_two_devices_on_real_data(lab: Lab, framework: str) -> None:
-    """With a limit of time, which rank 0 tells all others about."""
-    steps = {"at_most_s": 3600}
-    record = lab.run(framework, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"}, steps=steps)
+def test_a_new_framework_on_two_devices(lab: Lab) -> None:
+    """tests/workflow/test_all_frameworks.py looks at the same in those that there are."""
+    record = lab.run("fake", topology="1n2g", options={"accumulate": 2}, steps={"at_most_s": 3600})
     assert (record.status, record.reason) == ("ok", None)
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4)
-    assert all(loss is not None and 4 < loss < 15 for loss in record.loss)
-    assert record.window_s is not None and sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2, abs=0.05)
-    assert record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
+    assert record.window_s is not None and record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
     assert [rank.rank for rank in record.ranks] == [0, 1]
-    assert all(rank.cpu_seconds is not None and rank.peak_memory_bytes is not None for rank in record.ranks)
     assert record.data is not None and record.data.rows == 120
-    assert any(record.environment["framework"].values())
-    assert record.environment["variables"]["OMP_NUM_THREADS"] == "1"
-    assert record.settings is not None and set(frameworks.SETTINGS) < set(record.settings)
-    assert record.work is not None
-    if framework == "fake":
-        assert record.work.matmul_flops_per_s is None
-        assert "does not measure it" in record.work.reasons["matmul_flops_per_s"]
-    else:
-        assert None not in [record.settings[key] for key in frameworks.SETTINGS]
-        assert record.work.matmul_flops_per_s is not None and record.work.matmul_flops_per_s > 1e8
+    assert record.work is not None and record.work.matmul_flops_per_s is None
+    assert "does not measure it" in record.work.reasons["matmul_flops_per_s"]
 
 
 @pytest.mark.alone
@@ -56,6 +42,7 @@ def test_one_device_without_reading(lab: Lab, framework: str) -> None:
     steps = {"warmup": 30, "timed": 10_000, "at_most_s": 2.0}
     record = lab.run(framework, options={"data": "synthetic", "dropout": 0.0}, optimizer={"name": "lamb"}, steps=steps)
     assert record.status == "ok" and record.data is None and record.window_s is not None
+    assert sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2, abs=0.05)
     if framework != "fake":
         assert 3 <= record.steps_timed < 10_000 and record.window_s < 4
         assert any("at_most_s 2" in warning for warning in record.warnings)

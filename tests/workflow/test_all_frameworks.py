@@ -1,4 +1,7 @@
-"""presets/frameworks.yaml, shortened: one model in every framework that there is, through the whole graph."""
+"""A shortened copy of presets/frameworks.yaml: the whole graph trains one model in every framework.
+
+Every framework trains on two devices. One framework trains on one device as well, so that the report has a speedup.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,31 @@ from throughline.records import read_run
 from .conftest import ROOT, SMALL, Clone, job_counts
 
 CELL = "results/frameworks/bz2_fp32"
-RECORDS = [
-    f"{CELL}/{name}/{topology}/run1.json" for name in frameworks.NAMES for topology in ("1n1g", "1n2g")
-]  # fmt: skip
+RECORDS = [f"{CELL}/torch/1n1g/run1.json", *(f"{CELL}/{name}/1n2g/run1.json" for name in frameworks.NAMES)]
+SHORTER = {
+    "sequence: 128": "sequence: 32",
+    "fp32: [8]": "fp32: [2]",
+    "    optimizer:": "    options: {accumulate: 2, clip: global_norm}\n    optimizer:",
+}
 
 
 def shortened() -> str:
-    """The preset's benchmark with shorter sequences, fewer of them, and one repeat, on the small job's corpus."""
+    """The preset's benchmark with short sequences and small batches, once, on the small job's corpus.
+
+    It gets what is hardest on several devices: two micro-batches a step, a norm over all gradients, and a limit of
+    time, which rank 0 tells all other ranks.
+    """
     text = (ROOT / "presets/frameworks.yaml").read_text(encoding="utf-8").partition("\nbenchmarks:\n")[2]
-    for long, short in (("sequence: 128", "sequence: 32"), ("fp32: [8]", "fp32: [2]")):
-        assert text.count(long) == 1
-        text = text.replace(long, short)
-    return SMALL.partition("benchmarks:")[0].replace("repeats: 2", "repeats: 1") + f"benchmarks:\n{text}"
+    for preset, short in SHORTER.items():
+        assert text.count(preset) == 1
+        text = text.replace(preset, short)
+    common = SMALL.partition("benchmarks:")[0]
+    common = common.replace("repeats: 2", "repeats: 1").replace("timed: 4", "timed: 4, at_most_s: 3600")
+    return f"{common}benchmarks:\n{text}"
 
 
-@pytest.mark.timeout(3600)  # sixteen runs, one after the other
-def test_one_model_in_every_framework_on_one_and_two_devices(finished: tuple[Clone, str]) -> None:
+@pytest.mark.timeout(3600)  # nine runs, one after the other
+def test_one_model_in_every_framework(finished: tuple[Clone, str]) -> None:
     for name in frameworks.NAMES:
         python(name)  # skips where its environment is not built
     clone, _ = finished
@@ -39,7 +51,8 @@ def test_one_model_in_every_framework_on_one_and_two_devices(finished: tuple[Clo
         assert process.returncode == 0, said
         assert job_counts(said) == {"run": len(RECORDS)}
         planned = job_counts(clone.made("--dry-run", "results/report.html").stdout)
-        assert planned["equivalence"] == planned["summary"] == 1 and "run" not in planned
+        assert planned["equivalence"] == planned["summary"] == 1
+        assert planned["run"] == len(frameworks.NAMES) - 1, "one device, in every framework but torch"
         for path in RECORDS:
             looks_whole(clone, path)
     finally:
@@ -48,18 +61,19 @@ def test_one_model_in_every_framework_on_one_and_two_devices(finished: tuple[Clo
 
 
 def looks_whole(clone: Clone, path: str) -> None:
-    """A record of real data has what every framework has to measure and to state."""
+    """The record states all that every framework has to measure on real data."""
     record = read_run(clone.path / path)
     world = int(record.spec.topology[2])
     assert (record.status, record.reason) == ("ok", None), path
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4), path
     assert all(loss is not None and 4 < loss < 15 for loss in record.loss), path
-    assert record.window_s and record.samples_per_s == pytest.approx(world * 2 * 4 / record.window_s), path
+    assert record.window_s and record.samples_per_s == pytest.approx(world * 2 * 2 * 4 / record.window_s), path
     assert [rank.rank for rank in record.ranks] == list(range(world)), path
     assert all(rank.cpu_seconds is not None and rank.peak_memory_bytes is not None for rank in record.ranks), path
+    assert record.data is not None and record.data.rows > 100, path
     assert any(record.environment["framework"].values()), path
     assert record.environment["variables"]["OMP_NUM_THREADS"] == "1", path
     assert record.settings is not None and set(frameworks.SETTINGS) < set(record.settings), path
-    assert [key for key in frameworks.SETTINGS if record.settings[key] is None] == ["clip_at"], path  # nothing clips
+    assert None not in [record.settings[key] for key in frameworks.SETTINGS], path
     flops = record.work and record.work.matmul_flops_per_s
     assert flops is not None and flops > 1e8, path

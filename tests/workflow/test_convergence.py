@@ -29,7 +29,7 @@ from .conftest import ROOT, Clone
 SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def manifest(clone: Callable[[], Clone]) -> Path:
     """The sample of Wikipedia."""
     made = "data/little/seq32/manifest.json"
