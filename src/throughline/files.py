@@ -1,7 +1,7 @@
-"""Files that are whole or absent, their digests, text without secrets, and errors a user can act on.
+"""Write files atomically, compute their digests, remove secrets from text, and define errors that a user can act on.
 
-Standard library only: ranks import this from environments that hold nothing else of ours. What few calls need is
-imported by them: every process of the workflow starts with this module.
+Standard library only: ranks import this module in environments where none of our dependencies is installed. Every
+process of the workflow starts with this module, so a function imports what only it needs.
 """
 
 import errno
@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO
 
 
 class UserError(Exception):
-    """Something the user can mend: what went wrong (and where), why, and what to do next."""
+    """An error that the user can fix. It says what went wrong (and where), why, and what to do next."""
 
     def __init__(self, what: str, *, why: str | None = None, next_step: str | None = None) -> None:
         self.what, self.why, self.next_step = what, why, next_step
@@ -28,13 +28,13 @@ class UserError(Exception):
 
 
 def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoReturn:
-    """Run `main`, print a UserError without its traceback, and leave with the exit status.
+    """Run `main`, print a UserError without its traceback, and exit with the status of `main`.
 
-    A full disk and a folder that may not be written to are the user's to mend as well. What is printed names no
-    machine: the rules keep it in their logs.
+    The user can also fix a full disk or a folder without write access, so we print these errors as a UserError. The
+    rules keep the output in their logs, so we remove the names of machines from it.
 
-    `single`: a short process of one thread, made to start quickly. Its `main` imports what it needs, for numpy would
-    start a thread per core, for algebra that none of these processes has. No cycles of garbage are looked for.
+    `single`: the process is short, has one thread and has to start quickly. Its `main` imports what it needs. We limit
+    numpy's linear algebra to one thread, because these processes do none, and switch off garbage collection.
     """
     if single:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -52,13 +52,13 @@ def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoR
     if single:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)  # the system frees everything at once, Python one object after the other
+        os._exit(status)  # the system frees all memory at once; Python would free one object after the other
     sys.exit(status)
 
 
 def disk_error(error: OSError) -> UserError | None:
-    """What a user can do about an error of the file system, where there is something."""
-    named = re.search(r"filename = '([^']*)'", str(error))  # how HDF5 tells it
+    """Return the UserError for an error of the file system, or None if the user cannot do anything about it."""
+    named = re.search(r"filename = '([^']*)'", str(error))  # HDF5 has the name in its message only
     path = Path(os.fsdecode(error.filename) if error.filename else named[1] if named else "a file")
     if ".partial" in path.name:
         path = path.parent
@@ -76,9 +76,9 @@ def disk_error(error: OSError) -> UserError | None:
 
 @contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is synced and renamed to `path`, else removed.
+    """Yield a temporary path beside `path`. On success, sync the file and rename it to `path`; otherwise remove it.
 
-    The temporary name starts with a dot and ends like the final one, for writers that look at the suffix.
+    The temporary name starts with a dot. It keeps the suffix of `path`, because some writers look at the suffix.
     """
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, final)
         _sync(final.parent)
     except OSError as error:
-        error.filename = error.filename or str(final)  # a failed write does not say of what
+        error.filename = error.filename or str(final)  # the error of a failed write names no file
         raise
     finally:
         temporary.unlink(missing_ok=True)
@@ -105,23 +105,23 @@ def _sync(path: Path) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all."""
+    """Write `text` as UTF-8, either completely or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all; NaN and infinity are a ValueError."""
+    """Write `value` as indented JSON, either completely or not at all. Raise ValueError for NaN and infinity."""
     write_text(path, json_text(value))
 
 
 def json_text(value: Any) -> str:
-    """What `write_json` writes."""
+    """Return the text that `write_json` writes."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The value in a JSON file; UserError where it is absent or not JSON."""
+    """Return the value in a JSON file. Raise UserError if the file does not exist or is not JSON."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """The file's SHA-256 as 64 hexadecimal digits, read in constant memory."""
+    """Return the file's SHA-256 as 64 hexadecimal digits. The memory needed does not depend on the file's size."""
     import hashlib
 
     with open(path, "rb") as stream:
@@ -141,24 +141,33 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def natural(path: Path) -> list[tuple[str, int]]:
-    """A key to sort by that puts `_2` before `_10`."""
+    """Return a sort key that puts `_2` before `_10`."""
     return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", str(path))]
 
 
 def now() -> str:
-    """The time of day as every file states it: `2026-11-20T12:00:00Z`. Durations come from the monotonic clock."""
+    """Return the date and time in the form that all files use: `2026-11-20T12:00:00Z`.
+
+    Do not compute durations from it: those come from the monotonic clock.
+    """
     from datetime import UTC, datetime
 
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 STARTED_WITH = "THROUGHLINE_STARTED_WITH"
-"""Variable with what `started_with` gives: as a parameter of a rule it would make things again."""
+"""The environment variable that holds the result of `started_with`.
+
+It is no parameter of a rule, because a changed parameter would make Snakemake run the rule again.
+"""
 
 NODES = "THROUGHLINE_NODES"
-"""Variable with the names of a run's nodes in the order of their ranks: everywhere they are called node0, node1, ..."""
+"""The environment variable with the names of a run's nodes, in the order of their ranks.
 
-# Patterns stay texts: `re` compiles and remembers each when something is first printed, which most processes never do.
+Logs and records call these nodes node0, node1, ...
+"""
+
+# The patterns are strings: `re` compiles and caches each one at the first print, and most processes never print.
 _ADDRESS = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
 _MAC = r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])"
 _DOMAIN = r"(?:\.(?:home|internal|intern|lan|local|localdomain)\b|(?:\.[A-Za-z][\w-]*){2,})?"
@@ -173,7 +182,7 @@ _SECRET_VARIABLE = rf"(?i).*{_SECRET}\d*|.*_(?:auth|cookie|pat)"
 
 
 def started_with(files: Iterable[Path], config: Mapping[str, Any]) -> str:
-    """The words of a Snakemake command that name its configuration; "" where it is config.yaml as it stands."""
+    """Return the words of a Snakemake command that name its configuration; "" if it is config.yaml without changes."""
     names = [os.path.relpath(path) for path in files]
     values = [f"{key}={json.dumps(_unnamed({key: value})[key])}" for key, value in config.items()]
     words = [*(["--configfile", *names] if names else []), *(["--config", *values] if values else [])]
@@ -181,25 +190,26 @@ def started_with(files: Iterable[Path], config: Mapping[str, Any]) -> str:
 
 
 def _unnamed(value: Any) -> Any:
-    """A part of a configuration without the names of hosts and people."""
+    """Return a part of a configuration without the names of hosts and people."""
     if isinstance(value, dict):
         return {key: "..." if key in ("hosts", "contact") else _unnamed(entry) for key, entry in value.items()}
     return value
 
 
 def snakemake(*words: str) -> str:
-    """The command that asks this workflow for `words`, with the configuration that it was started with.
+    """Return the command that asks this workflow for `words`, with the configuration that this workflow has.
 
-    That stands last: --configfile takes every word that follows it.
+    The configuration comes last, because --configfile takes every word that follows it.
     """
     return " ".join(filter(None, ["snakemake", *map(shlex.quote, words), os.environ.get(STARTED_WITH)]))
 
 
 def scrub(text: str) -> str:
-    """`text` with what names this machine and its user masked: nodes, addresses, user, home folders, tokens.
+    """Return `text` with everything masked that identifies this machine or its user.
 
-    Nodes become node0, node1, ... in the order that the variable THROUGHLINE_NODES gives, else this one is node0. Paths
-    below the working directory become relative to it. Entries of that variable may be `user@host`.
+    Masked are names of nodes, addresses, the user's name, home folders and tokens. The nodes in the variable
+    THROUGHLINE_NODES become node0, node1, ... in their order; an entry of this variable may be `user@host`. If the
+    variable is not set, this machine becomes node0. Paths below the working directory become relative to it.
     """
     for pattern, alias in _names():
         text = re.sub(pattern, alias, text)
@@ -211,7 +221,7 @@ def scrub(text: str) -> str:
 
 
 def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
-    """A JSON value with every text in it scrubbed, except below the keys `but`."""
+    """Return a JSON value in which every string is scrubbed, except the values of the keys `but`."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, dict):
@@ -220,7 +230,10 @@ def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
 
 
 def _names() -> list[tuple[str, str]]:
-    """(pattern, alias) of all that this process knows to name its place; what is longest comes first."""
+    """Return (pattern, alias) for every name that this process knows of its machine and user.
+
+    Longer names come before shorter names of the same kind, which may be parts of them.
+    """
     folder = os.getcwd()
     homes, users = _owner()
     secrets = {value for name, value in os.environ.items() if len(value) >= 8 and re.fullmatch(_SECRET_VARIABLE, name)}
@@ -242,9 +255,9 @@ def _names() -> list[tuple[str, str]]:
 
 
 def _owner() -> tuple[set[str], set[str]]:
-    """The home folders and the names of this process's user."""
+    """Return the home folders and the names of this process's user."""
     homes, users = {os.environ.get("HOME", "")}, {os.environ.get("LOGNAME", ""), os.environ.get("USER", "")}
-    with suppress(KeyError):  # a container's user may have no name
+    with suppress(KeyError):  # in a container, the user may have no name
         account = pwd.getpwuid(os.getuid())
         homes.add(account.pw_dir)
         users.add(account.pw_name)
@@ -262,7 +275,7 @@ def _masked_address(match: re.Match[str]) -> str:
 
 
 class _Scrubbing:
-    """A stream that masks what names this machine in everything written to it."""
+    """A stream that scrubs everything that is written to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

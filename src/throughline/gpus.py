@@ -1,7 +1,7 @@
-"""The GPUs' driver, and resources/gpus.csv: what datasheets promise, and what an hour costs. Standard library only.
+"""Read the version of the GPU driver, and resources/gpus.csv with datasheet peaks and prices. Standard library only.
 
-Peaks are dense (without sparsity), in TFLOP/s, with a multiply-add as two; each row says where its figures come from.
-A device that is not in the file has no peak and no price: nothing is guessed.
+Peaks in the file are dense (without sparsity), in TFLOP/s, and count a multiply-add as two operations. Each row names
+the source of its figures. A device that is not in the file has no peak and no price: we never guess one.
 """
 
 import csv
@@ -15,8 +15,11 @@ FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One row: FLOP/s by precision (None where the device has no such units), the largest matrix product that somebody
-    published for it, its memory and the memory's rate, the price of an hour, and sources."""
+    """One row of resources/gpus.csv.
+
+    peak_flops_per_s: by precision, None if the device has no units for it; matmul_flops_per_s: by precision, the
+    fastest matrix product that somebody published for the device; price_per_hour: of one device, in `currency`.
+    """
 
     name: str
     kind: str
@@ -32,12 +35,12 @@ class Gpu:
 
 
 def find(reported_name: str) -> Gpu | None:
-    """The GPU that a driver or a framework names so; None where the file does not know exactly this name."""
+    """Return the GPU with the name that a driver or a framework reports; None if the file lacks exactly this name."""
     return _all().get(_plain(reported_name))
 
 
 def driver() -> str | None:
-    """Version of NVIDIA's driver on this machine; None where there is none."""
+    """Return the version of NVIDIA's driver on this machine; None if there is no driver."""
     try:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:
@@ -47,7 +50,7 @@ def driver() -> str | None:
 
 
 def _plain(name: str) -> str:
-    """A device's name without the vendor's, which some drivers put before it."""
+    """Return a device's name without NVIDIA's brand names, which some drivers put before it."""
     return re.sub(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)+", "", name.strip(), flags=re.IGNORECASE).casefold()
 
 

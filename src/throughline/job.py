@@ -1,7 +1,7 @@
-"""A whole job: samples in epochs, an evaluation after each, and the figures that Hugging Face's Trainer prints of it.
+"""A whole training job: several epochs, an evaluation after each, and the figures that Hugging Face's Trainer prints.
 
-The figures have the Trainer's names and definitions. What belongs together in them has to add up: `faults` names what
-does not. Standard library only: ranks import this too.
+The figures have the Trainer's names and definitions. Figures that depend on each other have to agree; `faults` lists
+those that do not. Standard library only: ranks import this too.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,19 @@ FIGURES: dict[str, tuple[str, Better]] = {
     "samples_per_second_without_evaluations": ("samples/s", "more"),
     "preparation": ("s", "less"),
 }
-"""What a job's run measures: name -> unit, and which way is better. The Trainer's own come first: `train_runtime` is
-the time of the whole job, its evaluations included, and `eval_runtime` that of the last evaluation. By our clock: the
-throughput of the steps alone, and the seconds from the first look at the data to the first step."""
+"""Map each figure of a job to its unit and to which direction is better.
+
+The figures of the Trainer come first. `train_runtime` is the time of the whole job with its evaluations, and
+`eval_runtime` is the time of the last evaluation. We measure the last two with our own clock: the throughput of the
+steps without evaluations, and the seconds from the moment we open the data to the first step.
+"""
 HALF_A_DIGIT = {"per_second": 0.5e-3, "runtime": 0.5e-4}
-"""The Trainer rounds rates to 3 decimals and times to 4."""
+"""Half of the last digit: the Trainer rounds rates to 3 decimals and times to 4."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """`samples` are trained on in each of `epochs`; an evaluation over `held_out` samples follows each, 0: none."""
+    """A job trains on `samples` in each of `epochs`, and evaluates `held_out` samples after each (0: no evaluation)."""
 
     samples: int
     held_out: int
@@ -38,22 +41,28 @@ class Job:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "Job | None":
-        """That of a run specification as parsed JSON."""
+        """Return the job of a run specification (parsed JSON); None if it has no job."""
         asked = spec.get("job")
         return cls(**asked) if asked else None
 
     @property
     def trained(self) -> int:
-        """Samples of all epochs."""
+        """The number of training samples in all epochs together."""
         return self.samples * self.epochs
 
     def steps(self, batch: int, accumulate: int) -> int:
-        """Optimizer steps, as the Trainer makes them: an epoch's last one may be smaller. `batch`: of all devices."""
+        """Return the number of optimizer steps, as the Trainer counts them: the last step of an epoch may be smaller.
+
+        `batch` is the batch of all devices together.
+        """
         return ceil(ceil(self.samples / batch) / accumulate) * self.epochs
 
     def faults(self, devices: int, batch: int, accumulate: int, told: Mapping[str, float]) -> list[str]:
-        """What does not add up in a row: `told` has figures by their names, and `train_bs` and `total_train_bs` where
-        the row states them. `batch` is of each device."""
+        """Return a sentence for each contradiction between the figures of a row.
+
+        `told` maps names to figures, and has `train_bs` and `total_train_bs` if the row states them. `batch` is the
+        batch of each device.
+        """
         together = devices * batch
         steps = self.steps(together, accumulate)
         exact = {
@@ -84,12 +93,12 @@ class Job:
 
 
 def _rounding(rate: str, time: str, told: Mapping[str, float]) -> float:
-    """How far the product of two rounded figures may be off."""
+    """Return by how much the product of two rounded figures may differ from the exact product."""
     return 1.01 * (HALF_A_DIGIT["per_second"] * told[time] + HALF_A_DIGIT["runtime"] * told[rate])
 
 
 def timed(spec: Mapping[str, Any], samples_per_step: int) -> dict[str, Any]:
-    """`steps` of a specification; those of a job follow from it: all of them are timed, without a warm-up."""
+    """Return the `steps` of a specification. A job has no warm-up, and all its steps are timed."""
     job = Job.of(spec)
     if job is None:
         return dict(spec["steps"])
@@ -97,7 +106,7 @@ def timed(spec: Mapping[str, Any], samples_per_step: int) -> dict[str, Any]:
 
 
 def figures(values: Mapping[str, float]) -> list[dict[str, Any]]:
-    """These values as a record has them."""
+    """Return these values in the form that a record stores."""
     return [
         {"name": name, "unit": unit, "better": better, "at": None, "value": values[name]}
         for name, (unit, better) in FIGURES.items()

@@ -1,15 +1,15 @@
-"""Memory of one process: its peak, and the words of an allocator that refuses more. Standard library only."""
+"""The peak memory of a process, and the error messages of allocators that are out of memory. Standard library only."""
 
 import re
 import resource
 from typing import Any
 
 REFUSAL = r"bad_alloc|out of memory|can't allocate|cannot allocate memory|fail(ed)? to alloc|alloc_failed"
-"""What an allocator says that refuses, of any library, in large or small letters."""
+"""The messages with which allocators of any library refuse memory. Upper and lower case are the same."""
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an error's message, or a line of a process's last words, is an allocator's refusal."""
+    """True if an error's message, or a line of a process's last output, says that an allocator refused memory."""
     return re.search(REFUSAL, text, re.IGNORECASE) is not None
 
 
@@ -18,7 +18,7 @@ def gib(count: float) -> str:
 
 
 def of_process(framework: str) -> dict[str, Any]:
-    """A framework's `memory` on a CPU: the most that this process has held, as nothing else has a peak."""
+    """Return a framework's `memory` on a CPU: the peak resident memory of this process, the only peak that is known."""
     why = f"{framework} does not count its allocations on a CPU"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"needed_bytes": None, "reserved_bytes": peak, "reasons": {"needed_bytes": why}}

@@ -1,4 +1,4 @@
-"""What crosses between launcher, agents, ranks and samplers: one frozen dataclass per message, one writer, one reader.
+"""The messages between launcher, agents, ranks and samplers: one frozen dataclass per message, one writer, one reader.
 
     Order         launcher -> agents, ranks, samplers    WORK/job.json
     RankReport    rank -> launcher                       WORK/rank_<rank>.json
@@ -7,7 +7,7 @@
     Question      launcher -> node                       an argument of launch/machine.py
     Answer        node -> launcher                       the last line of its output
 
-A key that is missing or unknown is a ValueError that names it. Standard library only: ranks run in a framework's
+A missing or unknown key raises a ValueError that names the key. Standard library only: ranks run in a framework's
 environment.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_type_hints
 
 MARK = "\x1e"
-"""How a line begins that is a message, and no output of a rank."""
+"""The first character of a line that is a message. Every other line is output of a rank."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -35,12 +35,12 @@ Kind = TypeVar("Kind", bound=Message)
 
 
 def text(message: Message) -> str:
-    """The JSON of a message, on one line."""
+    """Return the JSON of a message, on one line."""
     return json.dumps(asdict(message))
 
 
 def parsed(kind: type[Kind], value: Any) -> Kind:
-    """The message of this kind whose JSON was read as `value`; ValueError where its keys are others."""
+    """Return the message of this kind from its parsed JSON. Raise ValueError if its keys are not those of the kind."""
     name, expected = kind.__name__, kind.__dataclass_fields__
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {value!r} is no object")
@@ -58,19 +58,19 @@ def _part(hint: Any, value: Any) -> Any:
 
 
 def write(message: Message, path: Path) -> None:
-    """Write a message into a file that is whole or absent."""
+    """Write a message into a file. A reader sees the complete file or no file."""
     partial = path.with_suffix(".partial")
     partial.write_text(text(message))
     partial.replace(path)
 
 
 def read(kind: type[Kind], path: Path) -> Kind:
-    """The message in a file. OSError where there is none, ValueError where it is none of this kind."""
+    """Return the message in a file. Raise OSError without a file, and ValueError if it is no message of this kind."""
     return parsed(kind, json.loads(path.read_text()))
 
 
 class Checkpoint(Message):
-    """A checkpoint of a convergence check: after which step, its file in the check's folder, and its digest."""
+    """A checkpoint of a convergence check: after which step it was made, its file in the check's folder, its digest."""
 
     step: int
     file: str
@@ -78,9 +78,10 @@ class Checkpoint(Message):
 
 
 class Training(Message):
-    """A convergence check: train to the last step, look at `samples` of held-out data every so many steps.
+    """A convergence check: train `steps` steps, and evaluate `samples` of held-out data every `evaluate_every` steps.
 
-    resume: what an earlier call has left; begin: where it starts from, if not from random weights, by its full path.
+    resume: the checkpoint of an earlier call that did not finish; begin: the checkpoint, with its full path, whose
+    weights training starts from, None for random weights.
     """
 
     steps: int
@@ -93,14 +94,14 @@ class Training(Message):
 
 
 class Order(Message):
-    """One run, as agents, ranks and samplers have to know it.
+    """Everything that agents, ranks and samplers have to know about one run.
 
-    spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many there are, each
-    with an equal share of the ranks; cores: those of each node of a Slurm job; variables: what every rank finds in its
-    environment; reach: how nodes are reached; hosts: the nodes' names, none where they are this machine; shared:
-    several machines take part; weights: a file that the ranks start from; workflow: the interpreter of the launcher, in
-    whose environment samplers and decoders run; telemetry: whether nodes are sampled; earlier_gpus: facts of the first
-    node's GPUs in an earlier repeat.
+    spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many agents there are,
+    each with an equal share of the ranks; cores: the cores of each node of a Slurm job; variables: the environment
+    variables of every rank; reach: how the launcher reaches the nodes; hosts: the nodes' names, empty if all nodes are
+    this machine; shared: several machines take part; weights: a file with the weights that the ranks start from;
+    workflow: the launcher's interpreter, in whose environment samplers and decoders run; telemetry: whether samplers
+    run; earlier_gpus: facts about the first node's GPUs in an earlier repeat.
     """
 
     spec: dict[str, Any]
@@ -124,23 +125,26 @@ class Order(Message):
     convergence: Training | None
 
     def ranks_of(self, agent: int) -> range:
-        """The ranks that an agent answers for."""
+        """Return the ranks that an agent is responsible for."""
         count = self.world // self.agents
         return range(agent * count, (agent + 1) * count)
 
     @property
     def beside(self) -> str:
-        """The interpreter of what runs beside ranks: the launcher's, or this process's own where a node has it not."""
+        """The interpreter for processes that run beside ranks.
+
+        It is the launcher's interpreter or, on a node without it, the interpreter of this process.
+        """
         return self.workflow if Path(self.workflow).exists() else sys.executable
 
     @property
     def devices(self) -> int:
-        """The devices of its machine that an agent's ranks use: a node's, or those of all simulated nodes of its."""
+        """The number of devices that an agent's ranks use on its machine, with all the simulated nodes of the agent."""
         return self.per_node if self.shared else self.world // self.agents
 
 
 class Window(Message):
-    """The timed window on the monotonic clock of its node."""
+    """The timed window: its start and end in seconds of its node's monotonic clock."""
 
     start: float
     end: float
@@ -151,7 +155,7 @@ class Window(Message):
 
 
 class Memory(Message):
-    """Peaks of one rank's device since it started, and why one of them is not known."""
+    """The memory peaks of one rank's device since the rank started, and the reason for each unknown peak."""
 
     needed_bytes: int | None
     reserved_bytes: int | None
@@ -159,8 +163,10 @@ class Memory(Message):
 
 
 class Network(Message):
-    """The messages that carry a step's gradients, and the seconds that all of them take where nothing is computed; None
-    with the reason where that was asked for and is not known."""
+    """The all-reduce messages that carry a step's gradients, measured without any computation.
+
+    seconds: of all messages together. All figures are None, with a reason, if the measurement was asked for and failed.
+    """
 
     messages: int | None
     bytes_per_step: int | None
@@ -169,8 +175,11 @@ class Network(Message):
 
 
 class Measured(Message):
-    """What a rank measured. facts and counted: what the workload knows of its data, and counted of the window's;
-    figures: what it measured beside throughput ({name, unit, better, at, value}); loss: None where nothing trains."""
+    """The measurements of a rank.
+
+    facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
+    figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained.
+    """
 
     cpu_seconds: float
     loader_stall_s: float | None
@@ -191,16 +200,16 @@ class Measured(Message):
 
 
 class Trained(Message):
-    """What a convergence check came to: a look at held-out data at every border, rank 0's loss at every step."""
+    """The result of a convergence check: each evaluation on held-out data, and rank 0's loss at every step."""
 
     curve: list[dict[str, Any]]
     losses: list[float | None]
 
 
 class Software(Message):
-    """What a rank ran with: versions, and the settings that the framework states of itself as built.
+    """The software of a rank: versions, and the settings that the framework reports after it has built the model.
 
-    bound: the cores that it was bound to at its end and their NUMA nodes; None where it could use every core.
+    bound: the cores that the rank was bound to at its end, and their NUMA nodes; None if it could use every core.
     """
 
     python: str
@@ -211,8 +220,10 @@ class Software(Message):
 
 
 class RankReport(Message):
-    """How a rank ended, at which time of day. With status ok it has its software, and was either measured or trained;
-    otherwise it has a reason."""
+    """How a rank ended, and when (at: `time.time()`).
+
+    With status ok, it has `software` and either `measured` or `trained`. With any other status, it has a `reason`.
+    """
 
     rank: int
     at: float
@@ -224,7 +235,7 @@ class RankReport(Message):
 
 
 class Beat(Message):
-    """Where a rank stands: in which phase, after how many of its steps."""
+    """The progress of a rank: its phase, the steps done in this phase, and the steps of the phase."""
 
     phase: str
     step: int
@@ -232,58 +243,58 @@ class Beat(Message):
 
 
 class Line(Message):
-    """One line that is a message; `heard` reads what `line` writes."""
+    """A message on one line. `line` writes it and `heard` reads it."""
 
 
 class Alive(Line):
-    """An agent is there. `over`: its ranks have ended, and nothing is to be heard of them any more."""
+    """An agent is alive. `over`: its ranks have ended, and it will report nothing more about them."""
 
     node: int
     over: bool
 
 
 class Reserved(Line):
-    """An agent's node is fit for the run, and keeps a port free for each of its ranks."""
+    """An agent's node is fit for the run, and the agent has reserved a port for each of its ranks."""
 
     node: int
     ports: list[int]
 
 
 class Start(Line):
-    """The launcher has heard of all agents: every rank of the run may listen at its address (`host:port`)."""
+    """All agents have reported to the launcher. `addresses` has, for every rank, where it may listen (`host:port`)."""
 
     addresses: list[str]
 
 
 class Standing(Line):
-    """A rank stands elsewhere than before."""
+    """The progress of a rank has changed."""
 
     rank: int
     beat: Beat
 
 
 class Ended(Line):
-    """A rank's process has ended; status None where only that is known, negative: the signal."""
+    """A rank's process has ended. status: the exit status, negative for a signal, None if unknown."""
 
     rank: int
     status: int | None
 
 
 class Refusal(Line):
-    """An agent starts no rank: what is wrong with its node's GPUs."""
+    """An agent starts no ranks, because its node's GPUs have these faults."""
 
     node: int
     faults: list[str]
 
 
 class Ready(Line):
-    """A sampler has looked at its node's GPUs, and found this that refuses a run."""
+    """A sampler has checked its node's GPUs. `faults` has the reasons not to run on them."""
 
     faults: list[str]
 
 
 class Stacks(Line):
-    """The launcher wants every rank to write the stacks of its threads."""
+    """The launcher asks every rank to write the stacks of its threads."""
 
 
 KINDS = (Alive, Reserved, Start, Standing, Ended, Refusal, Ready, Stacks)
@@ -291,18 +302,18 @@ LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in KINDS}
 
 
 def line(message: Line) -> str:
-    """The line of a message, without its end."""
+    """Return the line of a message, without a line end."""
     return MARK + json.dumps({type(message).__name__: asdict(message)})
 
 
 def heard(spoken: str) -> Line:
-    """The message in a line that begins with MARK."""
+    """Return the message in a line that begins with MARK."""
     ((name, value),) = json.loads(spoken[len(MARK) :]).items()
     return parsed(LINES[name], value)
 
 
 class Sample(Message):
-    """Counters and gauges of one moment (monotonic clock): of the machine, the run's processes, its devices."""
+    """Counters and gauges of the machine, the run's processes and its devices, at one moment of the monotonic clock."""
 
     at: float
     sampler_cpu_s: float
@@ -312,7 +323,10 @@ class Sample(Message):
 
 
 class Reasons(Message):
-    """Why a sampler does not know a counter: by its name, and for devices by their index; or why it knows no device."""
+    """The reasons for unknown figures of a sampler: by name of the figure, and for devices also by their index.
+
+    no_devices: why there are no devices.
+    """
 
     machine: dict[str, str]
     processes: dict[str, str]
@@ -321,7 +335,10 @@ class Reasons(Message):
 
 
 class NodeSamples(Message):
-    """All that a node's sampler has seen. cards: what does not change of the run's GPUs; warnings: what marks it."""
+    """Everything that a node's sampler has measured.
+
+    cards: facts about the run's GPUs that do not change during a run; warnings: the run's warnings about its GPUs.
+    """
 
     interval_s: float
     cpus: int
@@ -333,7 +350,7 @@ class NodeSamples(Message):
 
 
 class Gpus(Message):
-    """The GPUs that a framework sees on a node; fp16: whether they multiply in half precision themselves."""
+    """The GPUs that a framework sees on a node. fp16: whether their hardware multiplies in half precision."""
 
     count: int
     name: str | None
@@ -341,7 +358,7 @@ class Gpus(Message):
 
 
 class Device(Message):
-    """What a run trains on: its GPUs, or the cores of the processor."""
+    """The device of a run: its GPUs, or the cores of the processor."""
 
     kind: Literal["cpu", "cuda"]
     name: str
@@ -350,7 +367,10 @@ class Device(Message):
 
 
 class Question(Message):
-    """What a node is asked before a run. gpus: whether to look for any; seen: a file that every node has to see."""
+    """The launcher's question to a node before a run.
+
+    gpus: whether to look for GPUs; seen: a file that every node has to see.
+    """
 
     framework: str
     model: str
@@ -363,7 +383,7 @@ class Question(Message):
 
 
 class Fault(Message):
-    """Why a node is not fit for a run now: the parts of a UserError."""
+    """Why a node is not fit for a run now, as the parts of a UserError."""
 
     what: str
     why: str | None
@@ -371,7 +391,7 @@ class Fault(Message):
 
 
 class Answer(Message):
-    """What a node has, and whether it is fit for a run now."""
+    """A node's answer: its hardware and software, and whether it is fit for a run now."""
 
     node: int
     sees_files: bool

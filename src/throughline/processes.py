@@ -1,4 +1,4 @@
-"""Processes that never outlive whoever started them. Standard library only."""
+"""Start processes that never outlive the process that started them. Standard library only."""
 
 import contextlib
 import ctypes
@@ -15,10 +15,10 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Have the kernel send this process signal `number` when process `parent` ends (Linux; elsewhere nothing)."""
+    """Make the kernel send signal `number` to this process when process `parent` ends (Linux; elsewhere nothing)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before the kernel knew
+        if os.getppid() != parent:  # it ended before the call above
             os.kill(os.getpid(), number)
 
 
@@ -29,9 +29,10 @@ def adopt_orphans() -> None:
 
 
 class Child:
-    """A process in a session of its own: its output goes line by line to `hear`, its input is a lifeline.
+    """A process in its own session. We pass each line of its output to `hear`.
 
-    Whoever runs behind it ends when its input does: with this process, however this one ended.
+    Its input is a lifeline: the program must end when its input ends. The input also ends with this process, however
+    this process ends.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str], hear: Callable[[str], None]) -> None:
@@ -45,22 +46,22 @@ class Child:
         self._pump.start()
 
     def exit_status(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """Return the exit status: None while the process runs, negative if a signal ended it."""
         return self._process.poll()
 
     def tell(self, text: str) -> None:
-        """Write a line to its input."""
+        """Write a line to the input of the process."""
         with contextlib.suppress(OSError):
             self._input.write(f"{text}\n".encode())
             self._input.flush()
 
     def let_go(self) -> None:
-        """Cut the lifeline, without waiting for what follows."""
+        """Close the input, and do not wait for the process to end."""
         with contextlib.suppress(OSError):
             self._input.close()
 
     def end(self, patience_s: float) -> None:
-        """Cut the lifeline; kill what is there after `patience_s`; read its output to the end."""
+        """Close the input, kill what still runs after `patience_s` seconds, and read the output to its end."""
         self.let_go()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
@@ -75,7 +76,10 @@ class Child:
 
 
 class Parent:
-    """Notices the end of whoever started the launcher: its parent, and a Snakemake behind the parent's shell."""
+    """Detects the end of the processes that started the launcher: its parent, and Snakemake if it started the parent.
+
+    Snakemake starts the launcher through a shell, so it is the parent of the parent.
+    """
 
     def __init__(self) -> None:
         self._parent = os.getppid()
@@ -87,7 +91,7 @@ class Parent:
 
 
 def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:
-    """Whether `done()` came true within `seconds`."""
+    """Wait until `done()` is true, at most `seconds`. Return True if it was."""
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:
@@ -97,7 +101,7 @@ def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.05) ->
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Every process below `ancestor`, zombies left out."""
+    """Return the process ids of all descendants of `ancestor`, without zombies."""
     below: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := stat(int(entry.name))) and fields[0] not in "ZX":
@@ -109,7 +113,10 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def stat(pid: int) -> list[str] | None:
-    """/proc/<pid>/stat from the state on: [0] the state, [1] the parent, [49] the exit status as wait(2) has it."""
+    """Return the fields of /proc/<pid>/stat from the state on; None if there is no such process.
+
+    [0] is the state, [1] the parent, and [49] the exit status in the form of wait(2).
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,11 +1,11 @@
-"""Progress of long work on stderr: how much is done and how long the rest will take. Short work stays quiet."""
+"""Print the progress of long work to stderr: how much is done, and the time left. Short work prints nothing."""
 
 import sys
 import time
 
 
 class Progress:
-    """Counts bytes towards a total and prints a line now and then. `done` of them were there when this work began."""
+    """Counts bytes up to a total, and prints a line from time to time. `done` bytes existed before this work began."""
 
     def __init__(self, what: str, total: int, *, done: int = 0, quiet_s: float = 5) -> None:
         self.what, self.total = what, total
@@ -14,7 +14,7 @@ class Progress:
         self._next = self._begun + quiet_s
 
     def to(self, done: int) -> None:
-        """Note that `done` bytes are done in all."""
+        """Set the number of bytes that are done to `done`."""
         self.done = done
         now = time.monotonic()
         if now >= self._next:
@@ -22,7 +22,7 @@ class Progress:
             print(self.line(now - self._begun), file=sys.stderr, flush=True)
 
     def line(self, elapsed_s: float) -> str:
-        """The line that is printed after `elapsed_s` seconds."""
+        """Return the line to print after `elapsed_s` seconds."""
         if not self._there < self.done <= self.total:
             return f"{self.what}: {_amount(self.done)}"
         left_s = elapsed_s * (self.total - self.done) / (self.done - self._there)

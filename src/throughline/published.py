@@ -1,6 +1,6 @@
-"""resources/published.csv: training speeds that others have published, a row of a table each, with its source.
+"""Read resources/published.csv: training speeds that others have published. Each row names its source.
 
-Facts alone: what a source prints stands here as it prints it, wrong figures too. The report says which are doubtful.
+The file has each figure exactly as its source prints it, even if the figure is wrong. The report names doubtful ones.
 """
 
 import csv
@@ -17,17 +17,17 @@ from throughline.records.result import Beside
 
 FILE = Path(__file__).parents[2] / "resources" / "published.csv"
 WHOLE = ("sequence", "nodes", "devices", "batch_per_device", "accumulate", "global_batch")
-"""Columns of whole numbers. `parameters` are `name=value; name=value`; every other column is text."""
+"""Columns of whole numbers. The column `parameters` is `name=value; name=value`. Every other column is text."""
 
 
 @cache
 def rows() -> tuple[Result, ...]:
-    """Every row of the file that ships with Throughline."""
+    """Return all rows of the file that is part of Throughline."""
     return tuple(read(FILE))
 
 
 def read(path: Path) -> Iterator[Result]:
-    """The rows of such a file; UserError that names the line where one is wrong."""
+    """Yield the rows of such a file. Raise a UserError that names the line if a row is wrong."""
     with path.open(encoding="utf-8", newline="") as stream:
         for number, row in enumerate(csv.DictReader(stream), start=2):
             try:
@@ -43,7 +43,7 @@ def read(path: Path) -> Iterator[Result]:
 
 
 def _values(row: dict[str, str]) -> dict[str, Any]:
-    """The columns of a line that are not empty, as a Result has them."""
+    """Return the fields of a Result from the columns of a line that are not empty."""
     printed = {name: row.pop(name) for name in get_args(Beside) if name in row}
     pairs = (pair.split("=") for pair in row.pop("parameters", "").split("; ") if pair)
     whole = {name: int(row[name]) for name in WHOLE if name in row}

@@ -1,20 +1,21 @@
-"""How the environment of a framework is installed (`envs/<framework>.txt`), and where it lies. Standard library only.
+"""How the environment of a framework is installed (`envs/<framework>.txt`), and where it is. Standard library only.
 
-The file is a requirements file, with lines for the builder (launch/installation.py) that begin with `#:`
+The file is a requirements file. Lines that begin with `#:` are for the builder (launch/installation.py):
 
-    #: python 3.11            the interpreter it needs; a file without this line is for the workflow's own environment
-    #: environment NAME       instead of all others: the environment of NAME.txt, which several frameworks share
-    #: step TITLE             the requirements that follow are installed from wheels
-    #: source TITLE           those are compiled in the finished environment, without their dependencies
-    #: patch FILE             ... after this patch (beside the file)
-    #: set NAME=VALUE ...     ... with these variables
-    #: check MODULE ...       what has to be importable in the end
+    #: python 3.11            the interpreter; a file without this line is for the workflow's own environment
+    #: environment NAME       no other lines: the environment is that of NAME.txt, which several frameworks share
+    #: step TITLE             install the requirements that follow from wheels
+    #: source TITLE           compile the requirements that follow in the finished environment, without dependencies
+    #: patch FILE             apply this patch first (a file in the same folder)
+    #: set NAME=VALUE ...     compile with these variables
+    #: check MODULE ...       modules that must be importable at the end
 
-What these requirements pull in is locked with its hashes (`envs/lock/<framework>.txt`, written by `make lock`).
+`make lock` writes the versions and hashes of these requirements and their dependencies to `envs/lock/<framework>.txt`.
 
-An environment is built where it stays (its programs name their folder). Its name is made of what decides it, so that
-another clone with the same pins uses the same one, and a comment builds nothing again. The workflow hands names to its
-runs, not folders: in another home folder nothing is measured again.
+An environment is built in its final folder, because its programs contain the path of that folder. Its name has a
+digest of everything that determines its content. So another clone with the same pins uses the same environment, and a
+changed comment builds nothing again. The workflow passes names to its runs, not folders, so nothing is measured again
+in another home folder.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ READY = ".ready"
 
 @dataclass
 class Stage:
-    """Requirements that are installed together; `patch` is the patch's file."""
+    """Requirements that are installed together. `patch` is the path of a patch file."""
 
     title: str
     source: bool
@@ -48,31 +49,36 @@ class Stage:
 
 @dataclass
 class Recipe:
-    """An environment, as its file describes it."""
+    """The description of an environment in its file."""
 
     framework: str
-    """The file's name: that of its framework, or what the frameworks that share it have in common."""
+    """The file's name: the name of the framework, or the name that several frameworks share."""
     python: str
     stages: list[Stage]
     modules: list[str]
     lock: Path
-    """Version and hashes of every package from a wheel, but torch."""
+    """The file with version and hashes of every package that comes from a wheel, except torch."""
 
     @property
     def pins(self) -> str:
-        """12 hexadecimal digits of the interpreter, pins, flags and patches; the conda file names them as well."""
+        """A digest (12 hexadecimal digits) of the interpreter, pins, flags and patches. The conda file has it too."""
         stages = [[one.source, one.requirements, one.patch and sha256(one.patch), one.variables] for one in self.stages]
         return _digest(json.dumps([self.python, stages, self._locked()], sort_keys=True))
 
     def _locked(self) -> list[str]:
-        """Name and version of every package of the lock; a wheel for one more platform changes no environment."""
+        """Return name and version of every package in the lock.
+
+        Hashes are left out, so an additional wheel for another platform does not change the environment.
+        """
         lines = self.lock.read_text(encoding="utf-8").splitlines() if self.lock.is_file() else []
         return [line.removesuffix("\\").strip() for line in lines if "==" in line]
 
     @property
     def name(self) -> str:
-        """What the environment is called: by kind of processor, as several may share a home. With NCCL it ends in
-        `-nccl`, and is preferred where it is there or this machine can build it."""
+        """The name of the environment. It depends on the kind of processor, because machines may share a home folder.
+
+        With NCCL, the name ends in `-nccl`. We use that environment if it exists or if this machine can build it.
+        """
         plain = f"{self.framework}-{_digest(f'{self.pins} {platform.machine()}')}"
         with_nccl = f"{plain}-nccl"
         return with_nccl if self.compiled and (builds_nccl() or is_ready(with_nccl)) else plain
@@ -92,7 +98,7 @@ def _digest(text: str) -> str:
 
 
 def environments() -> Path:
-    """The folder of all environments: one place per user, whatever the clone."""
+    """Return the folder of all environments. All clones of a user share it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "environments")
 
 
@@ -101,7 +107,7 @@ def is_ready(name: str) -> bool:
 
 
 def of(framework: str) -> Recipe | None:
-    """How the framework's environment is built; None where it runs in the workflow's own."""
+    """Return the recipe of the framework's environment; None if it runs in the workflow's own environment."""
     path = PINS / f"{framework}.txt"
     python, modules, stages = "", list[str](), list[Stage]()
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
@@ -128,24 +134,26 @@ def of(framework: str) -> Recipe | None:
 
 
 def ready(framework: str) -> Path | None:
-    """The file that is there when the framework's environment is; None where it runs in the workflow's own, or where
-    this machine cannot have it (`lacking`)."""
+    """Return the file whose existence says that the framework's environment is complete.
+
+    Return None if the framework runs in the workflow's own environment, or if this machine cannot build it (`lacking`).
+    """
     recipe = of(framework)
     return recipe.folder / READY if recipe and not lacking(framework) else None
 
 
 def name_of(marker: str | Path) -> str:
-    """The name of the environment that `marker` (`ready`) belongs to."""
+    """Return the name of the environment that `marker` (the file of `ready`) belongs to."""
     return Path(marker).parent.name
 
 
 def python_of(name: str) -> str:
-    """The interpreter of the environment with this name."""
+    """Return the path of the interpreter in the environment with this name."""
     return str(environments() / name / "bin" / "python")
 
 
 def lacking(framework: str) -> str | None:
-    """Why this machine cannot have the framework's environment; None where it has it, or can build it."""
+    """Return why this machine cannot build the framework's environment; None if it can, or if it already exists."""
     recipe = of(framework)
     if recipe is None or is_ready(recipe.name) or downloads_python() or interpreter(recipe.python):
         return None
@@ -156,13 +164,13 @@ def lacking(framework: str) -> str | None:
 
 
 def downloads_python() -> bool:
-    """Whether the user lets uv download a Python that is not there."""
+    """True if the user allows uv to download a missing Python."""
     return os.environ.get("UV_PYTHON_DOWNLOADS", "never") in ("automatic", "true", "1")
 
 
 @cache
 def interpreter(version: str) -> str | None:
-    """A Python of this version: the one that runs, or one that uv finds on this machine."""
+    """Return a Python of this version: the one that runs now, or one that uv finds on this machine; else None."""
     if "{}.{}".format(*sys.version_info) == version:
         return sys.executable
     uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
@@ -174,7 +182,7 @@ def interpreter(version: str) -> str | None:
 
 
 def torch_build() -> str:
-    """`cpu` or `cu130` of the workflow's torch 2.13.0+cpu; empty where its version does not say."""
+    """Return the build of the workflow's torch, such as `cpu` from 2.13.0+cpu; "" if the version does not name it."""
     try:
         return importlib.metadata.version("torch").partition("+")[2]
     except importlib.metadata.PackageNotFoundError:
@@ -182,11 +190,11 @@ def torch_build() -> str:
 
 
 def cuda() -> str | None:
-    """The folder of CUDA's compiler, where there is one and the workflow's torch is a CUDA build."""
+    """Return CUDA's folder; None without CUDA's compiler, or if the workflow's torch is a CPU build."""
     compiler = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     return str(Path(compiler).parents[1]) if compiler and torch_build() != "cpu" else None
 
 
 def builds_nccl() -> bool:
-    """Whether Horovod is built with NCCL here: with a CUDA compiler, unless HOROVOD_GPU_OPERATIONS says otherwise."""
+    """True if Horovod is built with NCCL here: with a CUDA compiler, unless HOROVOD_GPU_OPERATIONS says otherwise."""
     return os.environ.get("HOROVOD_GPU_OPERATIONS", "NCCL" if cuda() else "") == "NCCL"

@@ -1,6 +1,6 @@
 """The learning rate of every step: a warm-up, then a decay. Standard library only: ranks import this too.
 
-Steps are counted from 1, from a run's first step on; one that a loss scaler skips counts as well.
+The first step of a run is step 1. A step that a loss scaler skips counts too.
 """
 
 import math
@@ -14,8 +14,12 @@ From = Literal["warmup_end", "start"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The rate rises in equal parts and is whole in step `warmup_steps`. Step `total_steps`, and every later one, has
-    the share `last` of it. The decay between them is counted from the end of the warm-up, or from the start."""
+    """A schedule of the learning rate.
+
+    The rate rises linearly and reaches its full value in step `warmup_steps`. Then it decays until step `total_steps`.
+    This step and every later one have the fraction `last` of the full rate. `decay_from` says whether the decay is
+    counted from the end of the warm-up or from the first step.
+    """
 
     name: Name = "constant"
     warmup_steps: int = 0
@@ -26,17 +30,17 @@ class Schedule:
 
     @classmethod
     def of(cls, optimizer: Mapping[str, Any]) -> "Schedule | None":
-        """That of a run specification's optimizer as parsed JSON; None where every step has the same rate."""
+        """Return the schedule of a run specification's optimizer (parsed JSON); None if the rate never changes."""
         schedule = cls(**optimizer.get("schedule") or {})
         return schedule if schedule.changes else None
 
     @property
     def changes(self) -> bool:
-        """Whether the rate ever changes."""
+        """True if the rate changes at all."""
         return self.name != "constant" or self.warmup_steps > 0
 
     def share(self, step: int) -> float:
-        """The share of the whole learning rate that a step has."""
+        """Return the learning rate of a step as a fraction of the full rate."""
         if step <= self.warmup_steps:
             return step / self.warmup_steps
         if self.name == "constant" or self.total_steps is None:
@@ -48,7 +52,7 @@ class Schedule:
 
     @property
     def words(self) -> str:
-        """`linear, 100 steps of warm-up, 1,000 in all`."""
+        """The schedule in words, such as `linear, 100 steps of warm-up, 1,000 in all`."""
         parts = [self.name + (f" of power {self.power:g}" if self.name == "polynomial" else "")]
         if self.warmup_steps:
             parts.append(f"{self.warmup_steps:,} steps of warm-up")
@@ -62,6 +66,9 @@ class Schedule:
 
 
 def rates(optimizer: Mapping[str, Any]) -> Callable[[int], float] | None:
-    """The rate of each step by its number, with a run specification's optimizer; None where all have the same."""
+    """Return a function from a step's number to its rate, for a run specification's optimizer.
+
+    Return None if all steps have the same rate.
+    """
     schedule, whole = Schedule.of(optimizer), float(optimizer["learning_rate"])
     return (lambda step: whole * schedule.share(step)) if schedule else None

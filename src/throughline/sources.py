@@ -1,6 +1,7 @@
-"""Which of our own files a program runs: the static closure of its imports.
+"""Find the files of our own that a program runs, by following its import statements.
 
-Cheap rules list these files as inputs, a record's `code` is their digest, and a test holds the rooms' order with them.
+Cheap rules have these files as inputs. A record's `code` is a digest of them. A test uses them to check which package
+may import which other package.
 """
 
 import hashlib
@@ -16,14 +17,17 @@ IMPORT = re.compile(
 
 
 def module(name: str) -> Path | None:
-    """`throughline.rank.worker` -> its file, a package's `__init__.py`; None where `name` is no module of ours."""
+    """Return the file of a module such as `throughline.rank.worker`; a package's file is its `__init__.py`.
+
+    Return None if `name` is not one of our modules.
+    """
     place = ROOT.joinpath(*name.split(".")[1:])
     return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
 
 
 @cache
 def imported(path: Path) -> frozenset[str]:
-    """The modules of ours that a file imports, within functions as well."""
+    """Return the names of our own modules that a file imports, with the imports inside functions."""
     modules: set[str] = set()
     for parent, names, whole in IMPORT.findall(path.read_text(encoding="utf-8")):
         parts = (f"{parent}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
@@ -32,7 +36,10 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def closure(*start: str | Path) -> list[Path]:
-    """The files that these modules or files run, themselves included, and what lies beside them that is no Python."""
+    """Return the files that these modules or files import, directly or indirectly, and the modules or files themselves.
+
+    The result also has all files in the same folders that are not Python, because the code may read them.
+    """
     waiting, seen = list(start), set[Path]()
     while waiting:
         one = waiting.pop()
@@ -41,12 +48,12 @@ def closure(*start: str | Path) -> list[Path]:
             seen.add(path)
             waiting += imported(path)
             if isinstance(one, str):
-                waiting.append(one.rpartition(".")[0])  # a module's packages run as well
+                waiting.append(one.rpartition(".")[0])  # importing a module also runs its packages
     folders = {path.parent for path in seen if ROOT in path.parents}
     beside = {path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix != ".py"}
     return sorted(seen | beside)
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """12 hexadecimal digits of the files' contents."""
+    """Return a digest of the files' contents: 12 hexadecimal digits."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]

@@ -1,8 +1,8 @@
-"""Temporary folders that outlive no crash for long: each is locked while its owner lives, and the next owner removes
-those that nobody locks.
+"""Temporary folders that are removed even after a crash.
 
-A node that loses its power leaves what its processes had in its temporary folder. Only folders of this machine, this
-user and this file's prefix are ever removed. Standard library only: agents make their folders with it.
+A process locks its folder as long as it lives. Before a process makes a folder, it removes the folders that nobody
+locks, such as those that a power failure left behind. It removes only folders of this machine and this user with the
+prefix below. Standard library only: agents make their folders with this module.
 """
 
 import contextlib
@@ -16,12 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = f"throughline-run-{hashlib.sha256(platform.node().encode()).hexdigest()[:12]}-"
-"""Machines that share a temporary folder may not see one another's locks: each machine has a prefix of its own."""
+"""The prefix depends on the machine, because machines that share a temporary folder may not see each other's locks."""
 
 
 @contextlib.contextmanager
 def folder(place: Path | None = None) -> Iterator[Path]:
-    """A new folder in `place`, or in the system's temporary folder; removed at the end, as are those of dead owners."""
+    """Make a folder in `place` or in the system's temporary folder, yield it, and remove it at the end.
+
+    Folders whose owners have ended are removed first.
+    """
     parent = Path(place or tempfile.gettempdir())
     _remove_stale(parent)
     path, lock = _locked(parent)
@@ -33,24 +36,26 @@ def folder(place: Path | None = None) -> Iterator[Path]:
 
 
 def _locked(parent: Path) -> tuple[Path, int]:
-    """A new folder and the lock on it, which ends with this process. Where the file system has no locks, the folder is
-    not locked, and nobody removes it either."""
+    """Return a new folder and the file descriptor of its lock, which the system releases when this process ends.
+
+    If the file system has no locks, the folder is not locked, and other processes do not remove it either.
+    """
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         try:
             lock = _open(path)
         except FileNotFoundError:
-            continue  # another owner found it before it was locked
+            continue  # another process removed it before this one opened it
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             return path, lock
-        os.close(lock)  # the same, while this process waited for the lock
+        os.close(lock)  # another process removed it before this one had the lock
 
 
 def _remove_stale(parent: Path) -> None:
     for path in parent.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # a link, no folder, locked, or gone by now
+        with contextlib.suppress(OSError):  # it is a link, no folder, locked or already removed
             lock = _open(path)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""On how many devices a run trains (Topology), how its model lies on them (Layout), how many samples a step takes.
+"""The number of devices of a run (Topology), how its model is split over them (Layout), and the samples of a step.
 
 Standard library only: ranks import this too.
 """
@@ -15,9 +15,10 @@ from throughline.files import UserError
 
 @dataclass(frozen=True, order=True)
 class Topology:
-    """`<nodes>n<devices per node>g`; a device is a GPU, or one worker process on a CPU.
+    """A number of nodes and devices per node, written `<nodes>n<devices per node>g`.
 
-    Nodes that one machine makes up are marked wherever the topology is printed.
+    A device is a GPU, or one worker process on a CPU. `simulated`: all nodes are simulated on one machine. A printed
+    topology says so.
     """
 
     nodes: int
@@ -42,7 +43,10 @@ class Topology:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a model lies on its ranks: `tensor` consecutive ranks share a replica; `sharding` is what replicas split."""
+    """How a model is split over its ranks.
+
+    `tensor` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
+    """
 
     tensor: int = 1
     sharding: str = "none"
@@ -50,9 +54,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class StepSize:
-    """Each of `replicas` copies of the model computes `accumulate` micro-batches of `batch_per_replica` samples.
+    """The samples of an optimizer step.
 
-    This is the one place that knows how many samples an optimizer step takes, and on which replica.
+    Each of `replicas` copies of the model computes `accumulate` micro-batches of `batch_per_replica` samples. No other
+    code computes how many samples a step takes, and on how many replicas.
     """
 
     replicas: int
@@ -61,7 +66,10 @@ class StepSize:
 
     @classmethod
     def of(cls, topology: Topology, layout: Layout, batch: int, scaling: str = "weak", accumulate: int = 1) -> StepSize:
-        """`batch` is of each replica or, where `scaling` is strong, of all. UserError where it does not divide."""
+        """Return the size of a step. Raise UserError if devices or batch cannot be divided equally among the replicas.
+
+        `batch` is the batch of each replica. If `scaling` is strong, it is the batch of all replicas together.
+        """
         replicas, rest = divmod(topology.world, layout.tensor)
         if rest:
             raise UserError(
@@ -81,12 +89,12 @@ class StepSize:
 
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any]) -> StepSize:
-        """The same, of a run specification as parsed JSON with its defaults."""
+        """Return the size of a step for a run specification (parsed JSON with its defaults)."""
         options, topology = spec["options"], Topology.parse(spec["topology"])
         layout = Layout(options["tensor"], options["sharding"])
         return cls.of(topology, layout, spec["batch_per_device"], spec["scaling"], options["accumulate"])
 
     @property
     def samples_per_step(self) -> int:
-        """Samples between two updates of the weights, on all replicas: the global batch."""
+        """The global batch: the samples of all replicas between two updates of the weights."""
         return self.replicas * self.batch_per_replica * self.accumulate
