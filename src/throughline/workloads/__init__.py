@@ -1,15 +1,17 @@
-"""Workloads: what is trained, or timed alone. This page says what a workload offers; each is a folder beside it.
+"""Workloads: the models that are trained, and the operations that are timed alone.
 
-A workload's neutral file, its `__init__.py`, holds everything that is not of a framework. It imports the standard
-library alone at its top (numpy inside functions): the configuration and old environments load it too.
-`in_<library>.py` beside it is its form in a library (torch, mxnet). A form in PyTorch names in CHANGING which buffers
-training changes: ranks exchange these, and no other.
+Each workload is a folder beside this file, which says what a workload offers. The workload's `__init__.py` is its
+neutral file: it holds everything that does not belong to a library. It imports only the standard library at its top
+(numpy inside functions), because the configuration and old environments load it too. `in_<library>.py` beside it is
+the workload's form in a library, such as torch or mxnet. A form in PyTorch names in CHANGING the buffers that training
+changes: ranks exchange these, and no other buffer.
 
-A workload may train nothing (`untrained.py`): then a step is one call of what its form builds, without data, loss,
-optimizer and exchange of gradients.
+A workload may train nothing (`untrained.py`). Then a step is one call of the network that its form builds, without
+data, loss, optimizer and exchange of gradients.
 
-Adding a folder is enough: whoever needs a workload asks `of` and `form`. Files in here know the ground, and a form
-knows its library; none knows a framework, a run or a report. docs/add-a-workload.md goes through all of it.
+To add a workload, it is enough to add a folder: other code finds it with `of` and `form`. Workloads import only basic
+modules of Throughline, such as files.py and topology.py, and a form also imports its library. They never import a
+framework, a run or a report. docs/add-a-workload.md explains each part.
 """
 
 import importlib
@@ -24,15 +26,15 @@ from typing import Any, Literal, Protocol, cast
 from throughline.files import UserError
 
 Arrays = dict[str, Any]
-"""numpy arrays by their names."""
+"""numpy arrays by name."""
 Values = Mapping[str, Any]
 
 FOLDERS = tuple(sorted(package.name for package in pkgutil.iter_modules(__path__) if package.ispkg))
-"""The workloads there are, by their folders."""
+"""The folders of all workloads."""
 MADE_UP = "made-up"
-"""A word in `how` of a data room's reader where no person has made what it reads: tables then say so."""
+"""A reader of a data room puts this word into its `how` if its data were generated, so that tables say so."""
 DEFAULT = "bert-tiny"
-"""The model of a block that names none."""
+"""The model of a block that names no model."""
 
 
 def key(
@@ -48,11 +50,11 @@ def key(
     unit: str | None = None,
     titled: bool = False,
 ) -> Any:
-    """A field of `Parameters`: a key of a benchmark's block in config.yaml, with what is allowed.
+    """Make a field of `Parameters`: a key of a benchmark's block in config.yaml, with the values that are allowed.
 
-    `asked` off: no key of a block, it follows from the data's section (`complete`). `stated`: a specification names
-    it even where it has its default. `whole`, of a key that splits the model over ranks: the value with which each
-    rank holds all of it. `unit`: of its number, where it has one; tables name it. `titled`: titles of tables name it.
+    `asked=False`: the field is no key of a block; `complete` computes it. `stated`: a specification contains the value
+    even if it is the default. `whole`: only for a key that splits the model over ranks; the value with which each rank
+    holds the whole model. `unit`: the unit of the number, which tables show. `titled`: titles of tables show the value.
     """
     limits = {"least": least, "most": most, "choices": choices}
     facts = {"asked": asked, "stated": stated, "whole": whole, "unit": unit, "titled": titled}
@@ -60,23 +62,24 @@ def key(
 
 
 class Described(str):
-    """The name of a model that a file describes, with the file and its SHA-256."""
+    """The name of a model that a file describes, with that file and its SHA-256."""
 
     file: Path
     sha256: str
 
 
 class Unsupported(Exception):
-    """What a form or a framework cannot do on this device: the run's record says so."""
+    """A form or a framework cannot do what a run asks for on this device. The run's record has the reason."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure beside throughput that every run of a workload measures.
+    """A figure that every run of a workload measures beside throughput.
 
-    `peak`: the peak of the datasheet that a rate can be held against, in TFLOPS or GB/s. `of_steps`: percentiles of the
-    timed steps' milliseconds, which the launcher takes from the slowest rank. `of_counts`: what `counted` says under
-    this name, the mean over the ranks; `counts` then takes made-up batches as well. A form measures all others.
+    `peak`: the peak of the datasheet, in TFLOPS or GB/s, with which a rate can be compared. `of_steps`: percentiles of
+    the times of the timed steps in milliseconds; the launcher computes them from the slowest rank. `of_counts`: the
+    value that `counted` returns under this name, as a mean over the ranks; `counts` then also gets made-up batches.
+    The form measures all other figures.
     """
 
     name: str
@@ -91,94 +94,110 @@ class Figure:
 LATENCY = Figure(
     "latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)
 )
-"""Of workloads whose published tables state it."""
+"""For workloads whose published tables state a latency."""
 
 
 class Workload(Protocol):
-    """What a neutral file offers.
+    """The names that a neutral file defines.
 
     `parameters` is an instance of its Parameters. `spec` is a run's specification as JSON: `model`, `options` and
-    others, with the parameters flat beside them. `facts` is what the function of that name gives.
+    others, with the parameters flat beside them. `facts` is the result of the function of that name.
     """
 
     MODELS: tuple[str, ...]
-    """Names for a block's `model`, the default first."""
+    """The values that a block's `model` can have, the default first."""
     Parameters: type
-    """A frozen dataclass of `key` fields: what decides a run beside the core keys."""
+    """A frozen dataclass of `key` fields. They decide a run together with the core keys."""
     UNIT: str
-    """What a sample is called in throughput: `samples`, `images`."""
+    """The unit of throughput, such as `samples` or `images`."""
     UNITS: Mapping[str, Callable[[Any], float]]
-    """Other units of the same throughput, such as tokens -> how many a sample has, from the parameters."""
+    """Map other units of the same throughput, such as tokens, to a function: parameters -> how many a sample has."""
     FIGURES: tuple[Figure, ...]
     DATA: str | None
-    """The section of config.yaml with its data, and the room whose `reading` reads them; None: batches are made up."""
+    """The section of config.yaml with its data, and the data room whose `reading` reads them. None: all batches are
+    made up."""
     LIBRARIES: Mapping[str, frozenset[str]]
-    """Library -> the features (`frameworks.FEATURES`) that its form there has."""
+    """Map each library to the features (`frameworks.FEATURES`) of the form there."""
     NO_FORM: Mapping[str, str]
-    """Library -> why it has no form there, where somebody has looked for one."""
+    """Map a library to the reason why there is no form in it. Only libraries that somebody has examined."""
     SETTINGS: tuple[str, ...]
-    """What `settings` of every form states as built, beside those of the framework (`frameworks.SETTINGS`)."""
+    """Names that `settings` of every form states, in addition to those of the framework (`frameworks.SETTINGS`)."""
     LEARNS_FROM: int | None
-    """Timed steps on real data from which on the loss has to fall; None where losses say nothing."""
+    """The loss of a run on real data has to fall if it has this many timed steps or more. None: losses say nothing."""
     HELD_OUT: Mapping[str, bool]
-    """Figures of held-out data, `loss` among them -> whether more is better; empty without a convergence check."""
+    """Map each figure of held-out data, `loss` among them, to True if more is better. Empty without a convergence
+    check."""
     NO_PROOF: str | None
-    """Why its mathematics cannot be held against a reference in double precision; None where they can."""
+    """Why its mathematics cannot be compared with a reference in double precision. None: they can."""
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
-        """The parameters that follow from a block's model and own keys (`values`) and the data's section.
-        ValueError, which names the key, where that has no data for them."""
+        """Return the parameters that are no keys (`asked=False`).
+
+        They follow from a block's model and own keys (`values`) and from the section of the data. Raise a ValueError
+        that names the key if the section has no data for these values.
+        """
 
     def splits(self, model: str) -> Mapping[str, int]:
-        """What the ranks that share a replica (`options.tensor`) divide among themselves -> how many a model has of it.
-        Asked where a form has the feature `tensor`."""
+        """Map what ranks that share a replica (`options.tensor`) divide, such as heads, to how many the model has.
+
+        Only called if a form has the feature `tensor`.
+        """
 
     def folder(self, parameters: Any) -> str:
-        """Where under data/<name>/ the manifest lies that these parameters read."""
+        """Return the folder under data/<name>/ whose manifest these parameters read."""
 
     def fits(self, parameters: Any, manifest: Values) -> str | None:
-        """What is wrong with a manifest's data for these parameters, as a sentence without its subject; or None."""
+        """Return what is wrong with a manifest's data for these parameters, as a sentence without its subject; or
+        None."""
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
-        """What a form has to know of the data, from a manifest or, without one, for synthetic batches."""
+        """Return what a form has to know of the data: from a manifest, or for synthetic batches if it is None."""
 
     def batch(self, rows: Arrays, options: Values) -> Arrays:
-        """What one step needs, from the rows that the data's reader gives; what no option asks for stays as it is."""
+        """Return the arrays that one step needs, from the rows of the data's reader. Arrays stay as they are unless an
+        option asks for a change."""
 
     def synthetic(self, count: int, spec: Values, seed: int) -> Arrays:
-        """One made-up batch of `count` samples, the same for the same seed."""
+        """Return a made-up batch of `count` samples, the same for the same seed."""
 
     def counts(self, rows: Arrays) -> tuple[int, ...]:
-        """What is counted of a batch's rows while they are read, and summed over the timed window."""
+        """Count things in a batch's rows, while they are read. The run adds up the counts over the timed window."""
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
-        """What these sums say of so many samples, such as `real_token_share`: a mean over the ranks has to be one."""
+        """Return figures from the sums of `counts` over this many samples, such as `real_token_share`.
+
+        The mean of such a figure over the ranks has to be the figure of all ranks.
+        """
 
     def flops_per_sample(self, spec: Values, facts: Values, counted: Values) -> float | str:
-        """FLOPs to train on one sample (multiply-add = 2, model FLOPs), or why they are not known."""
+        """Return the FLOPs to train on one sample (multiply-add = 2, model FLOPs), or why they are not known."""
 
     def convention(self, spec: Values) -> dict[str, str]:
-        """What `flops_per_sample` counts, in words."""
+        """Say in words what `flops_per_sample` counts."""
 
     def look(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """The figures of HELD_OUT, from sums over held-out batches."""
+        """Return the figures of HELD_OUT, from sums over held-out batches."""
 
 
 @cache
 def models() -> dict[str, str]:
-    """Every model's name -> its workload's folder."""
+    """Map the name of every model to the folder of its workload."""
     return {model: folder for folder in FOLDERS for model in _neutral(folder).MODELS}
 
 
 def described_by(folder: str) -> Mapping[str, Any]:
-    """The keys of a map that describes a model of this workload in place of a name (its DESCRIBED), with their JSON
-    schemas; none where models have names alone. The first one tells such a map, and begins the model's name."""
+    """Return the keys of a map that describes a model of this workload in place of a name, with their JSON schemas.
+
+    They are the workload's DESCRIBED; empty if its models only have names. The first key tells which workload a map
+    belongs to, and the model's name begins with it.
+    """
     keys: Mapping[str, Any] = getattr(_neutral(folder), "DESCRIBED", {})
     return keys
 
 
 def folder(model: str | Values) -> str | None:
-    """The workload of a model, by its name or by a map that describes it; None where there is no such model."""
+    """Return the workload's folder of a model, given its name or a map that describes it; None if there is no such
+    model."""
     if isinstance(model, str) and model in models():
         return models()[model]
     key = {model.partition(":")[0]} if isinstance(model, str) else model.keys()
@@ -186,8 +205,7 @@ def folder(model: str | Values) -> str | None:
 
 
 def of_map(values: Values) -> Described:
-    """The name of the model that a map describes, as its workload makes it (`described`); ValueError where that cannot
-    be read."""
+    """Return the name that the workload gives to the model of a map (`described`); ValueError if it cannot read it."""
     place = folder(values)
     if place is None:
         known = [key for folder in FOLDERS for key in list(described_by(folder))[:1]]
@@ -198,7 +216,7 @@ def of_map(values: Values) -> Described:
 
 
 def of(model: str) -> Workload:
-    """The workload of a model; UserError where there is no such model."""
+    """Return the workload of a model; UserError if there is no such model."""
     place = folder(model)
     if place is None:
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
@@ -206,58 +224,63 @@ def of(model: str) -> Workload:
 
 
 def handed(spec: Values) -> dict[str, Any]:
-    """A specification with what ranks are told beside it: what a workload reads from files that it names (`handed`)."""
+    """Return a specification plus what ranks get with it: the content of files that a workload reads (`handed`)."""
     return {**spec, **getattr(of(spec["model"]), "handed", lambda spec: {})(spec)}
 
 
 def trains(model: str) -> bool:
-    """Whether a step trains the model; a workload whose step is one call of a test says TRAINS = False."""
+    """True if a step trains the model. A workload whose step is one call of a test has TRAINS = False."""
     return getattr(of(model), "TRAINS", True)
 
 
 def has_batch(model: str) -> bool:
-    """Whether a step takes samples side by side; a workload whose calls have no batch says HAS_BATCH = False."""
+    """True if a step takes a batch of samples. A workload whose calls have no batch has HAS_BATCH = False."""
     return getattr(of(model), "HAS_BATCH", True)
 
 
 def rounding(model: str) -> float:
-    """How many times the rounding that is usual a loss in a lower precision may show (ROUNDING)."""
+    """How many times the usual rounding a loss in a lower precision may show (ROUNDING)."""
     return float(getattr(of(model), "ROUNDING", 1))
 
 
 def proven_batch(model: str) -> int:
-    """The fewest samples of a replica with which a proof of equal mathematics holds (PROVEN_BATCH)."""
+    """The smallest batch of a replica with which a proof of equal mathematics holds (PROVEN_BATCH)."""
     return int(getattr(of(model), "PROVEN_BATCH", 1))
 
 
 def own_exchange(spec: Values) -> bool:
-    """Whether the form's ranks exchange some of the parameters themselves; such a workload has a function of this
-    name, and its form `spread`."""
+    """True if the network exchanges some parameters itself, so that the framework must not.
+
+    A workload with such parameters has a function of this name, and its form has `spread`.
+    """
     asked: Callable[[Values], bool] | None = getattr(of(spec["model"]), "own_exchange", None)
     return asked is not None and asked(spec)
 
 
 def proven(spec: Values) -> dict[str, Any]:
-    """The parameters that a proof of equal mathematics changes, with the values that it gives them: what is drawn at
-    random cannot be held against a reference. A workload that has such says so with a function of this name."""
+    """Return the parameters that a proof of equal mathematics changes, with their values in the proof.
+
+    They switch off random choices, which no reference can repeat. A workload with such parameters has a function of
+    this name.
+    """
     changes: Callable[[Values], dict[str, Any]] | None = getattr(of(spec["model"]), "proven", None)
     return changes(spec) if changes else {}
 
 
 def parameters(spec: Values) -> Any:
-    """The Parameters of the specification's workload, from its values."""
+    """Return the Parameters of a specification's workload, with the values of the specification."""
     kind = of(spec["model"]).Parameters
     return kind(**{one.name: spec[one.name] for one in fields(kind) if one.name in spec})
 
 
 def whole(model: str) -> dict[str, Any]:
-    """The parameters that split a model over ranks, with the values at which each rank holds all of it."""
+    """Return the parameters that can split a model over ranks, with the values that leave it whole on each rank."""
     keys = fields(of(model).Parameters)
     return {one.name: one.metadata["whole"] for one in keys if one.metadata["whole"] is not MISSING}
 
 
 def form(model: str, library: str) -> ModuleType:
-    """A model's workload in a library, which this imports; UserError where it has no form there."""
+    """Import and return the form of a model's workload in a library; UserError if it has no form there."""
     workload = of(model)
     if library not in workload.LIBRARIES:
         raise UserError(f"{model} has no form in {library}", next_step="choose one of " + ", ".join(workload.LIBRARIES))

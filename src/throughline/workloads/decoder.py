@@ -1,15 +1,15 @@
-"""What a decoder computes: the parts from which every convention of its FLOPs is made."""
+"""The FLOPs of a decoder by parts. Each convention of counting FLOPs adds up some of them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """FLOPs of the forward pass on one sample, matrix products alone, a multiply-add is 2.
+    """FLOPs of the forward pass on one sample: matrix products only, a multiply-add is 2.
 
-    layers: all products with weights but the vocabulary's. attention: all pairs of positions; seen: those pairs that
-    the causal mask, and a sliding window, let through. head: the product with the vocabulary's table. parameters: of
-    the whole model, every table counted once.
+    layers: the products with weights, except the vocabulary's. attention: the attention of all pairs of positions.
+    seen: the attention of those pairs that the causal mask and a sliding window let through. head: the product with
+    the vocabulary's table. parameters: the number of parameters of the whole model; a shared table counts once.
     """
 
     layers: float

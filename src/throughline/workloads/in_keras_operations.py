@@ -1,6 +1,6 @@
-"""What the forms in Keras share: weights by the names of PyTorch's forms, and the seeds of dropout.
+"""Functions that the forms in Keras share: weights by the names of the PyTorch forms, and the seeds of dropout.
 
-Written in Keras' own operations alone, so that every backend of Keras trains it.
+They use only Keras' own operations, so they work with every backend of Keras.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,28 +14,29 @@ from keras import ops
 from throughline.workloads import Arrays
 
 MATRICES = ("kernel", "embeddings")
-"""Keras' names of the weights that decay. A bias may have two dimensions here (heads, width)."""
+"""Keras' names of the weights that decay. The number of dimensions does not tell: a bias here may have two (heads,
+width)."""
 SEEDS = "seed_generator_state"
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what the form is made of, beside the backend's."""
+    """Return the versions of the libraries that the form uses beside the backend."""
     return {"keras": keras.__version__, "keras_hub": keras_hub.__version__}
 
 
 def seed(value: int) -> None:
-    """Seed what random weights are drawn from."""
+    """Seed the generator that draws random weights."""
     keras.utils.set_random_seed(value)
 
 
 def reseed(network: Any, value: int) -> None:
-    """Seed what dropout draws from: every layer from a place of its own."""
+    """Seed the generators of dropout. Every layer gets a seed of its own."""
     for place, state in enumerate(one for one in network.variables if one.name == SEEDS):
         state.assign(np.array([value & 2**32 - 1, place], "uint32"))
 
 
 def decays(weights: Iterable[Any]) -> list[bool]:
-    """Which of the weights are matrices."""
+    """Return for each weight whether weight decay applies to it: only to matrices."""
     return [one.name in MATRICES for one in weights]
 
 
@@ -44,10 +45,10 @@ def counted(network: Any) -> int:
 
 
 def assign(own: Mapping[str, Any], weights: Arrays) -> None:
-    """Set the weights, in place, from arrays by PyTorch's names; all of them and no other.
+    """Set all weights in place, from arrays by the names of the PyTorch form. ValueError if the names differ.
 
-    A kernel of Keras is PyTorch's with inputs before outputs, both at the end, and with heads as a dimension of their
-    own.
+    A kernel of Keras has the inputs before the outputs, both as its last dimensions, and may have the heads as a
+    dimension of their own. PyTorch's has the outputs first.
     """
     if own.keys() != weights.keys():
         raise ValueError(f"weights of another network: {sorted(own.keys() ^ weights.keys())}")
@@ -59,17 +60,17 @@ def assign(own: Mapping[str, Any], weights: Arrays) -> None:
 
 
 def of_layer(name: str, layer: Any) -> dict[str, Any]:
-    """The weights of a dense layer or of a norm by PyTorch's names."""
+    """Return the weights of a dense layer or of a norm by PyTorch's names."""
     if hasattr(layer, "gamma"):
         return {f"{name}.weight": layer.gamma, f"{name}.bias": layer.beta}
     return {f"{name}.weight": layer.kernel, f"{name}.bias": layer.bias}
 
 
 def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
-    """What the layer makes of `hidden`; the backward pass computes its activations again, with the same dropout.
+    """Return layer(hidden). The backward pass computes the layer's activations again, with the same dropout.
 
-    TensorFlow runs the layer a second time: both times begin with the same seeds. JAX lets no state out of what it
-    computes twice, so that dropout's seeds go in and come out as values there.
+    TensorFlow runs the layer a second time, so both runs begin with the same seeds. JAX cannot change state inside a
+    function that it computes twice, so there the seeds of dropout are arguments and results.
     """
     if keras.backend.backend() != "jax":
         before = [ops.copy(one.value) for one in layer.non_trainable_variables]

@@ -1,4 +1,4 @@
-"""What forms in Paddle share: layers, and weights by the names of PyTorch's forms."""
+"""Functions that the forms in Paddle share: layers, and weights by the names of the PyTorch forms."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from paddle import nn
 from throughline.workloads import Arrays
 
 DEVIATION = 0.02
-"""Of the initial weights."""
+"""Standard deviation of the initial weights."""
 DRAWN = nn.initializer.Normal(std=DEVIATION)
 
 
 def dense(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
-    """A linear layer."""
+    """Make a linear layer."""
     return nn.Linear(inputs, outputs, weight_attr=nn.initializer.Normal(std=deviation))
 
 
 def trained(network: nn.Layer) -> dict[str, Any]:
-    """The parameters that are trained; Paddle counts a batch norm's running statistics among its parameters."""
+    """Return the parameters that are trained. Paddle's own list also has the running statistics of batch norms."""
     return {name: one for name, one in network.named_parameters() if not one.stop_gradient}
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what a form is made of, beside the library: nothing."""
+    """Return no versions: the form uses nothing beside the library."""
     return {}
 
 
 def load(network: nn.Layer, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other. Paddle keeps those of linear layers transposed."""
+    """Set all weights in place; ValueError if the names differ. Paddle keeps weights of linear layers transposed."""
     linear = {f"{name}.weight" for name, one in network.named_sublayers() if isinstance(one, nn.Linear)}
     parameters = trained(network)
     if parameters.keys() != weights.keys():

@@ -1,4 +1,4 @@
-"""Operations in PyTorch that several workloads' forms are made of. None knows a workload.
+"""Operations in PyTorch that the forms of several workloads use. None depends on a workload.
 
 All are functions of tensors, so that a compiler sees through them.
 """
@@ -15,14 +15,14 @@ from torch.nn.functional import dropout, embedding, layer_norm, scaled_dot_produ
 from throughline.workloads import Arrays
 
 CACHED = 2**19
-"""Scores that a core works on at a time."""
+"""How many scores a CPU computes at a time, so that they stay in its caches."""
 
 
 def pin_attention(kind: str, precision: str, dropout: float, masked: bool) -> str:
-    """Have PyTorch compute attention by one kernel in this process; returns which.
+    """Make PyTorch compute attention with the same kernel for every batch of this process; return its name.
 
-    FlashAttention is for 16 bits and knows no mask: where some batches are `masked`, as those with padding are, the
-    memory-efficient kernel serves all. PyTorch itself would choose anew for each batch.
+    PyTorch itself would choose a kernel for each batch. On a GPU, FlashAttention computes only in 16 bits and without a
+    mask. So if some batches are `masked`, because they have padding, the memory-efficient kernel computes all of them.
     """
     half = precision in ("fp16", "bf16")
     chosen = "flash" if kind == "cpu" or (half and not masked) else "mem_efficient"
@@ -37,17 +37,17 @@ def pin_attention(kind: str, precision: str, dropout: float, masked: bool) -> st
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what the form is made of, beside the library: nothing."""
+    """Return no versions: the form uses nothing beside the library."""
     return {}
 
 
 def weights(network: torch.nn.Module) -> Arrays:
-    """The weights by the names that every framework's form knows: those of this one."""
+    """Return the weights by name. The forms in all other libraries use the same names."""
     return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
 
 
 def load(network: torch.nn.Module, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     parameters = dict(network.named_parameters())
     if parameters.keys() != weights.keys():
         raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
@@ -59,9 +59,9 @@ def load(network: torch.nn.Module, weights: Arrays) -> None:
 def attended(
     query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p: float, causal: bool = False
 ) -> Tensor:
-    """Attention of [B, heads, S, width] each; `causal`: a position sees none behind it.
+    """Attention; query, key and value are [B, heads, S, width]. With `causal`, a position sees no later position.
 
-    PyTorch's on a CPU has no dropout of its own and falls back to fp32.
+    With dropout on a CPU, PyTorch's own function would fall back to fp32. There we compute the products ourselves.
     """
     if p == 0 or query.device.type != "cpu":
         return scaled_dot_product_attention(query, key, value, masked, p, causal)
@@ -72,13 +72,14 @@ def attended(
 
 
 def normed(hidden: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
-    """Layer norm, computed in the weights' type; on a CPU the kernel does that by itself."""
+    """Layer norm, computed in the type of the weights. On a CPU the kernel itself does so."""
     inside = hidden if hidden.device.type == "cpu" else hidden.to(weight.dtype)
     return layer_norm(inside, hidden.shape[-1:], weight, bias, epsilon).to(hidden.dtype)
 
 
 def dropped(hidden: Tensor, p: float) -> Tensor:
-    """Dropout. On a CPU PyTorch draws each element by itself: there four come from one draw, p to 1 / 65,536."""
+    """Dropout. PyTorch makes one draw for each element. On a CPU we use one draw for four elements; this rounds p to
+    1 / 65,536."""
     if p == 0 or hidden.device.type != "cpu" or torch.compiler.is_compiling():
         return dropout(hidden, p)
     below = round(p * 2**16)
@@ -88,9 +89,10 @@ def dropped(hidden: Tensor, p: float) -> Tensor:
 
 
 class Shared(torch.autograd.Function):
-    """Rows of a table of embeddings [B, S, H], and all of them in another type; both gradients meet in one tensor.
+    """Look up rows of a table of embeddings [B, S, H], and convert the whole table to another type.
 
-    PyTorch's own would fill a table with zeros for the rows' gradient, and add the two tables.
+    The backward pass adds both gradients in one tensor. PyTorch itself would make a table of zeros for the gradient of
+    the rows, and then add the two tables.
     """
 
     @staticmethod
@@ -107,8 +109,8 @@ class Shared(torch.autograd.Function):
 class Mean(torch.autograd.Function):
     """Weighted mean of the cross entropies of scores [N, V] on a CPU, some rows at a time: they stay in its caches.
 
-    The forward pass keeps softmax - label in the scores' type; rows are weighted and scaled in the backward pass, in
-    fp32, so that a loss scaler keeps what is small.
+    The forward pass keeps softmax - label in the type of the scores. The backward pass weights and scales the rows in
+    fp32, so that a loss scaler preserves small values.
     """
 
     @staticmethod
@@ -132,7 +134,7 @@ class Mean(torch.autograd.Function):
 
 
 def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Parts of some rows each; the first tensor is the widest."""
+    """Split all tensors into parts of some rows. The first tensor is the widest."""
     rows = max(1, CACHED // tensors[0].shape[1])
     return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
 

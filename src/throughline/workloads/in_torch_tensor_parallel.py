@@ -1,9 +1,9 @@
 """Tensor parallelism in PyTorch: what the ranks that share a replica hold and exchange, for the forms of all workloads.
 
-After Shoeybi et al. 2019 (Megatron-LM), section 3. Of two matrices in a row the first is cut by its columns and the
-second by its rows, so that each rank computes its part of the activations between them. A tensor is `entered` into such
-a region, and comes out of it through `linear_by_rows`; each costs one all-reduce, in the backward or in the forward
-pass. Where `ranks` is None, one rank holds everything.
+It follows Shoeybi et al. 2019 (Megatron-LM), section 3. If two matrices follow each other, the first is cut by columns
+and the second by rows. So each rank computes its own part of the activations between them. `entered` is the beginning
+of such a region and costs one all-reduce in the backward pass. `linear_by_rows` is its end and costs one all-reduce in
+the forward pass. If `ranks` is None, one rank holds everything.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,28 +20,28 @@ from throughline.workloads.in_torch_operations import by_rows
 
 
 class TensorGroup:
-    """The ranks that share a replica, in the order of their parts; `place` is this rank's."""
+    """The ranks that share a replica, in the order of their parts. `place` is the position of this rank."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group, self.size, self.place = group, group.size(), group.rank()
         self.dimensions: Mapping[str, int] = {}
-        """Names of the parameters that are cut -> along which dimension."""
+        """Map the name of each parameter that is cut to the dimension along which it is cut."""
 
     def part(self, whole: Tensor, dimension: int) -> Tensor:
-        """This rank's part of a tensor that is cut along a dimension into equal parts."""
+        """Return this rank's part of a tensor that is cut along a dimension into equal parts."""
         length = whole.shape[dimension]
         if length % self.size:
             raise ValueError(f"{length} does not divide by {self.size}")
         return whole.narrow(dimension, self.place * (length // self.size), length // self.size)
 
     def whole(self, part: Tensor, dimension: int) -> Tensor:
-        """The tensor whose parts the ranks hold. All of them have to call this."""
+        """Return the whole tensor from the parts of the ranks. All ranks have to call this together."""
         parts = [torch.empty_like(part, memory_format=torch.contiguous_format) for _ in range(self.size)]
         dist.all_gather(parts, part.contiguous(), group=self.group)
         return torch.cat(parts, dimension)
 
     def cut(self, network: nn.Module, dimensions: Mapping[str, int]) -> None:
-        """Keep this rank's part of the parameters of these names, each cut along its dimension."""
+        """Cut the parameters of these names along their dimensions, and keep this rank's parts."""
         self.dimensions = dimensions
         with torch.no_grad():
             for name, dimension in dimensions.items():
@@ -49,18 +49,21 @@ class TensorGroup:
                 parameter.data = self.part(parameter, dimension).clone(memory_format=torch.contiguous_format)
 
     def own_arrays(self, weights: Arrays) -> Arrays:
-        """This rank's parts of whole weights, and those that are not cut."""
+        """Return this rank's parts of whole weights, and the weights that are not cut."""
         cut = {name: np.split(weights[name], self.size, axis)[self.place] for name, axis in self.dimensions.items()}
         return {**weights, **cut}
 
     def whole_arrays(self, network: nn.Module) -> Arrays:
-        """The whole weights of a network. All ranks have to call this."""
+        """Return the whole weights of a network. All ranks have to call this together."""
         own = {name: parameter.detach() for name, parameter in network.named_parameters()}
         cut = {name: self.whole(own[name], dimension) for name, dimension in self.dimensions.items()}
         return {name: one.cpu().numpy() for name, one in {**own, **cut}.items()}
 
     def local(self, ids: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-        """Ids within this rank's `rows` of a table, and where they are another rank's: there they are 0."""
+        """Return the ids counted from this rank's first row of a table, and a mask of the ids that other ranks hold.
+
+        `rows` is how many rows each rank holds. The ids of other ranks become 0.
+        """
         own = ids - self.place * rows
         others = (own < 0) | (own >= rows)
         return own.masked_fill(others, 0), others
@@ -68,16 +71,17 @@ class TensorGroup:
     def cross_entropy(self, scores: Tensor, labels: Tensor, kind: torch.dtype) -> Tensor:
         """Cross entropies [N], computed in `kind`, of scores [N, this rank's columns] and labels [N] in all columns.
 
-        Two numbers a row are exchanged, and no scores.
+        The ranks exchange two numbers for each row, and no scores.
         """
         return CROSS_ENTROPY(scores, *self.local(labels, scores.shape[1]), kind, self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def apart(self, operation: Callable[..., Tensor], first: Tensor, *rest: Any) -> Tensor:
-        """operation(first, *rest) with random numbers of this rank's own.
+        """Return operation(first, *rest), computed with random numbers that differ from those of the other ranks.
 
-        Elsewhere the ranks of a replica draw the same ones. The seed comes from these, so that a recomputation, which
-        sets them back, draws the same here as well. It is drawn on the CPU: nobody waits for a GPU.
+        Elsewhere the ranks of a replica draw the same random numbers. The seed is drawn from these common numbers. A
+        recomputation sets the common generator back, so it draws the same seed again. The seed is drawn on the CPU, so
+        nothing waits for a GPU.
         """
         seed = int(torch.randint(2**62, (), device="cpu"))
         on_gpu = first.device.type == "cuda"
@@ -91,17 +95,17 @@ class TensorGroup:
 
 
 def entered(hidden: Tensor, ranks: TensorGroup | None) -> Tensor:
-    """The same tensor; the backward pass adds up the gradients that the ranks' parts give it."""
+    """Return the same tensor. The backward pass adds up the gradients of all ranks."""
     return ENTER(hidden, ranks.group) if ranks else hidden
 
 
 def left(part: Tensor, ranks: TensorGroup | None) -> Tensor:
-    """The sum of the ranks' tensors."""
+    """Return the sum of the tensors of all ranks."""
     return LEAVE(part, ranks.group) if ranks else part
 
 
 def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
-    """A linear layer of a matrix that is cut by its rows; the bias, which is whole, is added once."""
+    """A linear layer whose matrix is cut by rows. The bias is whole and is added once."""
     return left(linear(part, weight), ranks) + bias if ranks else linear(part, weight, bias)
 
 
@@ -133,7 +137,8 @@ class Leave(torch.autograd.Function):
 
 
 class CrossEntropy(torch.autograd.Function):
-    """On a CPU some rows at a time, so that they stay in its caches and no second tensor of their size is needed."""
+    """Cross entropies of scores whose columns are cut. A CPU computes some rows at a time: they stay in its caches, and
+    no second tensor of the size of the scores is needed."""
 
     @staticmethod
     def forward(
@@ -148,7 +153,7 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """softmax - label, of this rank's columns."""
+        """The gradient is softmax - label, for this rank's columns."""
         scores, labels, others, total = ctx.saved_tensors
         result = torch.empty_like(scores)
         right = others.to(total.dtype) - 1
@@ -160,7 +165,8 @@ class CrossEntropy(torch.autograd.Function):
 
 
 def some_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Parts of some rows each; the first tensor is the widest. On a GPU, or where code is made, all at once."""
+    """Split all tensors into parts of some rows; the first tensor is the widest. On a GPU, or while PyTorch compiles,
+    return them whole."""
     eager_on_cpu = tensors[0].device.type == "cpu" and not torch.compiler.is_compiling()
     return by_rows(*tensors) if eager_on_cpu else iter([tensors])
 

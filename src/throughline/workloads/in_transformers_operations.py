@@ -1,4 +1,4 @@
-"""What the forms in Hugging Face's transformers share: the library's own model, called as its users call it."""
+"""What the forms with Hugging Face's transformers share: the library's own model, called as its users call it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CHANGING: frozenset[str] = frozenset()
 
 
 class Pretrained(nn.Module):
-    """`model` is the library's. `inputs` turns the tensors of a batch into the arguments of its `forward`, labels
-    included; called with such a batch, this is the loss as the library computes it."""
+    """A model of the library. `inputs` turns the tensors of a batch into the arguments of the model's `forward`, labels
+    included. Calling this module with a batch returns the loss as the library computes it."""
 
     def __init__(self, model: Any, inputs: Callable[..., dict[str, Tensor]], checkpointing: bool) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Pretrained(nn.Module):
 
 
 def settings(network: Pretrained) -> dict[str, Any]:
-    """What every form states of itself."""
+    """Return the settings that every form states."""
     config = network.model.config
     return {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),

@@ -1,11 +1,11 @@
-"""What all workloads have in common that train nothing: their neutral files take these names over.
+"""The names that all workloads that train nothing have in common. Their neutral files import them.
 
 A step is one call of the network that the form builds. There are no data, no losses, no optimizer and no exchange of
-gradients; several ranks make their calls at the same time, or one call together (`collectives`). What is measured size
-by size are figures.
+gradients. Several ranks make their calls at the same time, or make one call together (`collectives`). The measurements
+of single sizes are figures.
 
-Such a workload also has `intensity(spec, figure, at)`: the FLOPs for each byte of a figure's call, for the roofline;
-None where there are none. `spec` holds model, precision, batch and the workload's parameters.
+Such a workload also has `intensity(spec, figure, at)`. It returns the FLOPs for each byte of a figure's call, for the
+roofline, or None if there is no such number. `spec` has the model, precision, batch and the workload's parameters.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ LIBRARIES = {"torch": frozenset({"devices", "nodes", "amp", "bf16"})}
 NO_FORM = {"mxnet": "what a device reaches is measured with PyTorch alone"}
 LEARNS_FROM = None
 PRECISION = {"precision": "operands and weights are kept in the run's precision, without autocast"}
-"""For `convention`."""
+"""An entry of `convention`."""
 WIDTH = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """Bytes of a number in memory."""
 HELD_OUT: dict[str, bool] = {}
