@@ -1,12 +1,13 @@
 """Collective operations of all ranks of a run, framework-neutral: all-reduce, all-gather, reduce-scatter, all-to-all.
 
-A call has no batch: every rank takes part in it with its buffers. The step of a run is one call at the largest size;
-every size is a figure. Sizes and bandwidths are defined as NVIDIA's nccl-tests define them (doc/PERFORMANCE.md there):
+A call has no batch: every rank takes part in it with its buffers. A step of the run is one call at the largest size.
+The run measures the bandwidths at every size. Sizes and bandwidths have the definitions of NVIDIA's nccl-tests
+(doc/PERFORMANCE.md there):
 
     algorithm bandwidth = S / t                     S: bytes of the whole operation; t: seconds of a call
-    bus bandwidth = algorithm bandwidth x factor    factor: what a rank sends at least, in S
+    bus bandwidth = algorithm bandwidth x factor    factor: the least that a rank has to send, divided by S
 
-S is what a rank puts into an all-reduce, reduce-scatter or all-to-all, and what it gets from an all-gather.
+S counts the bytes that a rank puts into an all-reduce, reduce-scatter or all-to-all, or gets from an all-gather.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.workloads import Figure, key
-from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+from throughline.workloads.untrained import *  # noqa: F403  (shared by all workloads that train nothing)
 
 MODELS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 USUAL = tuple(1024 * 4**power for power in range(11))
 """1 KiB to 1 GiB."""
 LARGEST = {"cpu": 1 << 20, "cuda": USUAL[-1]}
-"""The largest of the usual sizes on a kind of device."""
+"""Map each kind of device to the largest of the usual sizes there."""
 HAS_BATCH = False
 UNIT = "calls"
 UNITS: dict[str, Callable[[Any], float]] = {}
@@ -42,17 +43,17 @@ class Parameters:
 
 
 def sizes(spec: Mapping[str, Any], kind: str) -> list[int]:
-    """The sizes of a run on a kind of device, the largest last."""
+    """Return the sizes of a run on a kind of device, the largest last."""
     return sorted(spec["sizes"] or (size for size in USUAL if size <= LARGEST[kind]))
 
 
 def factor(model: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth."""
+    """Return the bus bandwidth divided by the algorithm bandwidth."""
     return (2 if model == "all-reduce" else 1) * (ranks - 1) / ranks
 
 
 def intensity(spec: Mapping[str, Any], figure: str, at: int) -> None:
-    """It is no rate of FLOPs."""
+    """Return None: the figures are no rates of FLOPs."""
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> str:

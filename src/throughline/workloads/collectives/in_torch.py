@@ -19,7 +19,8 @@ OPERANDS = "random, from a standard normal distribution; of all-reduce zeros, wh
 
 
 class Operation(nn.Module):
-    """`made` makes the call of a size. Calling the network does what a step does: one call at the largest size."""
+    """A collective operation. `made` returns the call for a size. Calling the network is a step: one call at the
+    largest size."""
 
     def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
         super().__init__()
@@ -29,7 +30,7 @@ class Operation(nn.Module):
         self.largest, _ = self.made(self.sizes[-1])
 
     def made(self, size: int) -> tuple[Callable[[], Any], int]:
-        """The call of about `size` bytes, and its bytes: every rank has an equal part, of at least one number."""
+        """Return a call of about `size` bytes, and its exact bytes. Ranks have equal parts, of at least one number."""
         each = max(1, round(size / self.dtype.itemsize / self.ranks))
         whole, part = (torch.randn(count, device=self.at).to(self.dtype) for count in (each * self.ranks, each))
         call = {
@@ -61,7 +62,7 @@ def versions() -> dict[str, str | None]:
 
 
 def figures(network: Operation) -> list[tuple[str, Any, float | None]]:
-    """A figure's name, at which size, and its value."""
+    """Return for each figure: its name, the size, and the value."""
     found: list[tuple[str, Any, float | None]] = []
     for size in network.sizes:
         call, moved = network.made(size)

@@ -1,7 +1,7 @@
 """One layer of a Transformer alone, framework-neutral: BERT-large, GPT-2 medium, encoder and decoder of T5-large.
 
-The layers are Hugging Face's, with random weights, at the shapes of Mu Li's transformers-benchmarks (2022), so
-their table is comparable with ours. A step is one forward and backward pass of a batch.
+The layers are Hugging Face's, with random weights. Their shapes are those of Mu Li's transformers-benchmarks (2022), so
+the table published there is comparable with ours. A step is one forward and backward pass of a batch.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.workloads import Figure, key
-from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+from throughline.workloads.untrained import *  # noqa: F403  (shared by all workloads that train nothing)
 from throughline.workloads.untrained import LIBRARIES, PRECISION, WIDTH
 
 MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
 LIBRARIES = {library: features | {"fp8"} for library, features in LIBRARIES.items()}
 LAYER_OF = {"bert": "bert-layer", "gpt2": "gpt2-layer"}
-"""Workload -> what a layer of its models is alone."""
+"""Map a workload to the model here that is one layer of the workload's models."""
 HIDDEN, HEADS, INNER = 1024, 16, 4096
-"""Width, attention heads, and width of the feed-forward part: the same in all four."""
+"""Width, attention heads, and width of the feed-forward part: the same in all four models."""
 UNIT = "samples"
 UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
 FIGURES = (
@@ -42,14 +42,14 @@ class Parameters:
 
 
 def forward_flops(model: str, sequence: int) -> int:
-    """FLOPs of a layer's forward pass for one sample; a multiply-add is 2, attention is counted in full."""
+    """Return the FLOPs of a layer's forward pass for one sample. A multiply-add is 2; attention counts in full."""
     attention = 4 * sequence**2 * HIDDEN + 8 * sequence * HIDDEN**2
     return 4 * sequence * HIDDEN * INNER + attention * (2 if model == "t5-decoder-layer" else 1)
 
 
 def intensity(spec: Mapping[str, Any], figure: str, at: None) -> float | None:
-    """FLOPs for each byte that a forward pass has to read or write: the matrices, its input and its output."""
-    if figure != "forward" or spec["precision"] == "fp8":  # whose casts read and write as well
+    """Return the FLOPs per byte that a forward pass has to read or write: matrices, input and output."""
+    if figure != "forward" or spec["precision"] == "fp8":  # the casts to fp8 also read and write
         return None
     batch, sequence = spec["batch"], spec["sequence"]
     matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec["model"] == "t5-decoder-layer" else 1))
@@ -58,7 +58,7 @@ def intensity(spec: Mapping[str, Any], figure: str, at: None) -> float | None:
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
-    """FLOPs of a forward and backward pass."""
+    """Return the FLOPs of a forward and backward pass."""
     return 3 * forward_flops(spec["model"], spec["sequence"])
 
 

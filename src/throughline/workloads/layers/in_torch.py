@@ -1,4 +1,4 @@
-"""Layers of Transformers in PyTorch: those of Hugging Face's transformers, whose configurations are built by hand."""
+"""Layers of Transformers in PyTorch: the layers of Hugging Face's transformers, with configurations made here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CHANGING: frozenset[str] = frozenset()
 
 
 class Layer(nn.Module):
-    """Calling it is one forward and backward pass of a batch. Every call drops the gradients of the one before."""
+    """A layer and its input. Calling it is one forward and backward pass of a batch. Every call first drops the
+    gradients of the previous call."""
 
     def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
         super().__init__()
@@ -28,9 +29,10 @@ class Layer(nn.Module):
         if self.fp8:
             in_torch_fp8.use(self.layer)
         batch, sequence = StepSize.of_spec(spec).batch_per_replica, spec["sequence"]
-        # As within a model: the layer's input needs a gradient as well.
+        # The layer's input also needs a gradient, as it does inside a model.
         self.hidden = torch.randn(batch, sequence, HIDDEN, device=at).to(dtype).requires_grad_()
-        # Of the output, random: that of its sum is zero almost everywhere behind a norm.
+        # The gradient of the output is random. With the gradient of the output's sum, almost every gradient that passes
+        # back through a norm would be zero.
         self.gradient = torch.randn_like(self.hidden)
         self.flops = batch * forward_flops(spec["model"], sequence)
         self.arguments = {"encoder_hidden_states": self.hidden} if spec["model"] == "t5-decoder-layer" else {}
@@ -48,7 +50,7 @@ class Layer(nn.Module):
 
 
 def hugging_face(model: str, attention: str, dropout: float) -> Any:
-    """A layer with random weights; Unsupported where transformers is not installed."""
+    """Return a layer with random weights; raise Unsupported if transformers is not installed."""
     try:
         import transformers
     except ImportError:
@@ -103,7 +105,7 @@ def versions() -> dict[str, str | None]:
 
 
 def figures(network: Layer) -> list[tuple[str, Any, float | None]]:
-    """A figure's name, no size beside the batch, and its value."""
+    """Return for each figure: its name, None (there is no size but the batch), and the value."""
     forward = network.flops / 1e12
     return [
         ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s)),

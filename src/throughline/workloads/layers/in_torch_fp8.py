@@ -1,7 +1,8 @@
-"""Products of a layer's matrices in fp8, forward and backward; all else stays in bf16.
+"""Products with a layer's matrices in fp8, forward and backward. Everything else stays in bf16.
 
-The recipe is the usual one: e4m3 forward, e5m2 for the gradients of outputs, for each tensor a scale that maps its
-largest value onto the largest of its type, taken anew in every call. Casts are calls of their own, and count.
+The recipe is the usual one: e4m3 forward, and e5m2 for the gradients of outputs. Each tensor has a scale, which maps
+its largest value to the largest value of the type. Every call computes the scales again. The casts are separate
+operations, and their time counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 
 
 def matrices(layer: nn.Module) -> list[tuple[nn.Module, bool]]:
-    """The modules that multiply by a weight, and whether it lies with a row for each input, as GPT-2's do."""
+    """Return the modules that multiply by a weight, each with True if the weight has a row for each input (GPT-2)."""
     from transformers.pytorch_utils import Conv1D
 
     kinds = (module for module in layer.modules() if isinstance(module, nn.Linear | Conv1D))
@@ -24,7 +25,7 @@ def matrices(layer: nn.Module) -> list[tuple[nn.Module, bool]]:
 
 
 def use(layer: nn.Module) -> None:
-    """Have all of them multiply in fp8."""
+    """Make all these modules multiply in fp8."""
     for module, turned in matrices(layer):
         module.forward = partial(_forward, module, turned)
 
@@ -37,7 +38,7 @@ def _forward(module: Any, turned: bool, hidden: Tensor) -> Tensor:
 
 
 class Product(torch.autograd.Function):
-    """inputs [n, k] and weight [m, k] in bf16 -> their product [n, m]."""
+    """The product [n, m] of inputs [n, k] and the transposed weight [m, k], both in bf16."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
@@ -54,13 +55,13 @@ class Product(torch.autograd.Function):
 
 
 def scaled(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The values in fp8, and what to multiply them by."""
+    """Return the values in fp8, and the scale: multiply by it to get the values back."""
     largest = values.abs().amax().float().clamp(min=1e-12)
     return (values * (torch.finfo(dtype).max / largest)).to(dtype), largest / torch.finfo(dtype).max
 
 
 def _times(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], fast: bool = False) -> Tensor:
-    """left [n, k] times right [m, k] transposed; the units want both with neighbours along k."""
+    """Return left [n, k] times the transposed right [m, k]. The hardware needs both contiguous along k."""
     (a, of_a), (b, of_b) = left, right
     call: Any = torch._scaled_mm
     product: Tensor = call(

@@ -1,7 +1,8 @@
 """Micro-benchmarks of a device, framework-neutral: matrix product, product of a vector and a number, copies.
 
-A call has no batch. The step of a run is one call at the largest size; every size is a figure. The sizes of `matmul`
-and `vector` are those of Mu Li's transformers-benchmarks (2022), so their table is comparable with ours.
+A call has no batch. A step of the run is one call at the largest size. The run measures its figures at every size. The
+sizes of `matmul` and `vector` are those of Mu Li's transformers-benchmarks (2022), so the table published there is
+comparable with ours.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.workloads import Figure, key
-from throughline.workloads.untrained import *  # noqa: F403  (what all that train nothing have in common)
+from throughline.workloads.untrained import *  # noqa: F403  (shared by all workloads that train nothing)
 from throughline.workloads.untrained import LIBRARIES, PRECISION, WIDTH
 
 SIZES = {
@@ -19,7 +20,7 @@ SIZES = {
     "vector": (65_536, 262_144, 1_048_576, 4_194_304),
     "copies": (65_536, 1_048_576, 16_777_216, 268_435_456),
 }
-"""Model -> the sizes of a block that lists none: rows of a matrix, elements of a vector, bytes of a copy."""
+"""Map each model to the sizes of a block that lists none: rows of a matrix, elements of a vector, bytes of a copy."""
 MODELS = tuple(SIZES)
 LIBRARIES = {library: features | {"fp8"} for library, features in LIBRARIES.items()}
 HAS_BATCH = False
@@ -33,7 +34,7 @@ FIGURES = (
     Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
     Figure("within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes", "memory"),
 )
-"""A model measures those that its name begins, and `copies` the last three."""
+"""`copies` measures the last three. The other models measure the figures whose names begin with the model's name."""
 SETTINGS = ("sizes", "operands", "caches", "timer")
 
 
@@ -48,23 +49,23 @@ class Parameters:
 
 
 def sizes(spec: Mapping[str, Any]) -> list[int]:
-    """The sizes of a run, the largest last."""
+    """Return the sizes of a run, the largest last."""
     return sorted(spec["sizes"] or SIZES[spec["model"]])
 
 
 def flops(model: str, size: int) -> int:
-    """FLOPs of a call; a multiply-add is 2."""
+    """Return the FLOPs of a call; a multiply-add is 2."""
     return {"matmul": 2 * size**3, "vector": size, "copies": 0}[model]
 
 
 def intensity(spec: Mapping[str, Any], figure: str, at: int) -> float | None:
-    """FLOPs for each byte that a call has to read or write, of the figures that are rates of FLOPs."""
+    """Return the FLOPs per byte that a call has to read or write; None if the figure is no rate of FLOPs."""
     width = WIDTH[spec["precision"]]
     return {"matmul": 2 * at / (3 * width), "vector": 1 / (2 * width)}.get(figure)
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
-    """FLOPs of the call that a step is."""
+    """Return the FLOPs of a step: one call at the largest size."""
     return flops(spec["model"], sizes(spec)[-1]) or "a copy computes nothing"
 
 

@@ -15,16 +15,17 @@ from throughline.workloads.micro import flops, sizes
 
 Call = Callable[[], Any]
 Made = dict[str, tuple[Call, float]]
-"""Figure -> a call, and the TFLOP or GB of one. Two figures may be of the same call."""
+"""Map a figure to a call, and to the TFLOP or GB of one call. Two figures may share a call."""
 
 LACKS: dict[str, str] = {}
 CHANGING: frozenset[str] = frozenset()
 FACTOR = 1.2
-"""What a vector is multiplied by."""
+"""The number by which `vector` multiplies."""
 
 
 class Test(nn.Module):
-    """`tests` makes the calls of a size. Calling the network does what a step does: all of them at the largest size."""
+    """A micro-benchmark. `tests` returns the calls for a size. Calling the network is a step: all calls at the largest
+    size."""
 
     def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
         super().__init__()
@@ -50,7 +51,7 @@ def vector(size: int, at: torch.device, dtype: torch.dtype) -> Made:
 
 
 def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
-    """Of `size` bytes, whatever the precision. A CPU copies within its memory alone."""
+    """Return the copies of `size` bytes, whatever the precision. A CPU only copies within its memory."""
     here, there = (random(-(-size // 4), at=at, dtype=torch.float32) for _ in range(2))
     made: Made = {"within_device": (partial(there.copy_, here), 2 * here.nbytes / 1e9)}
     if at.type == "cpu":
@@ -81,7 +82,7 @@ def versions() -> dict[str, str | None]:
 
 
 def figures(network: Test) -> list[tuple[str, Any, float | None]]:
-    """A figure's name, at which size, and its value."""
+    """Return for each figure: its name, the size, and the value."""
     found: list[tuple[str, Any, float | None]] = []
     for size in network.sizes:
         seconds: dict[Call, float] = {}
