@@ -56,7 +56,8 @@ again. Between steps the ranks meet at Paddle's store, which has no such limit.
 
 A run can use a feature if the framework has it, and the workload's form in the framework's library
 has it as well. A run that needs a missing feature ends as `unsupported` with the reason, and its
-cell says n/a.
+cell says n/a. A table leaves out the frameworks that cannot train the workload, and the features
+that no framework has with it.
 """
 
 
@@ -107,11 +108,15 @@ def _source(folder: str, library: str) -> str:
 
 
 def _features(folder: str) -> str:
-    """A workload's table: for every feature, which frameworks have it with this workload."""
+    """A workload's table: which framework has which feature with it. Rows and columns without any "yes" are left out."""
     model = next(model for model, own in workloads.models().items() if own == folder)
-    offered = [frameworks.features(name, model) for name in frameworks.NAMES]
-    rows = [[words, *("yes" if key in one else "no" for one in offered)] for key, words in frameworks.FEATURES.items()]
-    return table([f"`{folder}`", *frameworks.NAMES], rows)
+    offered = {name: has for name in frameworks.NAMES if (has := frameworks.features(name, model))}
+    rows = [
+        [words, *("yes" if key in has else "no" for has in offered.values())]
+        for key, words in frameworks.FEATURES.items()
+        if any(key in has for has in offered.values())
+    ]
+    return table([f"`{folder}`", *offered], rows)
 
 
 def _pins(name: str) -> str:
