@@ -104,8 +104,10 @@ def test_devices_within_the_noise_gain_nothing(tmp_path: Path) -> None:
     assert any("additional devices gain nothing" in f.text for f in findings(groups, groups, FLOOR) if f.loss)
 
 
-@pytest.mark.parametrize(("gain", "said"), [(1.0, True), (1.3, False)])
-def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, gain: float, said: bool) -> None:
+@pytest.mark.parametrize(
+    ("gain", "said"), [(0.9, "compile gains nothing"), (1.0, "Whether compile gains is not known"), (1.3, None)]
+)
+def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, gain: float, said: str | None) -> None:
     plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain")
     compiled = found(tmp_path, {"1n1g": jitter(100.0 * gain)}, benchmark="compiled", options={"compile": True})
     other = found(tmp_path, {"1n1g": jitter(70.0)}, benchmark="other", options={"compile": True, "clip": "norm"})
@@ -114,9 +116,66 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
     assert set(verdicts(here, everything)) == {"compile over none"}
     rest = verdicts([group for group in everything if group.benchmark != "compiled"], everything)
     assert set(rest) == {"clip norm over none"}
-    losses = [finding.text for finding in findings(here, everything) if finding.loss]
-    assert bool(losses) is said
-    assert not said or "compile gains nothing" in losses[0]
+    told = findings(here, everything)
+    assert [finding.text.partition(":")[0] for finding in told] == ([said] if said else [])
+    assert any(finding.loss for finding in told) is (gain < 1)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "why"),
+    [(1, "1 repeat cannot tell any of the 4 pairs"), (2, "2 repeats cannot tell any of the 4 pairs"),
+     (3, "3 repeats cannot tell any of the 4 pairs")],
+)  # fmt: skip
+def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path, repeats: int, why: str) -> None:
+    """Without a rank test too; and nothing is said of tests that there are not."""
+    records = [
+        path for name, speed in (("torch", 100.0), ("mxnet-horovod", 300.0))
+        for path in write_series(
+            tmp_path, {"1n1g": jitter(speed, repeats), "1n2g": jitter(2 * speed, repeats)}, framework=name)
+    ]  # fmt: skip
+    scope = Scope(cells.groups([summary.summarize(records, repeats=repeats)]))
+    (text,) = [finding.text for finding in TOPIC.findings(scope)]
+    assert text.startswith(why) and text.endswith("5 repeats can (runs.repeats).")
+    assert ("the rank test needs at least 3 repeats on each side" in text) is (repeats < 3)
+    remarks = " ".join(TOPIC.remarks(scope))
+    assert text in remarks and " 0 tested pairs" not in remarks
+    assert ("Holm's correction (1979) for all 4 tested pairs" in remarks) is (repeats == 3)
+
+
+def test_frameworks_that_are_not_told_apart_share_a_sentence(tmp_path: Path) -> None:
+    wide = [100.0, 80.0, 121.0, 96.0, 104.0]
+    records = [
+        path for name, times in (("torch", 1.0), ("mxnet-horovod", 1.01), ("torch-horovod", 0.99), ("jax", 2.0))
+        for path in write_series(tmp_path, {"1n1g": [times * value for value in wide]}, framework=name)
+    ]  # fmt: skip
+    first, second = sorted(
+        finding.text
+        for finding in findings(cells.groups([summary.summarize(records, repeats=5)]))
+        if finding.text.startswith(("jax", "mxnet"))
+    )
+    assert first.startswith("jax is 100.0 % faster than torch on 1n1g")
+    assert second.startswith("mxnet-horovod and torch-horovod cannot be told apart from torch on 1n1g (fp32 with batch")
+    assert "after Holm's correction for 3 pairs" in second
+
+
+@pytest.mark.parametrize(
+    ("repeats", "said"), [(2, "1n2g and 1n1g cannot be told apart"), (5, "1n2g is slower than 1n1g")]
+)
+def test_a_lower_median_of_more_devices_is_said_in_the_words_of_the_verdict(
+    tmp_path: Path, repeats: int, said: str
+) -> None:
+    speeds = {"1n1g": jitter(100.0, repeats), "1n2g": jitter(90.0, repeats)}
+    texts = [finding.text for finding in findings(cells.groups([found(tmp_path, speeds)]))]
+    assert any(text.startswith(f"torch: {said}") for text in texts)
+    assert any("gain nothing" in text for text in texts) is (repeats == 5)
+
+
+def test_a_slower_precision_is_called_slower(tmp_path: Path) -> None:
+    full, half = (
+        found(tmp_path, {"1n1g": jitter(speed)}, precision=name) for speed, name in ((100.0, "fp32"), (80.0, "bf16"))
+    )
+    (finding,) = findings(cells.groups([full, half]))
+    assert finding.loss and "bf16 is slower than fp32 here: 0.80 times" in finding.text
 
 
 def test_comparisons_as_a_file(tmp_path: Path) -> None:
@@ -285,7 +344,11 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     assert rows is not None and rows["rank_test_p_holm"][0] == pytest.approx(14 / 252)
     said = " ".join(TOPIC.remarks(scope))
     assert "Holm's correction (1979) for all 7 tested pairs of this benchmark" in said
-    assert "5 repeats are too few to tell any of 7 pairs apart" in said and "6 repeats are enough" in said
+    few = (
+        "5 repeats cannot tell any of the 7 pairs of this benchmark apart: the smallest p that they can give after "
+        "Holm's correction for 7 pairs is 0.056, and a verdict needs p < 0.05. 6 repeats can (runs.repeats)."
+    )
+    assert few in said and [finding.text for finding in TOPIC.findings(scope)] == [few]
     fewer = {topology: speeds[topology] for topology in topologies[:-1]}
     assert {pair.verdict for pair in comparisons.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}
 

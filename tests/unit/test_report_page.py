@@ -207,7 +207,7 @@ def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
     summaries = write_summaries(tmp_path, study, repeats=5)
     page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
     text, _ = read(tmp_path / "report.html")
-    assert "torch: fp16 gains nothing here: 0.12 times fp32's throughput on one device" in text
+    assert "torch: fp16 is slower than fp32 here: 0.12 times fp32's throughput on one device" in text
     assert "no fp16 units" in text
     assert "1n2g is no faster than 1n1g" in text
 

@@ -155,20 +155,19 @@ def about_frameworks(
     return notes
 
 
-def gains_nothing(
-    half: float, full: float, precision: str, reference: str, native: bool | None, noise: float = 0.0
-) -> str | None:
-    """Advice where a lower precision is no faster per device; both figures are throughput on the same device, and
-    `noise` is the share by which two figures of one configuration differ there."""
-    if half > full * (1 + noise):
-        return None
+def gains_nothing(ratio: float, precision: str, reference: str, native: bool | None, slower: bool) -> str:
+    """Advice about a lower precision that does not differ from `reference` on one device, or is `slower`.
+
+    `ratio` is its throughput divided by that of `reference`; `native`: whether the device has fp16 units.
+    """
     cause = (
         f"The device has no {precision} units and emulates them"
         if native is False and precision == "fp16"
         else f"Either the device has no units for {precision}, or matrix products are too small a part of the step"
     )
+    verdict = f"is slower than {reference}" if slower else "gains nothing"
     return (
-        f"{precision} gains nothing here: {half / full:.2f} times {reference}'s throughput on one device. {cause}. "
+        f"{precision} {verdict} here: {ratio:.2f} times {reference}'s throughput on one device. {cause}. "
         f"Use {reference}; {precision} pays on devices that multiply in it, or when memory is short"
     )
 

@@ -21,6 +21,8 @@ from throughline.study.config import block_name
 
 SURE = 0.05
 """p of the rank test from which on two sets of repeats are not told apart."""
+LEAST_REPEATS = 3
+"""The fewest repeats of a side for which there is a rank test."""
 AA = "__aa"
 LOWER = ("bf16", "fp16")
 NEAR = timedelta(days=1)
@@ -154,15 +156,45 @@ def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pai
     return pairs
 
 
-def too_few(pairs: Sequence[Pair]) -> tuple[int, float, int] | None:
-    """Where no pair can be told apart, however far its repeats lie apart: the most repeats of a side, the least p that
-    is possible, and how many repeats could; else None."""
-    sizes = [(len(pair.one.repeats), len(pair.other.repeats)) for pair in pairs if pair.family]
-    family, (n, m) = len(sizes), min(sizes, key=lambda both: statistics.least_p(*both), default=(0, 0))
-    least = family * statistics.least_p(n, m)
-    if not family or least < SURE:
+@dataclass(frozen=True)
+class TooFew:
+    """So few repeats that the rank test can tell none of `pairs` pairs apart, however far the repeats lie apart.
+
+    `repeats` is the most that a side has, `enough` the least that could tell a pair apart. `least` is the smallest p
+    that is possible after Holm's correction; None if no pair has enough repeats for a rank test.
+    """
+
+    repeats: int
+    pairs: int
+    least: float | None
+    enough: int
+
+    @property
+    def text(self) -> str:
+        """What these repeats cannot do, why, and how many repeats could."""
+        repeats = f"{self.repeats} repeat{'' if self.repeats == 1 else 's'}"
+        pairs = "the pair of this benchmark" if self.pairs == 1 else f"any of the {self.pairs} pairs of this benchmark"
+        why = f"the rank test needs at least {LEAST_REPEATS} repeats on each side"
+        if self.least is not None:
+            corrected = f" after Holm's correction for {self.pairs} pairs" if self.pairs > 1 else ""
+            why = f"the smallest p that they can give{corrected} is {self.least:.2g}, and a verdict needs p < {SURE:g}"
+        return f"{repeats} cannot tell {pairs} apart: {why}. {self.enough} repeats can (runs.repeats)."
+
+
+def too_few(pairs: Sequence[Pair]) -> TooFew | None:
+    """What is said if the repeats are too few to tell any pair apart; None if a pair can be told apart."""
+    tested = [pair for pair in pairs if pair.family]
+    asked = tested or [pair for pair in pairs if not pair.unlike and pair.one.repeats and pair.other.repeats]
+    if not asked:
         return None
-    return max(n, m), min(1.0, least), next(k for k in range(3, 99) if family * statistics.least_p(k, k) < SURE)
+    sizes, family, least = [(len(pair.one.repeats), len(pair.other.repeats)) for pair in asked], len(asked), None
+    n, m = min(sizes, key=lambda both: statistics.least_p(*both))
+    if tested:
+        least = min(1.0, family * statistics.least_p(n, m))
+        if least < SURE:
+            return None
+    possible = range(LEAST_REPEATS, 99)
+    return TooFew(max(n, m), family, least, next(k for k in possible if family * statistics.least_p(k, k) < SURE))
 
 
 def differences(one: Side, other: Side) -> list[str]:

@@ -1,6 +1,6 @@
 """Comparisons: every pair of a benchmark with its ratio and verdict, and in sentences what gains nothing or differs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
@@ -10,12 +10,15 @@ from throughline.report.analysis.comparisons import Pair
 from throughline.report.analysis.values import MEASURED
 from throughline.report.numbers import percent, reading, span
 from throughline.report.render import markup
-from throughline.report.render.head import fastest
+from throughline.report.render.head import Best, fastest
 from throughline.report.render.tables import Chip, Table
-from throughline.report.topics import LOSS, Finding, Scope, Topic
+from throughline.report.topics import GAIN, LOSS, Finding, Scope, Topic
 
 COLUMNS = ["compared", "where", "ratio", "ratio_at_least", "ratio_at_most", "rank_test_p", "rank_test_p_holm",
            "pairs_tested", "smallest_difference", "a_a_pairs", "verdict", "because"]  # fmt: skip
+
+DECIDED = ("slower", "no difference")
+"""Verdicts that say of an option, a precision or more devices that they gain nothing."""
 
 
 def frame(scope: Scope) -> pd.DataFrame:
@@ -56,22 +59,23 @@ def remarks(scope: Scope) -> Iterator[str]:
             "not known. extras: [aa] measures it."
         )
     family = max((pair.family for pair in scope.pairs), default=0)
-    yield (
-        "The range contains the true ratio if each true median lies in the range of its repeats. p comes from the rank "
-        f"test between the repeats. The verdict follows p after Holm's correction (1979) for all {family} tested pairs "
-        "of this benchmark."
-    )
-    if few := comparisons.too_few(scope.pairs):
-        n, least, enough = few
+    yield "The range contains the true ratio if each true median lies in the range of its repeats."
+    if family:
+        corrected = f" after Holm's correction (1979) for all {family} tested pairs of this benchmark"
         yield (
-            f"{n} repeats are too few to tell any of {family} pairs apart: after Holm's correction, the smallest p "
-            f"that they can give is {least:.2g}. {enough} repeats are enough."
+            "p comes from the rank test between the repeats. The verdict follows p"
+            f"{corrected if family > 1 else ', which needs no correction for a single pair'}."
         )
+    if few := comparisons.too_few(scope.pairs):
+        yield few.text
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """How frameworks and precisions compare, and what gains nothing; below what A/A runs differ by, nothing differs."""
+    """How frameworks and precisions compare, and what gains nothing. Each sentence follows the verdict of its pair."""
     yield from _unequal(scope)
+    few = comparisons.too_few(scope.pairs)
+    if few:
+        yield Finding(few.text, LOSS)
     best, largest, alone = fastest(scope.groups), dict[str, Pair](), dict[tuple[str, str], float]()
     for pair in scope.pairs:
         if pair.sides is None:
@@ -94,9 +98,31 @@ def findings(scope: Scope) -> Iterator[Finding]:
             yield _no_faster(pair)
         elif pair.kind == "switches" and pair.what.startswith("compile ") and pair.verdict != "faster":
             yield _compiled(pair)
-    for pair in largest.values():
-        if best and (pair.unlike or pair.p is not None) and pair.sides:
-            yield Finding(_faster(pair, f"on {pair.sides[1].row.topology} ({best.settings})"))
+    if best:
+        yield from _frameworks(best, largest.values(), few is not None)
+
+
+def _frameworks(best: Best, pairs: Iterable[Pair], undecided: bool) -> Iterator[Finding]:
+    """How frameworks compare with the first one; all that cannot be told apart from it share a sentence.
+
+    `undecided`: the repeats are too few to tell any pair apart, which is said elsewhere.
+    """
+    alike: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        assert pair.sides
+        where = f"on {pair.sides[1].row.topology} ({best.settings})"
+        if pair.verdict != "not told apart":
+            yield Finding(_faster(pair, where))
+        elif pair.adjusted is not None and not undecided:
+            alike.setdefault(where, []).append(pair)
+    for where, same in alike.items():
+        names = " and ".join(", ".join(pair.other.label for pair in same).rsplit(", ", 1))
+        p = [pair.adjusted for pair in same if pair.adjusted is not None]
+        ends = f"{min(p):.3f}" + (f" to {max(p):.3f}" if len(p) > 1 else "")
+        corrected = f" after Holm's correction for {same[0].family} pairs" if same[0].family > 1 else ""
+        yield Finding(
+            f"{names} cannot be told apart from {same[0].one.label} {where}: the rank test gives p = {ends}{corrected}."
+        )
 
 
 def _unequal(scope: Scope) -> Iterator[Finding]:
@@ -111,20 +137,18 @@ def _unequal(scope: Scope) -> Iterator[Finding]:
 def _compiled(pair: Pair) -> Finding:
     """A compiled model that is not known to be faster."""
     ratio = f"{pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, {pair.why})"
-    if pair.gains is False:
+    if pair.verdict in DECIDED:
         return Finding(f"compile gains nothing: {ratio}. Leave it off here.", LOSS)
     return Finding(f"Whether compile gains is not known: {ratio}.")
 
 
 def _faster(pair: Pair, where: str) -> str:
-    """Which of two is faster, and how sure that is."""
+    """Which of two is faster, if one of them is, and how sure that is."""
     names, gain = (pair.other.label, pair.one.label), pair.ratio - 1
     if pair.unlike:
         return f"{' and '.join(names)} are not comparable {where}: {pair.why}."
     if pair.verdict == "no difference":
         return f"No difference between {' and '.join(names)} {where}: {percent(abs(gain), 1)}, {pair.why}."
-    if pair.verdict == "not told apart":
-        return f"{' and '.join(names)} cannot be told apart {where}: the rank test gives {pair.why}."
     ahead, behind = names if gain > 0 else names[::-1]
     gain = max(pair.ratio, 1 / pair.ratio) - 1
     return f"{ahead} is {percent(gain, 1)} faster than {behind} {where}: the rank test gives {pair.why}."
@@ -135,11 +159,12 @@ def _precision(pair: Pair) -> Finding:
     assert pair.sides
     (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
     device = group.summary.device if group.summary else None
-    native, noise = device.fp16_native if device else None, pair.floor.share if pair.floor else 0.0
-    speeds = pair.other.median, pair.one.median
-    text = advice.gains_nothing(*speeds, group.precision, base.precision, native, noise)
-    if text and not pair.unlike:
-        return Finding(f"{row.framework}: {text}.", LOSS)
+    if pair.verdict in DECIDED:
+        native, slower = device.fp16_native if device else None, pair.verdict == "slower"
+        return Finding(
+            f"{row.framework}: {advice.gains_nothing(pair.ratio, group.precision, base.precision, native, slower)}.",
+            LOSS,
+        )
     against = f"on one device ({group.batch_name} against {base.batch})"
     verb = "are not comparable" if pair.unlike else "cannot be told apart"
     text = (
@@ -153,27 +178,44 @@ def _precision(pair: Pair) -> Finding:
 
 
 def _lost(pair: Pair, alone: float) -> Finding:
-    """A lower precision that gains on one device, and nothing on several."""
+    """A lower precision whose median gains on one device, and not on several."""
     assert pair.sides
     (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
+    decided, low, high = pair.verdict in DECIDED, group.precision, base.precision
+    verdict = {"slower": f"{low} is slower than {high}", "no difference": f"{low} gains nothing"}.get(
+        pair.verdict, f"{low} and {high} cannot be told apart"
+    )
+    why = "" if decided else f" ({pair.why})"
     return Finding(
-        f"{row.framework}: {group.precision} gains nothing on {row.topology}: {pair.ratio:.2f} times the throughput of "
-        f"{base.precision}, and {alone:.2f} times on one device. Either what the devices share takes most of a step, "
-        f"or {group.precision} is not in use on several devices.",
-        LOSS,
+        f"{row.framework}: {verdict} on {row.topology}: {pair.ratio:.2f} times the throughput of {high}{why}, and "
+        f"{alone:.2f} times on one device. {'Either' if decided else 'If this is no chance, either'} what the devices "
+        f"share takes most of a step, or {low} is not in use on several devices.",
+        LOSS if decided else GAIN,
     )
 
 
 def _no_faster(pair: Pair) -> Finding:
-    """A topology that is no faster than the next smaller one."""
+    """A topology whose median is no higher than that of the next smaller one."""
     assert pair.sides
     (_, before), (group, after) = ((side.group, side.row) for side in pair.sides)
+    medians = (
+        f"{reading(pair.other.median)} against {reading(pair.one.median)} {group.unit}, {group.precision}, "
+        f"{group.batch_name}"
+    )
+    advised = (
+        "Look at what the devices share: cores, memory bandwidth, the network; a larger batch per device exchanges "
+        "less often."
+    )
+    if pair.verdict in DECIDED:
+        than = "is slower" if pair.verdict == "slower" else "is no faster"
+        return Finding(
+            f"{after.framework}: {after.topology} {than} than {before.topology} ({medians}): the additional devices "
+            f"gain nothing. {advised}",
+            LOSS,
+        )
     return Finding(
-        f"{after.framework}: {after.topology} is no faster than {before.topology} ({reading(pair.other.median)} "
-        f"against {reading(pair.one.median)} {group.unit}, {group.precision}, {group.batch_name}): the "
-        "additional devices gain nothing. Look at what the devices share: cores, memory bandwidth, the "
-        "network; a larger batch per device exchanges less often.",
-        LOSS,
+        f"{after.framework}: {after.topology} and {before.topology} cannot be told apart ({medians}; {pair.why}). If "
+        f"more repeats do not show a gain: {advised[0].lower()}{advised[1:]}"
     )
 
 
