@@ -1,9 +1,10 @@
-"""Launch: from a specification to processes and back to a record.
+"""Launch: take a specification, start the processes of a run, and write its record.
 
-launch.py has the steps of one run: survey the nodes (job.py), check the data, order, supervise, assemble, write. One
-agent per node starts the ranks of that node and ends them; what they say to each other is in messages.py. Locks, the
-watchdog and the progress line are here, and so are the building of a framework's environment and `make doctor`.
+launch.py has the steps of one run: survey the nodes (job.py), check the data, write the order, supervise the ranks,
+assemble the record, and write it. One agent per node starts and ends the ranks of that node. messages.py has the
+messages between launcher and agents. This package also has the locks, the watchdog, the progress line, the
+installation of a framework's environment, and `make doctor`.
 
-This room knows rank/, observe/ and all below them, and no check or report. agent.py, launchers.py and machine.py run in
-a framework's environment: they import the standard library and what a rank has.
+This package may import rank/, observe/ and all packages below them, but no check and no report. agent.py, launchers.py
+and machine.py run in a framework's environment: they import only the standard library and what a rank has.
 """

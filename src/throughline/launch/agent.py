@@ -1,12 +1,13 @@
-"""One node's part of a run: starts the node's ranks, tells where they stand and how they end, leaves nothing.
+"""The agent: the process that starts a node's ranks, reports their progress and their ends, and leaves nothing behind.
 
-    python -m throughline.launch.agent WORK/job.json NODE        (`slurm` as NODE: srun knows the number)
+    python -m throughline.launch.agent WORK/job.json NODE        (NODE `slurm`: the number is that of srun)
 
-It starts every rank of its node itself, or the launcher that a framework brings (a starter), which does it. When one
-fails, it ends the others. Its input brings the launcher's messages and is its lifeline: when it ends, all ranks of this
-node end at once, so that nobody has to reach this node for it. Its output is the node's part of the log, each line
-marked with its rank and scrubbed here, where the node's name is known; messages are for the launcher.
-Runs in the framework's own environment, on every node: imports the standard library only.
+The agent starts every rank of its node, or it starts the framework's own launcher (a starter), which starts the ranks.
+When a rank fails, the agent ends the others. Its input has the messages of the launcher and is its lifeline: when the
+input ends, the agent ends all ranks of its node immediately, so nobody has to reach this node to end them. Its output
+has messages for the launcher and the node's part of the log. The agent marks each line of the log with its rank, and
+scrubs it here, where the node's name is known. An agent runs on every node in the framework's own environment, so it
+imports only the standard library.
 """
 
 import contextlib
@@ -29,19 +30,19 @@ from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Rese
 from throughline.rank import heartbeat, ranks
 
 EVERY_S = 1.0
-"""How often it tells where the ranks stand."""
+"""How often the agent reports the progress of the ranks."""
 PATIENCE_S = 5.0
-"""How long the sampler may take to write what it has."""
+"""How long the sampler may take to write its samples."""
 TELEMETRY = "[telemetry] "
 READY_S = 60.0
-"""How long it may take to look at the GPUs: a driver that is not kept loaded takes seconds."""
+"""How long the sampler may take to check the GPUs. A driver that was not loaded takes seconds."""
 
 
 class Agent:
     def __init__(self, path: Path, node: int) -> None:
         self.path, self.work, self.node = path, path.parent, node
         self.order = messages.read(Order, path)
-        for name in ranks.NAMES:  # whatever started this process, it is no rank
+        for name in ranks.NAMES:  # this process is no rank, whatever started it
             os.environ.pop(name, None)
         os.environ.update(self.order.variables)
         if self.order.reach == "simulated" and self.order.kind == "cuda":
@@ -61,7 +62,7 @@ class Agent:
         self.failed = self.cut_off = self.over = False
 
     def run(self) -> int:
-        """Exit status: 1 where a rank or the starter failed. Nothing of this node's ranks runs any more by then."""
+        """Run this node's ranks to their end, with no process left over. Return the exit status: 1 after a failure."""
         processes.adopt_orphans()
         wake, waker = os.pipe()
         os.set_blocking(waker, False)
@@ -94,7 +95,7 @@ class Agent:
         for child in self.children.values():
             child.kill()
         if sampler and sampler.stdin and not self.cut_off:
-            sampler.stdin.close()  # it writes what it has; where it does not, it is ended with the rest
+            sampler.stdin.close()  # the sampler now writes its samples; if it does not end, we kill it below
             with contextlib.suppress(subprocess.TimeoutExpired):
                 sampler.wait(PATIENCE_S)
         _end_all()
@@ -105,13 +106,14 @@ class Agent:
 
     def close(self) -> None:
         self.held.close()
-        if self.cut_off and not self.order.shared:  # the launcher may be gone: its folder is nobody's
+        if self.cut_off and not self.order.shared:  # if the launcher has ended, nobody else removes its folder
             shutil.rmtree(self.work, ignore_errors=True)
 
     def _start_ranks(self) -> None:
-        """Start this node's ranks once the launcher says that every other node is ready to do the same.
+        """Start this node's ranks when the launcher says that all nodes are ready.
 
-        The agent keeps their ports until it ends, so that nobody else is given one before a rank listens on it.
+        The agent keeps the ports of its ranks until it ends, so that no other process gets a port before a rank
+        listens on it.
         """
         self.ports = [launchers.reserved_port() for _ in self.ranks]
         _tell(Reserved(self.node, [port.getsockname()[1] for port in self.ports]))
@@ -127,8 +129,11 @@ class Agent:
             )
 
     def _start_starter(self, starter: Starter) -> None:
-        """Start the launcher that a framework brings. Its ranks are no children of this process: each gets a named
-        pipe to speak through, and is looked for."""
+        """Start the framework's own launcher.
+
+        Its ranks are no children of this process. So each rank writes its output to a named pipe, and the agent looks
+        for its process.
+        """
         self.awaited = set(self.ranks)
         for rank in self.ranks:
             pipe = self.folder / f"rank_{rank}.out"
@@ -138,7 +143,7 @@ class Agent:
         self.children[None] = self._start(command, "", subprocess.DEVNULL, {ranks.NODE_FOLDER: str(self.folder)})
 
     def _are_running(self) -> bool:
-        """Whether ranks are to be waited for. Tells how a child of this process has ended."""
+        """True if we have to wait for ranks. Reports the exit status of each child that has ended."""
         for rank, child in self.children.items():
             if rank in self.ended or child.poll() is None:
                 continue
@@ -150,7 +155,7 @@ class Agent:
         return len(self.ended) < len(self.children) and not self.failed
 
     def _start(self, command: list[str], mark: str, stdin: int, variables: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Start a process that ends with this one; its output is passed on."""
+        """Start a process that ends with this one, and pass its output on."""
         process = subprocess.Popen(
             command,
             env={**os.environ, **variables},
@@ -164,7 +169,7 @@ class Agent:
         return process
 
     def _start_sampler(self) -> subprocess.Popen[bytes] | None:
-        """The node's telemetry, in a process of the workflow's own environment; None where it is switched off."""
+        """Start the node's sampler in the workflow's own environment. Return None if telemetry is off."""
         if not self.order.telemetry:
             return None
         place = [str(self.path), str(self.node), str(self.folder)]
@@ -173,7 +178,7 @@ class Agent:
         )
 
     def _faults(self, sampler: subprocess.Popen[bytes]) -> list[str]:
-        """What the sampler finds wrong with this node's GPUs, before any rank starts; nothing where it does not say."""
+        """Return the faults that the sampler has found in this node's GPUs; none if it does not answer in time."""
         deadline = time.monotonic() + READY_S
         while self.ready is None and sampler.poll() is None and time.monotonic() < deadline and not self.cut_off:
             self._wait(EVERY_S)
@@ -198,14 +203,14 @@ class Agent:
                         os.kill(pid, signal.SIGUSR1)
 
     def _wait(self, seconds: float) -> bool:
-        """Act on what happens within `seconds`; whether anything did."""
+        """Handle the events of the next `seconds`. Return True if there were any."""
         events = self.watched.select(seconds)
         for key, _ in events:
             key.data()
         return bool(events)
 
     def _pass_on(self, descriptor: int, mark: str) -> None:
-        """Pass on every line that arrives at `descriptor`; the sampler's message is for this process."""
+        """Pass on every line that arrives at `descriptor`. Messages of the sampler are for the agent itself."""
         os.set_blocking(descriptor, False)
         self.partial[descriptor] = b""
 
@@ -225,20 +230,20 @@ class Agent:
         self.watched.register(descriptor, selectors.EVENT_READ, read)
 
     def _find_processes(self) -> None:
-        """Hear of the end of a starter's ranks, each as soon as it is known which process it is."""
+        """Watch the processes of a starter's ranks. Each rank writes its process id when it starts."""
         for rank in sorted(self.awaited):
             pid = heartbeat.process(self.folder / f"rank_{rank}.beat")
             if pid is None:
                 continue
             self.awaited.discard(rank)
-            with contextlib.suppress(AttributeError, OSError):  # an older Python, an older system
+            with contextlib.suppress(AttributeError, OSError):  # old versions of Python and Linux lack pidfd_open
                 descriptor = os.pidfd_open(pid)
                 self.watched.register(descriptor, selectors.EVENT_READ, partial(self._ended, rank, pid, descriptor))
 
     def _ended(self, rank: int, pid: int, descriptor: int) -> None:
         self.watched.unregister(descriptor)
         os.close(descriptor)
-        if not self.over:  # else this process ended it
+        if not self.over:  # otherwise the agent itself ended the rank
             self._tell_where()
             _tell(Ended(rank, _exit_status(pid)))
 
@@ -253,7 +258,7 @@ class Agent:
 
 
 def _tied() -> None:
-    """Between fork and exec: the process ends with this one, and its ranks with it."""
+    """Tie a new process to this one, between fork and exec. The new process ends when this one ends."""
     processes.die_with_parent(os.getppid(), signal.SIGKILL)
 
 
@@ -266,7 +271,7 @@ def _say(line: str) -> None:
 
 
 def _is_worker(pid: int) -> bool:
-    """Whether this is a rank that writes its stacks when asked; a starter or a shell would end."""
+    """True if this is a rank that handles the signal for its stacks. A starter or a shell would end at the signal."""
     if b"throughline.rank.worker" not in processes.command_line(pid).split(b"\0"):
         return False
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
@@ -274,7 +279,7 @@ def _is_worker(pid: int) -> bool:
 
 
 def _exit_status(pid: int) -> int | None:
-    """How a process ended, while its parent has not asked yet; negative: the signal. None where it is too late."""
+    """Return the exit status of a zombie, negative for a signal; None if its parent has already waited for it."""
     fields = processes.stat(pid)
     if not fields or fields[0] != "Z":
         return None
@@ -283,7 +288,7 @@ def _exit_status(pid: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kill whatever this process has below it, however it was started."""
+    """Kill all descendants of this process, however they were started."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and (left := processes.descendants(os.getpid())):
         for pid in left:

@@ -1,6 +1,6 @@
-"""What this machine can do, and what is missing for what: `make doctor`. Before anything is installed as well as after.
+"""`make doctor`: say what this machine can do, and what is missing for the rest. It also runs before any installation.
 
-One file with the standard library only, which any Python 3 from 3.7 on runs.
+So it is a single file that uses only the standard library, and that every Python from 3.7 on can run.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[3]
 GPU = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
 ROOM_GB = 5
-"""A set-up with PyTorch's CPU build takes 1.6 GB. Its CUDA build is a download of 2.7 GB, and larger on the disk."""
+"""Free space that we require. An environment with PyTorch's CPU build takes 1.6 GB. The CUDA build is a download of
+2.7 GB, and takes more space than that on the disk."""
 
 
 class Need(NamedTuple):
-    """What somebody may want, the programs that it takes (each one or one of several), and the packages with them."""
+    """A purpose, the programs that it needs, and the system packages that have them.
+
+    An entry of `programs` is one program, or several separated by `|` of which one is enough.
+    """
 
     purpose: str
     programs: tuple[str, ...]
@@ -58,7 +62,7 @@ def main() -> None:
 
 
 def facts() -> list[tuple[str, str]]:
-    """What is here, by name."""
+    """Return (name, fact) for everything that we tell about this machine."""
     cores = len(os.sched_getaffinity(0))
     total, free = memory("MemTotal"), memory("MemAvailable")
     disk = shutil.disk_usage(ROOT)
@@ -77,7 +81,7 @@ def facts() -> list[tuple[str, str]]:
 
 
 def answers() -> list[tuple[str, str, str]]:
-    """What one may want, what is missing for it (nothing: it is possible), and what to do about that."""
+    """Return (purpose, what is missing, how to install it) for every purpose. If nothing is missing, it is possible."""
     found = [python(), room()]
     for need in NEEDS:
         missing = [one.replace("|", " or ") for one in need.programs if not any(map(which, one.split("|")))]
@@ -94,7 +98,7 @@ def answers() -> list[tuple[str, str, str]]:
 
 
 def python() -> tuple[str, str, str]:
-    """Whether this Python can run the workflow."""
+    """Return the answer whether this Python can run the workflow."""
     version = sys.version_info[:2]
     parts = ["pip (ensurepip)"] * (not (importlib.util.find_spec("pip") or importlib.util.find_spec("ensurepip")))
     parts += ["venv"] * (not importlib.util.find_spec("venv") or not importlib.util.find_spec("ensurepip"))
@@ -103,13 +107,13 @@ def python() -> tuple[str, str, str]:
 
 
 def room() -> tuple[str, str, str]:
-    """Whether the disk has room for the environment and the default job."""
+    """Return the answer whether the disk has room for the environment and the default job."""
     lacks = shutil.disk_usage(ROOT).free < ROOM_GB * 1e9
     return ("make run: room on the disk", f"{ROOM_GB} GB" * lacks, "free some, or clone on a larger disk")
 
 
 def gpus() -> list[str]:
-    """A line for each GPU, or one that says why there is none."""
+    """Return a line for each GPU, or one line that says why there is none."""
     if not which("nvidia-smi"):
         seen = any(Path("/dev").glob("nvidia[0-9]*"))
         return ["there is one, but no nvidia-smi: install the driver's tools" if seen else "none: runs are on the CPU"]
@@ -121,12 +125,12 @@ def gpus() -> list[str]:
 
 
 def which(program: str) -> str | None:
-    """Where a program is; daemons lie in folders that a user's path often lacks."""
+    """Return the path of a program. We also look in the folders of daemons, which a user's path often lacks."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
 
 
 def install(debian: str, fedora: str) -> str:
-    """The command that installs packages on this distribution."""
+    """Return the command that installs packages on this distribution."""
     likes = f"{release().get('ID', '')} {release().get('ID_LIKE', '')}".split()
     if {"debian", "ubuntu"} & set(likes):
         return f"sudo apt-get install {debian}"
@@ -134,7 +138,7 @@ def install(debian: str, fedora: str) -> str:
 
 
 def release() -> dict[str, str]:
-    """The distribution's facts about itself."""
+    """Return the content of /etc/os-release; empty if the file does not exist."""
     try:
         lines = Path("/etc/os-release").read_text().splitlines()
     except OSError:
@@ -143,7 +147,7 @@ def release() -> dict[str, str]:
 
 
 def memory(name: str) -> float:
-    """A line of /proc/meminfo in GB; 0 where there is none."""
+    """Return the value of a line of /proc/meminfo in GB; 0 if there is no such line."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -1,5 +1,7 @@
-"""Builds a framework's environment, once per user, as its recipe says (recipes.py). Standard library only, so that
-conda's own Python can run it as well."""
+"""Build a framework's environment once per user, following its recipe (recipes.py).
+
+Standard library only, so that conda's own Python can run this module too.
+"""
 
 import contextlib
 import fcntl
@@ -22,7 +24,7 @@ BUILT = "built.json"
 TORCH_INDEX = "https://download.pytorch.org/whl"
 
 PROGRAMS = {"g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)", "make": "make", "patch": "patch"}
-"""Programs that a build needs from the system, and the package that has each."""
+"""Map each program that a build needs from the system to the advice which package has it."""
 
 HINTS = {
     "Python.h: No such file": "install Python's headers (Debian, Ubuntu: python3-dev; Fedora, RHEL: python3-devel)",
@@ -34,11 +36,14 @@ HINTS = {
     "not found in the": "check the network and pip's index (pip config list)",
     "No matching distribution found": "check the network and pip's index (pip config list)",
 }
-"""What a line of a failed build's log means for its user."""
+"""Map a text in the log of a failed build to the advice for the user."""
 
 
 def build(framework: str, log: Path) -> Path:
-    """Make the environment if it is not there; returns its folder. UserError where it fails, with nothing half made."""
+    """Build the environment if it does not exist, and return its folder.
+
+    Raise UserError if the build fails. Then no part of the environment is left behind.
+    """
     recipe = _recipe(framework)
     folder = recipe.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +66,7 @@ def build(framework: str, log: Path) -> Path:
 
 
 def fill(framework: str, log: Path) -> None:
-    """Install what the framework needs into the environment that runs this (conda's, or a container's)."""
+    """Install what the framework needs into the environment of this Python (an environment of conda or a container)."""
     recipe = _recipe(framework)
     _requirements(recipe)
     _stages(recipe, Path(sys.prefix), log)
@@ -75,7 +80,7 @@ def _recipe(framework: str) -> Recipe:
 
 
 def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
-    """Create, install, compile, check; each with a line on stderr, all of their output in the log."""
+    """Create, fill and check the environment, with a line on stderr for each stage and all output in the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
@@ -91,7 +96,7 @@ def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
                 else:
                     _install_wheels(run, stage, recipe.lock)
         with run.stage(run.total, "check"):
-            if recipe.compiled:  # without its dependencies; those of wheels uv has resolved
+            if recipe.compiled:  # uv has resolved the dependencies of wheels, but nobody those of compiled packages
                 run(*uv.command("pip", "check", "--python", run.python))
             run(run.python, "-c", "import " + ", ".join(recipe.modules))
     nccl = bool(recipe.compiled) and recipes.builds_nccl()
@@ -101,7 +106,7 @@ def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
 
 
 class _Runner:
-    """Runs commands with the new environment's programs, and their output in the log."""
+    """Runs commands with the programs of the new environment, and writes their output to the log."""
 
     def __init__(self, recipe: Recipe, folder: Path, output: IO[str], log: Path) -> None:
         self.framework, self.total, self.output, self.log = recipe.framework, len(recipe.stages) + 2, output, log
@@ -110,7 +115,7 @@ class _Runner:
         self.variables = uv.variables(folder)
         for name in ("PYTHONPATH", "PYTHONHOME"):
             self.variables.pop(name, None)
-        # Not what `make` hands down: with a variable on make's command line it names no number of jobs.
+        # Replace the MAKEFLAGS of a calling `make`: with a variable on its command line, they lack the number of jobs.
         self.variables["MAKEFLAGS"] = f"-j{min(4, len(os.sched_getaffinity(0)))}"
         self.variables["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
         self.variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
@@ -139,7 +144,7 @@ class _Runner:
 
 
 def _failed(framework: str, lines: list[str], log: Path) -> UserError:
-    """Why a build broke off, from what it printed."""
+    """Return the UserError of a failed build, from the lines that its last command printed."""
     what = f"the environment of {framework} could not be built"
     for sign, advice in HINTS.items():
         if line := next((line.strip() for line in lines if sign in line), None):
@@ -150,7 +155,7 @@ def _failed(framework: str, lines: list[str], log: Path) -> UserError:
 
 
 def _compile(run: _Runner, stage: Stage) -> None:
-    """Compile the requirements; of each the archive itself, so that it can be patched and its checksum is compared."""
+    """Compile the requirements. pip downloads their archives and compares the checksums; then we apply the patch."""
     flags = {**stage.variables, **_horovod(stage.variables)}
     alone = ("--no-input", "--no-deps", "--no-build-isolation")
     with tempfile.TemporaryDirectory(prefix="throughline-build-") as name:
@@ -162,15 +167,17 @@ def _compile(run: _Runner, stage: Stage) -> None:
             shutil.unpack_archive(archive, work / "source")
         for source in (work / "source").iterdir():
             for cython in source.rglob("*.pyx"):
-                cython.touch()  # what was generated from it belongs to an older Python
+                cython.touch()  # the archive's generated C code is for an older Python, so generate it again
             if stage.patch:
                 run("patch", "--batch", "-p1", "-d", str(source), "-i", str(stage.patch))
             run(run.python, "-m", "pip", "install", *alone, "--no-cache-dir", "-v", str(source), **flags)
 
 
 def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
-    """Install what is locked; then torch, of the same build (CPU or a CUDA version) as the workflow's, so that both can
-    be compared."""
+    """Install the locked packages, and then torch in the same build (CPU or a CUDA version) as the workflow's torch.
+
+    With the same build, the measurements in both environments can be compared.
+    """
     install = uv.command("pip", "install", "--python", run.python)
     torch = [line for line in stage.requirements if line.startswith("torch==")]
     with tempfile.NamedTemporaryFile("w", prefix="throughline-pins-", suffix=".txt") as pins:
@@ -192,7 +199,10 @@ def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
 
 
 def _horovod(variables: dict[str, str]) -> dict[str, str]:
-    """Horovod's flags for what this machine has: MPI, and with a CUDA compiler NCCL. Those that the user set win."""
+    """Return Horovod's build flags: MPI if this machine has it, and NCCL if it has a CUDA compiler.
+
+    Flags that the user has set take precedence.
+    """
     if not any(name.startswith("HOROVOD_") for name in variables):
         return {}
     flags = {"HOROVOD_WITH_MPI": "1"} if _mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
@@ -221,7 +231,7 @@ def _requirements(recipe: Recipe) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, framework: str) -> Iterator[None]:
-    """Hold the lock of this environment; it ends with its holder."""
+    """Hold the lock of this environment. The lock ends with the process that holds it."""
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

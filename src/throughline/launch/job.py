@@ -1,4 +1,4 @@
-"""One run: what the launcher was asked for, its log, and its site: nodes, device, what is doubtful about them."""
+"""A run's inputs: what the launcher has to do (Job), the log, and the nodes and device with their warnings (Site)."""
 
 import contextlib
 import json
@@ -30,10 +30,13 @@ WHERE = {
 
 @dataclass
 class Job:
-    """One run. `command` is what repeats it. With `weights` (an .npz file) it starts from these, and the record holds
-    every rank's losses. `telemetry` off is for measuring what it costs. `strict`: what would be a warning before the
-    run refuses it. With `convergence` nothing is measured, and no record is written. `part_of`: what Snakemake makes
-    of this run and others."""
+    """One run that the launcher has to do.
+
+    command: the command that repeats this run; weights: an .npz file with the weights to start from, which also makes
+    the record keep the losses of every rank; telemetry: off to measure what telemetry costs; strict: refuse a run
+    instead of a warning before it; convergence: the training of a convergence check, without a measurement or a record;
+    part_of: the file that Snakemake makes from this run and other runs.
+    """
 
     spec: RunSpec
     record: Path
@@ -52,12 +55,12 @@ class Job:
 
     @property
     def target(self) -> str:
-        """What Snakemake is asked for."""
+        """The file that Snakemake has to make."""
         return self.part_of or (str(self.record) if self.convergence else self.spec.record)
 
     @property
     def lacks(self) -> str | None:
-        """Why this machine cannot have the framework's environment; None where there is one to run in."""
+        """Why this machine cannot build the framework's environment; None if there is an environment to run in."""
         return lacks(self.spec.framework, self.python)
 
     @property
@@ -68,11 +71,11 @@ class Job:
 
     @property
     def handed(self) -> dict[str, Any]:
-        """The same with what ranks are told beside it, from files that it names by their digests."""
+        """The full specification, with the additional content that ranks get from files that it names by digest."""
         return workloads.handed(self.full)
 
     def failed(self, what: str, why: str | None) -> UserError:
-        """The run's end by an infrastructure failure."""
+        """Return the UserError for a run that an infrastructure failure ended."""
         return UserError(
             f"{self.target}: {what}",
             why=why,
@@ -81,12 +84,12 @@ class Job:
 
 
 def lacks(framework: str, python: str) -> str | None:
-    """Why a framework that was handed no interpreter of its own has none; None where it can run in this one."""
+    """Return why a framework has no interpreter of its own, if the workflow gave it none; None if it can run."""
     return recipes.lacking(framework) if python == sys.executable else None
 
 
 class Log:
-    """The run's log: written at once; every line scrubbed."""
+    """The run's log. Every line is scrubbed and written immediately."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +97,7 @@ class Log:
         self._guard = threading.Lock()
 
     def write(self, text: str) -> None:
-        with self._guard, contextlib.suppress(OSError):  # a full disk ends no run before its record is written
+        with self._guard, contextlib.suppress(OSError):  # if the disk is full, the run continues and writes its record
             self._file.write(files.scrub(text) + "\n")
 
     def close(self) -> None:
@@ -103,14 +106,17 @@ class Log:
 
 
 def is_strict(benchmark: str) -> bool:
-    """Whether the workflow hands over `runs.strict` for a benchmark, derived or not."""
+    """True if the workflow passes `runs.strict` for a benchmark (derived or not)."""
     return benchmark.split("__")[0] in os.environ.get("THROUGHLINE_STRICT", "").split()
 
 
 @dataclass(frozen=True)
 class Site:
-    """environment: the first node's part of the record's; variables: what every rank finds in its environment; ranks:
-    how many share a machine; earlier: records of this configuration's other repeats, the oldest first."""
+    """The nodes and the device of a run, and what is known about them.
+
+    variables: the environment variables of every rank; environment: the first node's part of the record's environment;
+    ranks: the number of ranks on one machine; earlier: records of other repeats of this configuration, oldest first.
+    """
 
     nodes: Nodes
     variables: dict[str, str]
@@ -122,13 +128,13 @@ class Site:
 
 
 def survey(job: Job) -> Site:
-    """Look at every node, and choose the device. UserError where this run does not fit."""
+    """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
     topology, spec = Topology.parse(job.spec.topology), job.full
     framework, model, wants_gpus = job.spec.framework, job.spec.model, job.spec.device != "cpu"
     if job.lacks:
-        framework = "torch"  # what the workflow's own Python can ask for the devices
+        framework = "torch"  # in the workflow's own environment, torch can tell which devices there are
     where = nodes.find(job.spec, job.hosts)
-    names = os.environ[files.NODES] = host_names(where.names)  # from here on, node0, node1, ... in all that is written
+    names = os.environ[files.NODES] = host_names(where.names)  # from now on, logs and records say node0, node1, ...
     variables = machine.worker_variables(spec, Path(throughline.__file__).parents[1]) | {files.NODES: names}
     doubts: list[str] = []
     if where.elsewhere:
@@ -157,9 +163,9 @@ def survey(job: Job) -> Site:
 
 
 def last_doubts(site: Site, job: Job, others: environment.Others) -> list[str]:
-    """What is doubtful just before the run; UserError where it should not start."""
+    """Return the warnings just before the run. Raise UserError if the run should not start."""
     texts = machine.same_surroundings(site.environment, site.earlier, job.strict)
-    if not site.nodes.elsewhere:  # other machines have looked at themselves
+    if not site.nodes.elsewhere:  # other machines have already checked themselves
         texts += machine.look(job.record, others, site.ranks, job.spec.threads, job.strict)
     return texts
 

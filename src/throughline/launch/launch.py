@@ -1,4 +1,4 @@
-"""Have one run's agents start its ranks, watch these, and turn what they report into a record."""
+"""Measure one run: start its agents and ranks, supervise them, and make a record from their reports."""
 
 import contextlib
 import json
@@ -27,14 +27,14 @@ from throughline.study.runs import CONFIGURATION, unpacked
 from throughline.topology import Topology
 
 AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"})
-"""What of a record is not scrubbed: versions of four numbers would pass for addresses."""
+"""The keys of a record whose values are not scrubbed: `scrub` would take a version with four numbers for an address."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A run whose ranks came to an end that is an outcome: what each reports, where they ran, and what was observed.
+    """A run whose ranks have ended with a measured outcome: their reports, the site, and the observations.
 
-    data: the identity of what it read, None where that is made up; device and environment: the record's.
+    data: the identity of the data, None for synthetic data; device and environment: as the record has them.
     """
 
     reports: dict[int, RankReport]
@@ -50,7 +50,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a run has while it is the only one on this machine's devices."""
+    """The log, progress line and parent of a run while it holds the lock on this machine's devices.
+
+    since: when the run got the lock, on the monotonic clock.
+    """
 
     log: Log
     progress: Progress
@@ -62,9 +65,9 @@ class Turn:
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Measure, and write the record; returns it. A measured outcome (oom, unsupported, invalid) is a record as well.
+    """Measure a run, write its record, and return it. The outcomes oom, unsupported and invalid give a record too.
 
-    UserError where the run cannot start or did not end by itself: the log says why, and there is no record.
+    Raise UserError if the run cannot start or does not end by itself. Then the log says why, and there is no record.
     """
     with _turn(job) as turn:
         ended = _attempt(job, turn)
@@ -84,7 +87,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def train(job: Job) -> Ended:
-    """Train as `job.convergence` says: nothing is measured, and no record is written. UserError as of `run`."""
+    """Train as `job.convergence` says, without a measurement or a record. Raise UserError as `run` does."""
     with _turn(job) as turn:
         ended = _attempt(job, turn)
         turn.conclude("trained to the end")
@@ -93,11 +96,11 @@ def train(job: Job) -> Ended:
 
 @contextlib.contextmanager
 def _turn(job: Job) -> Iterator[Turn]:
-    """Wait for the devices, and hold them; the log ends with why there is no record, where there is none."""
+    """Wait for the lock on the devices and hold it. If there will be no record, the end of the log says why."""
     with lock.record(job.record):
         log = Log(job.log)
         try:
-            os.environ[files.NODES] = host_names(job.hosts)  # what is written calls them node0, node1, ...
+            os.environ[files.NODES] = host_names(job.hosts)  # logs and records call them node0, node1, ...
             log.write(f"# again: {files.snakemake('--force', job.target)}")
             if job.command:
                 log.write(f"# directly: {job.command}")
@@ -118,7 +121,7 @@ def _turn(job: Job) -> Iterator[Turn]:
 
 
 def _attempt(job: Job, turn: Turn) -> Ended:
-    """Survey, check, order, supervise: a run from its specification to what came of it."""
+    """Survey the nodes, check the data, write the order, and supervise the ranks until they end."""
     started, others = now(), environment.Others()
     where = survey(job)
     manifest = _checked_data(job)
@@ -167,13 +170,16 @@ def _order(job: Job, where: Site) -> Order:
 
 @contextlib.contextmanager
 def _work_folder(job: Job, shared: bool) -> Iterator[Path]:
-    """Where the ranks find their order and leave their reports: beside the record where several machines take part."""
+    """Yield the folder with the order for the ranks and their reports.
+
+    If several machines take part, it is beside the record, because all machines have to see it.
+    """
     if not shared:
         with temporary.folder() as folder:
             yield folder
         return
     start = f".{job.record.stem}.work."
-    for left_over in job.record.parent.glob(f"{start}*"):  # of a run that was killed
+    for left_over in job.record.parent.glob(f"{start}*"):  # from a run that was killed
         shutil.rmtree(left_over, ignore_errors=True)
     place = job.record.parent.resolve()
     with tempfile.TemporaryDirectory(prefix=start, dir=place, ignore_cleanup_errors=True) as name:
@@ -181,7 +187,7 @@ def _work_folder(job: Job, shared: bool) -> Iterator[Path]:
 
 
 def _checked_data(job: Job) -> Manifest | None:
-    """The manifest, with every shard that this run will read as it should be; None for synthetic data."""
+    """Return the manifest after a check of every shard that this run will read; None for synthetic data."""
     spec = job.spec
     if spec.options.data == "synthetic":
         return None
@@ -199,7 +205,7 @@ def _checked_data(job: Job) -> Manifest | None:
 def _environment(
     order: Order, reports: dict[int, RankReport], where: Site, observations: list[Observation]
 ) -> dict[str, Any]:
-    """The record's `environment`."""
+    """Return the record's `environment`."""
     software = reports[0].software if 0 in reports else None
     sampled = observations[0].sampled
     facts = {
@@ -218,7 +224,7 @@ def _environment(
 
 
 def _record(job: Job, ended: Ended) -> dict[str, Any]:
-    """The record of a measured run, validated."""
+    """Return the validated record of a measured run."""
     order, reports = ended.order, ended.reports
     measured = outcome.assemble(job.full, reports, order.per_node, every_loss=bool(job.weights))
     software = reports[0].software if 0 in reports else None
@@ -243,7 +249,7 @@ def _record(job: Job, ended: Ended) -> dict[str, Any]:
 
 
 def _write(job: Job, record: dict[str, Any], ended: Ended) -> None:
-    """The record and its telemetry: both or neither."""
+    """Write the record and its telemetry: either both or neither."""
     rows = telemetry_window.table((one.node, one.sampled, one.window) for one in ended.observations)
     files.write_json(job.record, files.scrubbed(record, but=AS_IT_IS))
     try:

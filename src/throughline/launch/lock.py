@@ -1,4 +1,7 @@
-"""One run at a time on a machine: a lock of the operating system, which ends with its holder. One writer a record."""
+"""Locks: only one run at a time uses a machine's devices, and only one job writes a record.
+
+The lock on the devices is a lock of the operating system, so it ends with the process that holds it.
+"""
 
 import contextlib
 import hashlib
@@ -22,11 +25,12 @@ SAY_EVERY_S = 60.0
 
 @contextlib.contextmanager
 def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Hold this machine's devices for the record `target`.
+    """Hold the lock on this machine's devices while we measure the record `target`.
 
-    While another process holds them, `say` who does, and wait; leaves with InterruptedError when `given_up()`.
+    While another process holds the lock, wait, and call `say` with a text that names this process. Raise
+    InterruptedError when `given_up()` is true.
     """
-    # A home folder may be shared between machines: each has a lock of its own.
+    # Machines may share a home folder, so each machine has its own lock file.
     machine = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
     path = _folder() / f"devices-{machine}.lock"
     holder = path.with_suffix(".json")
@@ -53,11 +57,12 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
 
 @contextlib.contextmanager
 def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """Inside a Slurm job: be the only one that writes this record. UserError while another job of Slurm's does.
+    """Make sure that only this Slurm job writes this record. Outside a Slurm job, do nothing.
 
-    A Snakemake that was killed leaves its jobs running, and the next one knows nothing of them. Each job claims the
-    record in a file of its own and only then looks for those of others. So of two that start together at least one
-    sees the other and gives up, and a job removes no claim but its own and those of jobs that are over.
+    Raise UserError if another Slurm job writes the record. This happens after Snakemake was killed: its jobs still run,
+    and the next Snakemake does not know of them. Each job first writes a claim, a file of its own, and only then looks
+    for the claims of others. So if two jobs start at the same time, at least one sees the other and gives up. A job
+    removes only its own claim and the claims of jobs that have ended.
     """
     job = variables.get("SLURM_JOB_ID")
     if job is None:
@@ -73,17 +78,17 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
 
 
 def unclaimed(records: Iterable[str]) -> None:
-    """UserError where a job in Slurm's queue measures one of the records that are about to be made."""
+    """Raise UserError if a job in Slurm's queue measures one of these records, which are about to be made."""
     for path in map(Path, records):
         if path.suffix == ".json":
             _refuse_other_claims(path)
 
 
 def _refuse_other_claims(path: Path, mine: str | None = None) -> None:
-    """UserError where a job in Slurm's queue, other than `mine`, claims a record; claims of jobs that are over go."""
+    """Raise UserError if a job in Slurm's queue, other than `mine`, claims a record. Remove claims of ended jobs."""
     for claim in sorted(path.parent.glob(f".{path.stem}.*.claim")):
         job = claim.name.split(".")[-2]
-        with contextlib.suppress(FileNotFoundError):  # its job has just ended
+        with contextlib.suppress(FileNotFoundError):  # the job of this claim has just ended
             since = claim.read_text()
             if job == mine:
                 continue
@@ -98,7 +103,7 @@ def _refuse_other_claims(path: Path, mine: str | None = None) -> None:
 
 
 def _is_in_queue(job: str) -> bool:
-    """Whether a job waits or runs; UserError where Slurm does not say."""
+    """True if a job waits or runs. Raise UserError if Slurm does not answer."""
     question = ["squeue", "--noheader", "--jobs", job, "--states", "PENDING,RUNNING,SUSPENDED", "--format", "%T"]
     what = "`squeue` does not say whether an earlier job still runs"
     try:
@@ -111,7 +116,10 @@ def _is_in_queue(job: str) -> bool:
 
 
 def _folder() -> Path:
-    """THROUGHLINE_LOCKS or the user's cache folder; without a home to write to, one among the temporary folders."""
+    """Return the folder for locks: THROUGHLINE_LOCKS or a folder in the user's cache.
+
+    If we cannot write there, return a folder in the system's temporary folder.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     first = Path(os.environ.get("THROUGHLINE_LOCKS") or Path(cache, "throughline"))
     temporary = Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")
@@ -128,7 +136,10 @@ def _folder() -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a folder of this user's, no link, that nobody else may write to: anybody may write beside it."""
+    """True if `folder` is a real folder (no link) that belongs to this user and that nobody else may write to.
+
+    We check this because everybody may write to the temporary folder that it is in.
+    """
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 

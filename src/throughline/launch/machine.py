@@ -1,6 +1,9 @@
-"""A machine's devices, which of them a run takes, and whether the machine is fit for a run now. Standard library only.
+"""Find a machine's devices, choose those of a run, and check that the machine is fit for a run now.
 
-python -m throughline.launch.machine QUESTION        asks another node (messages.Question, messages.Answer as JSON)
+Standard library only. The launcher asks another node with this command. The question is JSON (messages.Question), and
+the last line of output is the answer (messages.Answer):
+
+    python -m throughline.launch.machine QUESTION
 """
 
 import contextlib
@@ -26,25 +29,25 @@ from throughline.observe import environment
 from throughline.processes import wait_until
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
-"""Without one of these there is no GPU, and no need to import a framework only to ask it."""
+"""Device files of GPUs. If none of them exists there is no GPU, and we need not import a framework to ask it."""
 PROBE_S = 300.0
-"""How long a framework may take to say which GPUs there are."""
+"""How long a framework may take to say which GPUs it sees."""
 NO_GPUS = Gpus(count=0, name=None, fp16=False)
 PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp", "paddlepaddle", "transformers", "accelerate")
 NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH")
-"""Variables by which ranks find each other and their libraries, beside those that a record keeps."""
+"""Variables that ranks need to find each other and their libraries, in addition to those in a record."""
 WORKER_BYTES = 384 << 20
-"""A rank of any framework with its libraries loaded, on the smallest model."""
+"""The memory of a rank of any framework, with its libraries loaded, on the smallest model."""
 DISK_BYTES = 16 << 20
-"""A record, its log and its telemetry, with room to spare."""
+"""More than enough for a record, its log and its telemetry."""
 CONFIRM_S = 1.0
-"""How long others have to keep a processor busy."""
+"""How long we look at the processors again before we warn that other processes keep them busy."""
 SEEN_WITHIN_S = 10.0
-"""How long a shared file system may take to show a file."""
+"""How long a shared file system may take to show a new file."""
 
 
 def gpus(framework: str, python: str, variables: Mapping[str, str]) -> Gpus:
-    """The GPUs that the framework sees in the worker's environment; UserError where it cannot say."""
+    """Return the GPUs that the framework sees in a rank's environment. Raise UserError if it cannot tell."""
     if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
         return NO_GPUS
     command = [python, "-c", frameworks.of(framework).gpus]
@@ -52,7 +55,7 @@ def gpus(framework: str, python: str, variables: Mapping[str, str]) -> Gpus:
         done = subprocess.run(
             command, capture_output=True, text=True, env=dict(variables), check=False, timeout=PROBE_S
         )
-        # The output's last line: nothing that the framework prints is in the way.
+        # The answer is the last line, because the framework may print other lines first.
         return messages.parsed(Gpus, json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else ""))
     except subprocess.TimeoutExpired:
         said = f"it did not answer within {PROBE_S:.0f} s"
@@ -70,7 +73,7 @@ def processor() -> Device:
 
 
 def choose(spec: dict[str, Any], seen: Gpus, cpu: Device) -> Device:
-    """What `runs.device` auto, cuda or cpu comes to; UserError where there is none."""
+    """Return the device for `runs.device` auto, cuda or cpu. Raise UserError if it is cuda and there is no GPU."""
     if spec["device"] == "cpu" or (spec["device"] == "auto" and not seen.count):
         return cpu
     if not seen.count:
@@ -83,7 +86,7 @@ def choose(spec: dict[str, Any], seen: Gpus, cpu: Device) -> Device:
 
 
 def fits(spec: dict[str, Any], per_machine: int, device: Device) -> list[str]:
-    """Warnings about running so many ranks on a machine; UserError where they cannot be run."""
+    """Return warnings about `per_machine` ranks on one machine. Raise UserError if the machine cannot run them."""
     if device.kind == "cuda":
         if per_machine > device.count:
             raise UserError(
@@ -104,29 +107,35 @@ def fits(spec: dict[str, Any], per_machine: int, device: Device) -> list[str]:
 
 
 def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
-    """What every worker finds in its environment, on whatever node: settings of the user's that a record keeps or a
-    network needs, threads as specified, our code importable."""
+    """Return the environment variables of every rank on every node.
+
+    They are the user's variables that a record keeps or that a network needs, the number of threads of the
+    specification, and the path of our code.
+    """
     return {
         **{name: value for name, value in os.environ.items() if _is_handed_on(name)},
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(spec["threads"])),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # devices as NVML, and so nvidia-smi and the telemetry, count them
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # number devices as NVML does, and so nvidia-smi and our telemetry
         "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def _is_handed_on(name: str) -> bool:
-    """Whether ranks on other machines need this variable; a machine's own devices, and its name, stay its own."""
+    """True if ranks on other machines need this variable. Each machine keeps its own devices and its own name."""
     decides = environment.VARIABLES.fullmatch(name) and name not in environment.ASSIGNED
     return bool(decides or NETWORK.fullmatch(name))
 
 
 def look(record: Path, others: environment.Others, ranks: int, threads: int, strict: bool) -> list[str]:
-    """Warnings about this machine just before `ranks` start on it; UserError where they should not."""
+    """Return warnings about this machine just before `ranks` start on it. Raise UserError if they should not start.
+
+    They should not start with too little memory or disk, nor on a busy machine with `strict`.
+    """
     _room(record, ranks)
     cores, wanted = environment.cpu_cores(), ranks * threads
     warning = environment.crowded(others.cores(), cores, wanted, "use {}")
-    if warning:  # a moment's work is no reason: it has to last
+    if warning:  # look again, because a short burst of work does not matter
         again = environment.Others()
         time.sleep(CONFIRM_S)
         warning = environment.crowded(again.cores(), cores, wanted, "use {}")
@@ -140,7 +149,7 @@ def look(record: Path, others: environment.Others, ranks: int, threads: int, str
 
 
 def siblings(record: Path) -> dict[str, dict[str, Any]]:
-    """Finished records of the same framework and topology, by name, the oldest first."""
+    """Return the finished records of the same framework and topology by name, oldest first."""
     paths = [path for path in record.parent.glob("run*.json") if path.name != record.name]
     finished = {}
     for path in sorted(paths, key=lambda path: path.stat().st_mtime):
@@ -154,7 +163,10 @@ def siblings(record: Path) -> dict[str, dict[str, Any]]:
 
 
 def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict: bool) -> list[str]:
-    """Warnings where this machine is not as it was for an earlier repeat; UserError with `strict`."""
+    """Return a warning for each difference to the machine's state at the latest earlier repeat.
+
+    With `strict`, raise UserError instead.
+    """
     if not earlier:
         return []
     name, before = [(name, record["environment"]) for name, record in earlier.items()][-1]
@@ -170,7 +182,10 @@ def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict
 
 
 def _room(record: Path, ranks: int) -> None:
-    """UserError where memory or disk cannot be enough, also for what earlier repeats took."""
+    """Raise UserError if the free memory or disk cannot be enough.
+
+    We expect that a rank needs at least as much memory as a rank of an earlier repeat on a CPU used.
+    """
     on_cpu = [value for value in siblings(record).values() if (value.get("device") or {}).get("kind") == "cpu"]
     each = max([WORKER_BYTES, *(value.get("peak_memory_bytes") or 0 for value in on_cpu)])
     known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
@@ -201,13 +216,13 @@ def _room(record: Path, ranks: int) -> None:
 
 
 def _free_memory_bytes() -> int | None:
-    """Memory that can be had without swapping, within this process's control group; None where nobody says."""
+    """Return the memory that is free without swapping, within the limit of the control group; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, ValueError, StopIteration):
         return None
-    with contextlib.suppress(OSError, ValueError):  # no group, or `max`
+    with contextlib.suppress(OSError, ValueError):  # there is no control group, or its limit is the word `max`
         group = Path("/sys/fs/cgroup")
         most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
         return min(free, max(0, most - used))
@@ -215,7 +230,10 @@ def _free_memory_bytes() -> int | None:
 
 
 def software(question: Question) -> dict[str, str | None]:
-    """Versions of all that decides what is measured; `throughline` is a digest of what a rank runs of it."""
+    """Return the versions of all software that affects the measurement.
+
+    The version of `throughline` is a digest of our code that a rank runs.
+    """
     versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -225,7 +243,7 @@ def software(question: Question) -> dict[str, str | None]:
 
 
 def answer(question: Question) -> Answer:
-    """What this node has, and what marks or refuses a run on it now."""
+    """Answer a question: the hardware and software of this node, and the warnings or the fault of a run on it now."""
     others, cpu, refused = environment.Others(), processor(), None
     warnings: list[str] = []
     sees_files, seen = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5), NO_GPUS

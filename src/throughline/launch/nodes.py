@@ -1,6 +1,6 @@
-"""Which nodes a run gets: this machine, nodes that it makes up, those of a Slurm job, or hosts behind ssh.
+"""Find the nodes of a run: this machine, simulated nodes on it, the nodes of a Slurm job, or hosts behind ssh.
 
-Their names are used to reach them and nowhere else: what is written speaks of entry 2 of runs.hosts, or of node 1.
+We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1` instead.
 """
 
 import json
@@ -29,8 +29,11 @@ REACH = {
 
 @dataclass(frozen=True)
 class Nodes:
-    """`names` in the order of the ranks; empty where all ranks are on this machine. `cores`: those of each node that
-    a Slurm job has asked for."""
+    """The nodes of a run.
+
+    names: in the order of the ranks, empty if all ranks are on this machine; cores: the cores of each node that the
+    Slurm job has reserved.
+    """
 
     kind: Literal["here", "simulated", "slurm", "ssh"]
     names: tuple[str, ...] = field(default=(), repr=False)
@@ -38,18 +41,18 @@ class Nodes:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether other machines take part, so that files have to lie where all see them."""
+        """True if other machines take part. Then all of them have to see the run's files."""
         return bool(self.names)
 
 
 def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> list[str]:
-    """The names in runs.hosts of a benchmark, derived or not, as the workflow hands them over."""
+    """Return the names in runs.hosts of a benchmark (derived or not). The workflow passes them in a variable."""
     known: dict[str, list[str]] = json.loads(variables.get("THROUGHLINE_HOSTS") or "{}")
     return known.get(benchmark.split("__")[0], [])
 
 
 def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ) -> Nodes:
-    """The nodes for this run; UserError where there are too few."""
+    """Return the nodes for this run. Raise UserError if there are too few."""
     topology = Topology.parse(spec.topology)
     if spec.hosts == "ssh":
         if len(hosts) < topology.nodes:
@@ -81,7 +84,10 @@ def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.
 
 
 def _allocation(job: str) -> tuple[str, ...]:
-    """The job's nodes. Asked for: Snakemake takes most SLURM_ variables out of a job's environment."""
+    """Return the names of the job's nodes.
+
+    We ask Slurm, because Snakemake removes most SLURM_ variables from a job's environment.
+    """
     listed = _output(["squeue", "--noheader", "--jobs", job, "--format", "%N"])
     return tuple(_output(["scontrol", "show", "hostnames", listed]).split())
 
@@ -99,9 +105,10 @@ def _output(command: list[str]) -> str:
 
 
 def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:
-    """The first node's answer (with the GPUs of the node that has the fewest), and what is doubtful about any node.
+    """Return the first node's answer, with the GPUs of the node that has the fewest, and the warnings of all nodes.
 
-    UserError unless all are reached, see the file `question.seen`, have the same software, and are fit for a run now.
+    Raise UserError unless every node answers, sees the file `question.seen`, has the same software, and is fit for a
+    run now.
     """
     command = [python, "-m", "throughline.launch.machine", messages.text(question)]
     if nodes.kind == "slurm":
@@ -109,7 +116,7 @@ def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str
         step = [*srun(count, nodes.cores), "--overlap"]
         replies = _through_srun(count, [*step, *command], variables)
     else:
-        with ThreadPoolExecutor(32) as pool:  # all are asked at once
+        with ThreadPoolExecutor(32) as pool:  # ask all hosts at the same time
             replies = list(pool.map(lambda name: _through_ssh(name, command, variables), nodes.names))
     answers: list[Answer] = []
     warnings: list[str] = []
@@ -132,7 +139,7 @@ def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str
 
 
 def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:
-    """UserError where a node cannot take part, or not just now."""
+    """Raise UserError if a node cannot take part at all, or cannot take part now."""
     if not answer.sees_files:
         raise UserError(
             f"{where} does not see this project's files",
@@ -151,7 +158,7 @@ def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:
 
 
 def _unlike(answer: Answer, first: Answer) -> list[str]:
-    """What makes a node another machine than the first."""
+    """Return a warning that lists the differences between a node and the first node, if there are any."""
     here, there = (
         {key: one.environment.get(key) for key in DECIDES} | {"number of GPUs": one.gpus.count, "GPU": one.gpus.name}
         for one in (answer, first)
@@ -161,7 +168,7 @@ def _unlike(answer: Answer, first: Answer) -> list[str]:
 
 
 def _through_srun(count: int, command: list[str], variables: Mapping[str, str]) -> list[Answer | str]:
-    """The answers of this Slurm job's nodes in the order of the ranks, or what is wrong with a node."""
+    """Return the answers of this Slurm job's nodes in the order of the ranks, or a string if something is wrong."""
     try:
         done = _run(command, variables)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -173,7 +180,7 @@ def _through_srun(count: int, command: list[str], variables: Mapping[str, str]) 
 
 
 def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
-    """A host's answer, or what is wrong with it."""
+    """Return a host's answer, or a string that says what is wrong with the host."""
     try:
         done = _run(launchers.through_ssh(name, command, variables), {})
     except FileNotFoundError:

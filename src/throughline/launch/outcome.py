@@ -1,4 +1,4 @@
-"""From what the ranks report to the measured part of a record: its status, its reason, its numbers."""
+"""Compute the measured part of a record from the ranks' reports: its status, its reason and its figures."""
 
 import math
 import signal
@@ -12,39 +12,43 @@ from throughline.messages import Measured, RankReport
 from throughline.topology import StepSize
 
 SKIPPED_AT_MOST = 0.01
-"""Share of timed steps that the loss scaler may skip."""
+"""The share of timed steps that the loss scaler may skip."""
 
 Spec = Mapping[str, Any]
 """The run specification with its defaults, as JSON values."""
 
 
 def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
-    """The report that a rank could not write any more, when its last words say why it ended."""
+    """Return an oom report for a rank that left none, if its last output says that memory ran out; else None."""
     line = next((line for line in last_words if memory.is_refusal(line)), None)
     return RankReport(rank, 0.0, "oom", line.strip()) if line else None
 
 
 def last_word(said: Sequence[str]) -> str:
-    """What tells most of how a process ended: the exception of C++, which stands before its stack, or the last line."""
+    """Return the line of output that says most about why a process ended.
+
+    It is the line of a C++ exception, which comes before its stack trace, or else the last line.
+    """
     return next((line for line in said if line.startswith("terminate called")), said[-1])
 
 
 def failure(
     reports: Mapping[int, RankReport], ended: Mapping[int, int | None], world: int, lost: Iterable[int] = ()
 ) -> tuple[int, str] | None:
-    """(rank, what happened) when this is an infrastructure failure: no record. None when there is an outcome.
+    """Return (rank, what happened) for an infrastructure failure, which gives no record; None if there is an outcome.
 
-    ended: rank -> exit status, None where only its end is known, in the order in which they ended; lost: ranks whose
-    node has fallen silent. One rank out of memory makes the run out of memory, however the others ended.
+    ended: map each rank that has ended to its exit status (None: unknown), in the order in which they ended; lost:
+    ranks whose node no longer reports. If one rank is out of memory, the outcome of the run is oom, however the other
+    ranks ended.
     """
     if any(report.status == "oom" for report in reports.values()):
         return None
     silent = {rank: status for rank, status in ended.items() if rank not in reports}
     for rank, status in silent.items():
-        if status and status != -signal.SIGTERM:  # killed: the others only lost their connection
+        if status and status != -signal.SIGTERM:  # this rank was killed; the others only lost their connection to it
             return rank, _ending(status)
     for rank in lost:
-        if ended and rank not in reports and rank not in ended:  # the others know only that they cannot reach it
+        if ended and rank not in reports and rank not in ended:  # the others only report that they cannot reach it
             return rank, "no word from it any more: its node, or the agent on it, is gone"
     if failed := [report for report in reports.values() if report.status == "failed"]:
         first = min(failed, key=lambda report: report.at)
@@ -65,7 +69,7 @@ def _ending(status: int | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The measured part of a record, by its keys; the launcher adds where and when."""
+    """The measured part of a record, with the record's keys. The launcher adds where and when the run took place."""
 
     status: str
     reason: str | None
@@ -90,7 +94,7 @@ class Outcome:
 
 
 def assemble(spec: Spec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
-    """What a run came to whose ranks ended as they should, or were refused."""
+    """Return the outcome of a run whose ranks ended normally, ran out of memory, or do not support the run."""
     steps = _steps(spec)
     for status in ("oom", "unsupported"):
         if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
@@ -112,9 +116,10 @@ def assemble(spec: Spec, reports: Mapping[int, RankReport], per_node: int, every
 
 
 def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
-    """The figures of all ranks; whether they may be used is not asked yet.
+    """Return the figures of all ranks. Whether they are valid is checked later.
 
-    Each node has a clock of its own: windows count from the first start on their node, and the longest one counts.
+    Each node has its own clock, so the windows of a node are relative to the first start of a window on this node. The
+    run's window lasts from there to the latest end on any node.
     """
     first = ranks[0]
     starts = [rank.window.start for rank in ranks]
@@ -157,10 +162,10 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
 
 
 def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """The figures of single steps that the workload declares, of the slowest rank: median and other percentiles.
+    """Return the percentiles of step times that the workload declares, in milliseconds, of the slowest rank.
 
-    A percentile is a step's own time, the least that so many of a hundred steps do not exceed; the median is that of
-    two steps where their number is even.
+    A percentile p is the time of one step: the smallest step time that p % of the steps do not exceed. Only the median
+    of an even number of steps is the mean of two step times.
     """
     steps = sorted(max((rank.step_seconds for rank in ranks), key=sum))
     declared = (one for one in workloads.of(spec["model"]).FIGURES if steps)
@@ -176,7 +181,7 @@ def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
 
 
 def _of_counts(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """The figures that the ranks counted of their batches: the mean over the ranks."""
+    """Return the figures that the ranks counted in their batches, as means over the ranks."""
     return [
         _entry(one, sum(rank.counted[one.name] for rank in ranks) / len(ranks))
         for one in workloads.of(spec["model"]).FIGURES
@@ -197,7 +202,7 @@ def _finite(values: Iterable[float | None]) -> list[float | None]:
 
 
 def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
-    """Why the numbers of a finished run must not enter a median; None where they may."""
+    """Return why the figures of a finished run must not be used in a median; None if they may be."""
     first, requested = ranks[0], _steps(spec)["timed"]
     timed = first.steps_timed
     for number, rank in enumerate(ranks):
@@ -221,9 +226,9 @@ def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
 
 
 def falls(losses: list[float]) -> bool:
-    """Whether the last fifth lies below the first tenth by more than twice the error of that difference.
+    """True if the mean loss of the last fifth is below that of the first tenth by more than twice the standard error.
 
-    Counted from the first warm-up step: a long warm-up may already have reached a plateau.
+    `losses` begins with the first warm-up step, because the loss may have reached a plateau at the end of the warm-up.
     """
     head, tail = losses[: max(5, len(losses) // 10)], losses[-max(5, len(losses) // 5) :]
     error2 = sum(statistics.variance(part) / len(part) for part in (head, tail))

@@ -1,4 +1,4 @@
-"""What a partition of Slurm has, asked where Snakemake runs, before anything is submitted."""
+"""Ask Slurm for the nodes of a partition. Snakemake does so before it submits anything."""
 
 import subprocess
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ MENDING = "set runs.device to cuda or cpu, for instance with --config 'runs={dev
 
 @cache
 def device(partition: str | None) -> tuple[Literal["cuda", "cpu"], str]:
-    """What `runs.device: auto` reserves in a partition (None: the cluster's default one), and why.
+    """Return the device that `runs.device: auto` means in a partition (None: the default partition), and the reason.
 
-    `cuda` where all of its nodes have GPUs, `cpu` where none has. UserError where some have, or Slurm does not say.
+    It is `cuda` if all nodes of the partition have GPUs, and `cpu` if no node has. Raise UserError if only some nodes
+    have GPUs, or if Slurm does not answer.
     """
     counts, named = {True: 0, False: 0}, _named(partition)
     for group in _groups(partition, f"runs.device is auto, and Slurm does not say what {named} has", MENDING):
@@ -38,7 +39,10 @@ def device(partition: str | None) -> tuple[Literal["cuda", "cpu"], str]:
 
 @cache
 def cores(partition: str | None) -> int:
-    """The cores of each node with GPUs in a partition; where they differ, of the smallest. UserError without any."""
+    """Return the number of cores of the nodes with GPUs in a partition, or the smallest one if they differ.
+
+    Raise UserError if the partition has no such nodes.
+    """
     what = f"Slurm names no node with GPUs in {_named(partition)}"
     mending = "choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, with "
     mending += "--set-resources run:cpus_per_task=<cores>"
@@ -54,7 +58,7 @@ def _named(partition: str | None) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes of a partition that are alike."""
+    """Nodes of a partition with the same resources."""
 
     nodes: int
     has_gpus: bool
@@ -62,7 +66,7 @@ class Group:
 
 
 def _groups(partition: str | None, what: str, mending: str) -> list[Group]:
-    """The nodes of a partition; UserError(what) where Slurm does not answer."""
+    """Return the nodes of a partition. Raise UserError(what) if Slurm does not answer."""
     command = [*COMMAND, *(["--partition", partition] if partition else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Whether a run moves: its line of progress on stderr, and the watchdog that finds one which has stopped."""
+"""Show the progress of a run in a line on stderr, and detect a run that no longer progresses (Watchdog)."""
 
 import os
 import sys
@@ -7,21 +7,27 @@ from typing import Any, TextIO
 
 from throughline.messages import Beat
 
-# The console, which shows the last line, asks for one more often.
+# The console shows the last line, and sets the variable to get lines more often.
 EVERY_S, TERMINAL_EVERY_S = float(os.environ.get("THROUGHLINE_PROGRESS_S", 15)), 0.5
 HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0
-"""A compiler may work that long on the first step."""
+"""A compiler may need this long for the first step."""
 
 PHASES = (
     *("start", "join", "device", "model", "data", "optimizer", "warm-up"),
     *("evaluation", "checkpoint", "training", "end"),
 )
-"""In a run's order: who waits for another rank may be phases ahead of it, as while rank 0 evaluates or writes."""
+"""The phases of a run in their order.
+
+A rank that waits for another rank may be several phases ahead of it, such as while rank 0 evaluates or writes.
+"""
 
 
 class Progress:
-    """One line, rewritten in place on a terminal, else now and then; `samples_per_step` is of all ranks together."""
+    """Prints a progress line: on a terminal, always the same line; otherwise, a new line from time to time.
+
+    `samples_per_step` is the number of samples of all ranks together.
+    """
 
     def __init__(self, spec: dict[str, Any], samples_per_step: int, stream: TextIO | None = None) -> None:
         where = f"{spec['benchmark']} {spec['precision']} bz{spec['batch_per_device']}"
@@ -33,7 +39,7 @@ class Progress:
         self._began: tuple[str, float, int] = ("", 0.0, 0)
 
     def show(self, beats: list[Beat]) -> None:
-        """Show the slowest rank, if it is time to."""
+        """Print the progress of the slowest rank, if the last line is old enough."""
         now = time.monotonic()
         beat = min(beats, key=lambda beat: beat.step)
         if beat.phase != self._began[0]:
@@ -43,7 +49,7 @@ class Progress:
             self.say(self._line(beat, now), "\r" if self._terminal else "\n")
 
     def say(self, text: str, end: str = "\n") -> None:
-        """A line; one that ends with a line feed stays."""
+        """Print a line. A line that ends with a line feed stays on the terminal."""
         start = "\x1b[2K" if self._terminal else ""
         print(f"{start}{self._title}: {text}", end=end, file=self._stream, flush=True)
 
@@ -59,14 +65,14 @@ class Progress:
 
 
 class Watchdog:
-    """Remembers when any rank last moved. A step that takes longer than the limit counts as a hang."""
+    """Detects hanging runs: no rank has made a step or changed its phase for `limit_s` seconds."""
 
     def __init__(self, limit_s: float, now: float) -> None:
         self.limit_s = limit_s
         self._moved, self._seen = now, list[Beat]()
 
     def look(self, beats: list[Beat], now: float) -> str | None:
-        """None while something moves, else who stands where: the rank that is furthest behind."""
+        """Return None while any rank progresses; otherwise, a text that says where the slowest rank is."""
         if beats != self._seen:
             self._seen, self._moved = list(beats), now
         if now - self._moved < self.limit_s or not beats:
@@ -76,5 +82,5 @@ class Watchdog:
 
 
 def place(rank: int, beat: Beat) -> str:
-    """`rank 1 in training, step 5 of 100`."""
+    """Return a rank's progress in words, such as `rank 1 in training, step 5 of 100`."""
     return f"rank {rank} in {beat.phase}" + (f", step {beat.step} of {beat.steps}" if beat.steps else "")

@@ -1,4 +1,4 @@
-"""A run's agents and ranks from their start to their end, and nothing of them beyond it."""
+"""Supervise a run's agents and ranks from their start to their end, and end all that is left of them."""
 
 import collections
 import contextlib
@@ -21,20 +21,20 @@ from throughline.messages import Alive, Beat, Ended, Order, RankReport, Refusal,
 from throughline.processes import Child, Parent, die_with_parent, wait_until
 
 GRACE_S = 10.0
-"""How long other ranks may take to end once one has: to find their connection broken, or to report the same."""
+"""How long the other ranks may take to end after one has failed. They find a broken connection or fail the same way."""
 SILENT_S = 5.0
-"""An agent that has said nothing for so long, which it does every second, is gone, or its node is."""
+"""Every agent reports once a second. After this many silent seconds we treat the agent, or its node, as lost."""
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
 
 
 class Interrupted(Exception):
-    """Somebody wants the run to end."""
+    """The run was interrupted from outside."""
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Parent]:
-    """Ctrl-C, SIGTERM and the end of the parent raise Interrupted in the main thread."""
+    """Raise Interrupted in the main thread on Ctrl-C, SIGTERM, SIGHUP and the end of the parent."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interrupted
@@ -54,7 +54,10 @@ def interruptible() -> Iterator[Parent]:
 
 
 class Agents:
-    """The agents of a run, and what they have told: where every rank stands, and which have ended, the first first."""
+    """The agents of a run and what they have reported.
+
+    beats: the progress of every rank; ended: the exit status of each rank that has ended, in the order of their ends.
+    """
 
     def __init__(self, order: Order, work: Path, log: Callable[[str], None], names: Sequence[str]) -> None:
         messages.write(order, work / "job.json")
@@ -67,7 +70,7 @@ class Agents:
         self.refusal: Refusal | None = None
         self.last_words = [collections.deque[str](maxlen=40) for _ in range(order.world)]
         self.processes: list[Child] = []
-        self.guard = threading.Lock()  # every process is heard in a thread of its own
+        self.guard = threading.Lock()  # one thread per process reads its output
         try:
             with self.guard:
                 for command in launchers.commands(order, work / "job.json", names):
@@ -100,7 +103,7 @@ class Agents:
                 self.ended[rank] = status
 
     def _addresses(self) -> list[str]:
-        """For every rank, where it may listen."""
+        """Return the address (`host:port`) at which each rank may listen."""
         hosts = self.order.hosts or ["127.0.0.1"] * self.order.agents
         return [f"{host}:{port}" for node, host in enumerate(hosts) for port in self.ports[node]]
 
@@ -109,25 +112,25 @@ class Agents:
             child.tell(messages.line(message))
 
     def are_over(self) -> bool:
-        """Whether all agents have ended."""
+        """True if all agents have ended."""
         return all(child.exit_status() is not None for child in self.processes)
 
     def seen(self) -> tuple[list[Beat], dict[int, int | None], list[int]]:
-        """Where every rank stands, which have ended and how, and which have fallen silent with their node."""
+        """Return the progress of all ranks, the exit status of ended ranks, and the ranks whose node is silent."""
         over, now = self.are_over(), time.monotonic()
         silent = {node for node, last in self.heard_at.items() if over or now - last > SILENT_S} - self.over
         lost = [rank for node in sorted(silent) for rank in self.order.ranks_of(node)]
         return list(self.beats), self.ended.copy(), lost
 
     def have_failed(self) -> bool:
-        """Whether an agent or a rank has ended otherwise than it should."""
+        """True if any agent or rank has failed."""
         ended = self.ended.copy()
         if any(child.exit_status() for child in self.processes) or any(ended.values()):
             return True
         return any(report.status != "ok" for report in self.reports(ended).values())
 
     def reports(self, ranks: Iterable[int]) -> dict[int, RankReport]:
-        """rank -> what it has written at its end."""
+        """Map each of these ranks to the report that it wrote when it ended. Ranks without a report are left out."""
         reports = {}
         for rank in ranks:
             if (path := self.work / f"rank_{rank}.json").is_file():
@@ -136,12 +139,12 @@ class Agents:
         return reports
 
     def write_stacks(self) -> None:
-        """Have every rank write the stacks of its threads into the log."""
+        """Make every rank write the stacks of its threads to the log."""
         self._tell(Stacks())
         time.sleep(STACKS_S)
 
     def end(self) -> None:
-        """End whatever still runs."""
+        """End all agents and ranks that still run."""
         for child in self.processes:
             child.let_go()
         for child in self.processes:
@@ -149,7 +152,7 @@ class Agents:
 
 
 def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> dict[int, RankReport]:
-    """Run the ranks to their end; rank -> report. UserError when the run failed."""
+    """Wait for the ranks to end, and map each rank to its report. Raise UserError if the run failed."""
     try:
         hang = _watch(job, agents, progress, parent)
         over, seen = agents.are_over(), agents.seen()
@@ -165,10 +168,10 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
         )
     if hang:
         raise job.failed(hang, "the stacks of all threads are in the log")
-    beats, ended, lost = agents.seen() if over else seen  # what they told last
+    beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
     world = agents.order.world
     reports = agents.reports(range(world))
-    for rank, words in enumerate(agents.last_words):  # a rank out of memory could not write its own
+    for rank, words in enumerate(agents.last_words):  # a rank out of memory may have been unable to write its report
         if rank not in reports and (refused := outcome.out_of_memory(rank, words)):
             reports[rank] = refused
     if failure := outcome.failure(reports, ended, world, lost):
@@ -180,7 +183,7 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
 
 
 def _watch(job: Job, agents: Agents, progress: Progress, parent: Parent) -> str | None:
-    """Wait until all agents have ended, or a rank has ended early; the watchdog's words when they hang."""
+    """Wait until all agents have ended or a rank has failed. Return the watchdog's text if the run hangs, else None."""
     limit_s = job.hang_after_s or (COMPILE_HANG_AFTER_S if job.spec.options.compile else HANG_AFTER_S)
     dog = Watchdog(limit_s, time.monotonic())
     while not agents.are_over():

@@ -1,7 +1,8 @@
-"""uv with pip's settings: `python -m throughline.launch.uv pip install ...`. Standard library only.
+"""Run uv with pip's settings: `python -m throughline.launch.uv pip install ...`. Standard library only.
 
-uv does not read pip's configuration (pip.conf, PIP_* variables). A machine behind a mirror or a proxy is set up for
-pip, so its indexes, folders of wheels, proxy and certificates are handed on. Variables of uv that are set win.
+uv does not read pip's configuration (pip.conf, PIP_* variables). A machine behind a mirror or a proxy is usually
+configured for pip, so we pass pip's indexes, folders of wheels, proxy and certificates on to uv. If a variable of uv is
+set, it takes precedence.
 """
 
 import ast
@@ -22,12 +23,15 @@ FROM_PIP = {
     "cert": "SSL_CERT_FILE",
     "client-cert": "SSL_CLIENT_CERT",
 }
-"""pip's option -> uv's variable."""
+"""Map each option of pip to the variable of uv."""
 SEPARATED_BY = {"UV_FIND_LINKS": ","}
 
 
 def command(*words: str) -> list[str]:
-    """A command of uv: of the one beside this Python, else the first on the path. PIP_NO_INDEX holds for it as well."""
+    """Return a command of uv, with `--no-index` if pip's settings forbid indexes.
+
+    It uses the uv in the folder of this Python or, if there is none, the first one on the path.
+    """
     own = Path(sys.executable).parent
     program = shutil.which("uv", path=os.pathsep.join([str(own), os.environ.get("PATH", "")])) or str(own / "uv")
     forbidden = _pip().get("no-index", "0").lower() not in ("0", "false", "no", "off")
@@ -36,26 +40,26 @@ def command(*words: str) -> list[str]:
 
 
 def variables(target: Path) -> dict[str, str]:
-    """What uv has to find in its environment to install into `target` as pip would."""
+    """Return the environment variables with which uv installs into `target` as pip would."""
     of_pip = _pip()
     handed_on = {
         variable: SEPARATED_BY.get(variable, " ").join(of_pip[option].split())
         for option, variable in FROM_PIP.items()
         if of_pip.get(option)
     }
-    # pip takes the best version of all indexes. uv stops at the first that has the package.
+    # pip takes the best version of all indexes. uv stops at the first index that has the package.
     chosen = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never"}
-    # pip compiles all modules when it installs them. uv leaves that to the first import, whose results Python keeps.
-    if sys.dont_write_bytecode:  # here it may not, so every rank would compile PyTorch again
+    # pip compiles all modules to bytecode when it installs them. With uv, Python does that at the first import.
+    if sys.dont_write_bytecode:  # Python may not store the bytecode here, so every rank would compile PyTorch again
         chosen["UV_COMPILE_BYTECODE"] = "1"
-    if _disk(_cache()) != _disk(target):  # uv links files between its cache and an environment, else it warns
+    if _disk(_cache()) != _disk(target):  # uv can only link files from its cache on the same disk; otherwise it warns
         chosen["UV_LINK_MODE"] = "copy"
     return handed_on | chosen | os.environ | {"VIRTUAL_ENV": str(target)}
 
 
 @functools.cache
 def _pip() -> dict[str, str]:
-    """The settings of `pip install`: of its files, then of its variables, which win."""
+    """Return the settings of `pip install` from its files and variables. Variables take precedence."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     ).stdout
@@ -68,7 +72,7 @@ def _pip() -> dict[str, str]:
 
 
 def _cache() -> Path:
-    """Where uv keeps what it has downloaded."""
+    """Return the folder of uv's downloads."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("UV_CACHE_DIR") or Path(caches, "uv"))
 
