@@ -1,9 +1,14 @@
-"""The study: what is asked for. It runs nothing.
+"""The study: what the configuration asks for. This room runs nothing.
 
-Here are the sections of config.yaml, each in a file of its own, what every mistake in them is called, and the pages
-that are generated from them; the specifications of all runs, the plan before they start, and what is behind a target.
-A section that describes data is a `DataSection`. What a model takes of its own comes from its workload's `Parameters`.
+It holds:
 
-This room knows the ground and the workloads' neutral files. It knows no framework, record, launcher or report: where a
-target needs what another room asks for, the Snakefile hands it over.
+* the sections of config.yaml, each in its own file; a section that describes data is a `DataSection`, and a model's
+  own keys come from the `Parameters` of its workload;
+* the error messages for mistakes in the configuration, and the pages that are generated from the sections;
+* the specifications of all runs, the plan that is printed before they start, and the look-up from a target to what
+  makes it.
+
+This room imports only the single files of the lowest floor and the framework-neutral files of the workloads. It
+imports no framework, record, launcher or report. If a target needs something that another room decides, the Snakefile
+passes it in.
 """

@@ -1,4 +1,4 @@
-"""A benchmark's block, and `runs`, whose keys it may set again."""
+"""The block of a benchmark in config.yaml, and the section `runs`, whose keys a block can override."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.:&|*()\[\]-]*$")]
 Scaling = Literal["weak", "strong"]
 KINDS: dict[Any, Any] = {tuple[int, ...]: Sizes}
-"""Types of a workload's parameters -> what a configuration may write, where that is something else."""
+"""Map the type of a workload's parameter to the type that a configuration may write, if the two differ."""
 
 
 class Steps(Section):
@@ -110,7 +110,7 @@ class Schedule(Section):
         return schedule.Schedule(**self.model_dump())
 
     def mistakes(self) -> Iterable[str]:
-        """What is wrong with its keys together."""
+        """Yield a text for each mistake that involves several keys of the schedule."""
         changed = self.model_dump(include={"total_steps", "last", "decay_from"}, exclude_defaults=True)
         if self.name == "constant" and changed:
             yield f"{next(iter(changed))}: a constant rate does not fall; name another schedule, or remove the key"
@@ -181,7 +181,7 @@ class Options(Section):
 
     @property
     def layout(self) -> Layout:
-        """How the model lies on its ranks."""
+        """How the model is divided among its ranks."""
         return Layout(self.tensor, self.sharding)
 
 
@@ -221,9 +221,10 @@ class Convergence(Section):
 
 
 class Benchmark(Runs):
-    """A block of config.yaml. Beside these keys stand those of its model's workload, in the class that `of` gives.
+    """A block under `benchmarks` in config.yaml.
 
-    That class has `own_keys` (the workload's), its `folder`, and its `models`.
+    A block also takes the keys of its model's workload. `of` returns the class with these keys. That class sets
+    `own_keys` (the workload's keys), `folder` (the workload's folder) and `models` (the models of the workload).
     """
 
     own_keys: ClassVar[tuple[str, ...]] = ()
@@ -280,7 +281,10 @@ class Benchmark(Runs):
 
     @classmethod
     def variant(cls, values: Mapping[str, Any]) -> type[Benchmark]:
-        """The block's class for the model that `values` name; an unknown model is a mistake of its own."""
+        """Return the block's class for the model that `values` name.
+
+        For an unknown model, return the class of the default model. The field `model` reports the mistake.
+        """
         model = values.get("model")
         known = workloads.folder(model) if isinstance(model, (str, Mapping)) else None
         return cls.of(known or workloads.models()[workloads.DEFAULT])
@@ -288,7 +292,7 @@ class Benchmark(Runs):
     @staticmethod
     @cache
     def of(folder: str) -> type[Benchmark]:
-        """The block's class for the models of a workload: its parameters are keys as well."""
+        """Return the block's class for the models of a workload, with the workload's parameters as keys."""
         models = tuple(model for model, place in workloads.models().items() if place == folder)
         parameters = workloads.of(models[0]).Parameters
         types, own = typing.get_type_hints(parameters), {}
@@ -319,7 +323,7 @@ class Benchmark(Runs):
 
     @property
     def own(self) -> dict[str, Value]:
-        """The values of the keys that its workload has."""
+        """The values of the workload's keys."""
         return {key: getattr(self, key) for key in self.own_keys}
 
     @model_validator(mode="wrap")
@@ -331,7 +335,7 @@ class Benchmark(Runs):
     @field_validator("model", mode="wrap")
     @classmethod
     def _is_a_model(cls, model: Any, handler: Any) -> str:
-        """A name; that of a model that a map describes also knows what the map says."""
+        """Return the model's name. If a map describes the model, the returned name also carries the map's content."""
         if isinstance(model, Mapping):
             return workloads.of_map(model)
         name: str = handler(model)
@@ -369,4 +373,4 @@ RESERVED = {
     *Benchmark.model_fields,
     "benchmark", "framework", "parameters", "batch_per_device", "precision", "topology", "repeat", "corpus", "protocol",
 }
-"""Names that no workload's parameter may have: a block has them, or a specification."""
+"""Names that no workload's parameter may have, because a block or a run specification already uses them."""

@@ -1,4 +1,4 @@
-"""The section `clicks`: from Criteo's logs, or made-up ones, to shards, and what of it decides which files."""
+"""The section `clicks`: how Criteo's logs, or made-up logs, become shards, and which of its keys decide the files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import Field, NonNegativeInt
 from throughline.study.section import DataSection, Name, PositiveInt, Section, Share, Text
 
 CLICKS_PROTOCOL = 1
-"""Raised by a person when the same logs give other shards: it changes the digest of all clicks."""
+"""A developer raises this number when the same logs give different shards. It changes the digest of all clicks."""
 SYNTHETIC: Final = "synthetic"
 MADE_UP_LOGS = 4
-"""Files that made-up clicks are written into."""
+"""Number of log files that made-up clicks are written into."""
 
 
 class ClickShards(Section):
@@ -40,13 +40,13 @@ class Clicks(DataSection):
 
     @property
     def logs(self) -> list[str]:
-        """The files to parse: the user's, or those that are made up."""
+        """Paths of the logs to parse: the user's files or the made-up ones."""
         if self.source != SYNTHETIC:
             return list(self.source)
         return [f"data/{self.name}/clicks/logs/day_{number}.tsv" for number in range(MADE_UP_LOGS)]
 
     def decided_by(self, folder: str) -> dict[str, Any]:
-        """Files count by their names, not by where they lie."""
+        """Return what decides the shards. A log counts by its file name; its folder does not matter."""
         made_up = {"rows": self.rows, "values": self.values} if self.source == SYNTHETIC else {}
         return {
             "protocol": CLICKS_PROTOCOL,

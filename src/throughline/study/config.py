@@ -1,7 +1,7 @@
-"""config.yaml -> Config: what is read, how it merges, and where the sections are.
+"""Read config.yaml into a Config: which files are read, how they are merged, and where the sections are.
 
-The sections' models are the one source of defaults. docs/configuration.md and resources/config.schema.json are
-generated from them by `python -m throughline.study.config_reference`.
+Defaults are written only in the models of the sections. `python -m throughline.study.config_reference` generates
+docs/configuration.md and resources/config.schema.json from these models.
 """
 
 import math
@@ -28,7 +28,7 @@ from throughline.topology import StepSize, Topology
 
 
 class ConfigError(UserError):
-    """One or more mistakes in the configuration, a line each."""
+    """One or more mistakes in the configuration, one line for each."""
 
 
 class Config(Section):
@@ -56,46 +56,46 @@ class Config(Section):
     )
 
     def data_sections(self) -> dict[str, DataSection]:
-        """The sections that describe data, by their names."""
+        """Return the sections that describe data, by name."""
         return {name: value for name, value in self if isinstance(value, DataSection)}
 
     def pictures(self) -> dict[str, Pictures]:
-        """The sections whose data are pictures."""
+        """Return the sections whose data are pictures, by name."""
         return {name: value for name, value in self if isinstance(value, Pictures)}
 
     def block(self, benchmark: str) -> Benchmark:
-        """The block that a benchmark, derived or not, comes from."""
+        """Return the block that a benchmark comes from. The benchmark may be derived, such as `bert__aa`."""
         return self.benchmarks[block_name(benchmark)]
 
     def reads(self, section: str) -> bool:
-        """Whether a section's data are to be made: a block's model reads them, or there is no block at all."""
+        """True if the data of a section have to be made: a block's model reads them, or there are no blocks."""
         return not self.benchmarks or bool(self.folders(section))
 
     def folders(self, section: str) -> set[str]:
-        """The folders of a section's data that the blocks' models read."""
+        """Return the folders of a section's data that the models of the blocks read."""
         read = ((workloads.of(block.model), block) for block in self.benchmarks.values())
         return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.DATA}
 
     def parameters_of(self, block: Benchmark) -> Any:
-        """The Parameters of a block's workload; ValueError where the data have nothing for the block's own."""
+        """Return the Parameters of a block's workload. Raises ValueError if the data lack what the block's keys ask."""
         workload = workloads.of(block.model)
         known = {"model": block.model, **block.own}
         return workload.Parameters(**block.own, **workload.complete(known, self.data_of(block)))
 
     def model_files(self) -> dict[str, str]:
-        """Where the files are that describe models, by their SHA-256."""
+        """Return the paths of the files that describe models, by SHA-256."""
         models = (block.model for block in self.benchmarks.values())
         return {model.sha256: str(model.file) for model in models if isinstance(model, workloads.Described)}
 
     def data_of(self, block: Benchmark) -> DataSection | None:
-        """The section of the data that a block's model reads; None where its batches are made up."""
+        """Return the section of the data that a block's model reads, or None if its batches are made up."""
         name = workloads.of(block.model).DATA
         section = None if name is None else self.data_sections()[name]
         return None if section is None or section.is_made_up else section
 
 
 def block_name(benchmark: str) -> str:
-    """The name of the block that a benchmark, derived or not, comes from."""
+    """Return the name of the block that a benchmark comes from: `bert` for `bert` and for the derived `bert__aa`."""
     return benchmark.split("__")[0]
 
 
@@ -104,8 +104,9 @@ def load(
 ) -> Config:
     """Read, merge and check configuration files.
 
-    Maps merge, lists are replaced, later files win; `overrides` (what --config hands over, as text) come last.
-    `frameworks` are the names there are. Raises ConfigError with one line per mistake.
+    Maps are merged and lists are replaced. A later file wins over an earlier one. `overrides` are the values of
+    Snakemake's --config, as text; they win over all files. `frameworks` are the names of all frameworks that exist.
+    Raises ConfigError with one line per mistake.
     """
     raw: dict[str, Any] = {}
     for path in paths:
@@ -146,7 +147,7 @@ def _merge(below: Any, above: Any) -> Any:
 
 
 def _from_text(value: Any) -> Any:
-    """What --config hands over as text, keys as well, read as the YAML it was."""
+    """Read the values and keys that --config passes as text, as the YAML that the user wrote."""
     if isinstance(value, Mapping):
         return {_from_text(key): _from_text(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -168,7 +169,7 @@ def _validate(raw: dict[str, Any]) -> Config:
 
 
 def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
-    """A line for each mistake that only two places of the configuration together show."""
+    """Yield a line for each mistake that involves several places of the configuration."""
     for name, section in config.data_sections().items():
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
     for name in config.imports.keys() & {block_name(name) for name in config.benchmarks}:
@@ -228,7 +229,7 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
 
 
 def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:
-    """Why a check cannot begin with the weights of the one that it names."""
+    """Yield the reasons why a convergence check cannot begin with the weights of the check that it names."""
     first = block.convergence and block.convergence.begin_from
     if not first:
         return
@@ -253,12 +254,15 @@ def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:
 
 
 def _any_has(feature: str, workload: workloads.Workload) -> bool:
-    """Whether the workload's form in any library has a feature."""
+    """True if the workload has the feature in at least one library."""
     return any(feature in features for features in workload.LIBRARIES.values())
 
 
 def _of_tensor(model: str, tensor: int) -> Iterable[str]:
-    """The mistake of a replica that cannot be divided among `tensor` devices. Without the feature a run says why."""
+    """Yield a mistake if a replica cannot be divided among `tensor` devices.
+
+    A workload without tensor parallelism is no mistake here: its run ends as `unsupported` and says why.
+    """
     workload = workloads.of(model)
     if tensor == 1 or not _any_has("tensor", workload):
         return

@@ -1,4 +1,4 @@
-"""What a mistake in the configuration is called: where it is, what stands there, what is allowed, what is near."""
+"""Error messages for mistakes in the configuration: the key, its value, the allowed values and the closest of them."""
 
 import difflib
 import types
@@ -15,13 +15,13 @@ Model = type[Section]
 
 
 def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
-    """One line per mistake."""
+    """Return one line per mistake."""
     places = [(problem, _resolve(problem["loc"], root, raw)) for problem in error.errors()]
     return list(dict.fromkeys(_line(problem, place) for problem, place in places if place.is_meant))
 
 
 def allowed(value: Any, choices: Sequence[Any]) -> str:
-    """The choices, and the one that `value` was probably meant to be."""
+    """Return a text with the allowed choices and, if one is similar to `value`, a suggestion."""
     names = [shown(choice) if isinstance(choice, bool) else str(choice) for choice in choices]
     word = str(value).lower()
     truth = {"on": "true", "yes": "true", "off": "false", "no": "false"}.get(word)
@@ -30,7 +30,7 @@ def allowed(value: Any, choices: Sequence[Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """`value` as it could stand in the YAML file, shortened."""
+    """Return `value` as YAML shows it, shortened to 60 characters."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)
@@ -39,9 +39,11 @@ def shown(value: Any) -> str:
 
 @dataclass
 class _Place:
-    """The user's keys, the value that they lead to, the innermost model, and what the value may be.
+    """A place in the configuration.
 
-    `is_meant` is off in the branch of a union that the value is not meant for: the mistakes of the other are listed.
+    `keys` is the path of keys that the user wrote, and `value` the value at its end. `model` is the innermost section
+    on this path. `annotation` is the type that the value should have. If the type is a union, pydantic reports the
+    mistakes of every branch. `is_meant` is False in a branch that the user did not mean; its mistakes are not shown.
     """
 
     keys: list[int | str]
@@ -52,13 +54,13 @@ class _Place:
 
 
 def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
-    """Follow pydantic's location through the models."""
+    """Follow the location that pydantic reports through the models, and return the place that it means."""
     place = _Place([], raw, root, root)
     is_key = loc[-1] == "[key]"
     for part in loc[:-2] if is_key else loc:
         options = branches(strip(place.annotation))
         section = _meant(list(filter(is_model, options)), place.value)
-        if len(options) > 1:  # pydantic names the branch of the union here, which is no key
+        if len(options) > 1:  # here pydantic's location names a branch of the union, and not a key
             lists = [option for option in options if typing.get_origin(option) is list]
             if lists and isinstance(place.value, list):
                 place.is_meant, place.annotation = str(part).startswith("list["), lists[0]
@@ -87,7 +89,7 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
 
 
 def _meant(models: Sequence[Model], value: Any) -> Model | None:
-    """Of several sections that may stand in a place, the one that has a key of the value's; else the first."""
+    """Return the section that has a key of `value`, otherwise the first section, or None if there are no sections."""
     keys = set(value) if isinstance(value, Mapping) else set()
     return next((model for model in models if keys & model.model_fields.keys()), next(iter(models), None))
 
@@ -136,7 +138,7 @@ def _wording(problem: Any, place: _Place) -> str:
 
 
 def kind(annotation: Any) -> str:
-    """What values an annotation takes, in words."""
+    """Return in words which values an annotation allows."""
     plain = strip(annotation)
     if _is_union(plain):
         return " or ".join(map(kind, typing.get_args(plain)))
@@ -151,7 +153,7 @@ def kind(annotation: Any) -> str:
 
 
 def branches(annotation: Any) -> list[Any]:
-    """The branches of a union but for null, which pydantic does not name in a location."""
+    """Return the branches of a union without null. Pydantic does not name null in a location."""
     if not _is_union(annotation):
         return [annotation]
     return [strip(option) for option in typing.get_args(annotation) if option is not type(None)]
@@ -162,12 +164,12 @@ def _is_union(annotation: Any) -> bool:
 
 
 def is_model(annotation: Any) -> bool:
-    """Whether the annotation is a section with keys of its own."""
+    """True if the annotation is a section, which has its own keys."""
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
 def strip(annotation: Any) -> Any:
-    """The annotation without its constraints."""
+    """Return the annotation without its constraints."""
     while typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
     return annotation

@@ -1,6 +1,6 @@
-"""docs/configuration.md and the JSON schema, generated from the sections' models and the workloads' parameters.
+"""Generate docs/configuration.md and the JSON schema from the sections' models and the workloads' parameters.
 
-`python -m throughline.study.config_reference` writes both; a test fails when one of them is out of date.
+`python -m throughline.study.config_reference` writes both. A test fails if one of them is out of date.
 """
 
 import itertools
@@ -54,7 +54,7 @@ The block of a benchmark also takes the keys of its model. A key of another mode
 
 
 def reference() -> str:
-    """The page as Markdown: a row per key."""
+    """Return the page as Markdown, with one row per key."""
     sections = itertools.groupby(_rows(Config, ""), lambda row: re.findall(r"\w+", row)[0])
     tables = (f"\n## {name}\n\n{TABLE}" + "\n".join(rows) + "\n" for name, rows in sections)
     own = map(of_workload, map(Benchmark.of, workloads.FOLDERS))
@@ -62,7 +62,7 @@ def reference() -> str:
 
 
 def schema() -> str:
-    """The JSON schema of config.yaml."""
+    """Return the JSON schema of config.yaml."""
     value, blocks = Config.model_json_schema(), []
     for block in map(Benchmark.of, workloads.FOLDERS):
         keys = block.model_json_schema()
@@ -85,7 +85,7 @@ def schema() -> str:
 
 
 def of_workload(block: type[Benchmark]) -> str:
-    """What a workload's models take beside the keys of every block, and what they can be held against."""
+    """Return the part of the page about a workload: its models, their held-out figures, and their own keys."""
     held_out = workloads.of(block.models[0]).HELD_OUT
     facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models)}."
     if held_out:

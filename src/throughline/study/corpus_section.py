@@ -1,4 +1,4 @@
-"""The section `corpus`: from a dump to pre-training data, and what of it decides which files."""
+"""The section `corpus`: how a dump becomes pre-training data, and which of its keys decide the files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from throughline.files import UserError
 from throughline.study.section import Contact, DataSection, HttpAddress, Name, PositiveInt, Section, Share, Text
 
 DATA_PROTOCOL = 1
-"""Raised by a person when the same text gives other shards: it changes the digest of every corpus."""
+"""A developer raises this number when the same text gives different shards. It changes the digest of every corpus."""
 BPE_PROTOCOL = 1
-"""The same for GPT-2's tokens."""
+"""The same number for GPT-2's tokens."""
 PAIRS, TOKENS = (".hdf5", ".h5"), (".bin", ".idx")
-"""How finished files end, by what they hold."""
+"""Endings of finished files: BERT's sentence pairs, and GPT-2's tokens."""
 
 BPE = "bpe"
-"""The folder of GPT-2's tokens, one for every length. The pairs of a length are in seq<length>."""
+"""The folder of GPT-2's tokens, the same for every length. BERT's pairs of a length are in seq<length>."""
 
 SAMPLE = "sample"
 MOST_PARTS = 10_000
@@ -78,7 +78,7 @@ class TextFiles(Section):
 
     @property
     def has_sentences(self) -> bool:
-        """Whether a line is a sentence; else it is a document."""
+        """True if every line is a sentence, False if every line is a document."""
         return not self.files[0].endswith(".jsonl")
 
 
@@ -170,32 +170,37 @@ class Corpus(DataSection):
 
     @property
     def sources(self) -> list[list[str] | TextFiles]:
-        """The dumps, each by its files or its name, and the texts that the corpus is made of; none where its shards
-        are finished."""
+        """The dumps and texts that the corpus is made of. A dump is the list of its files, or of its one name.
+
+        The list is empty if the shards are finished.
+        """
         if isinstance(self.dump, ShardFolder):
             return []
         entries = self.dump if isinstance(self.dump, list) else [self.dump]
         paths = [entry for entry in entries if isinstance(entry, str) and not is_named(entry)]
         if len(paths) == len(entries):
-            return [paths]  # the files of one dump
+            return [paths]  # all entries are files of the same dump
         return [[entry] if isinstance(entry, str) else entry for entry in entries]
 
     def made(self, read: Set[str]) -> list[str]:
-        """The folders that are made where models read these: GPT-2's tokens, and every length if any length, or
-        nothing, is read."""
+        """Return the folders that are made if models read the folders `read`.
+
+        GPT-2's tokens are made only if they are read. The folders of all lengths are made, unless GPT-2's tokens are
+        all that is read.
+        """
         lengths = [f"seq{length}" for length in self.sequences]
         return [*(lengths if read != {BPE} else []), *sorted(read & {BPE})]
 
     @property
     def lower_case(self) -> bool:
-        """Whether the vocabulary is for lower-cased text; the published one is."""
+        """True if the vocabulary is for lower-case text, as the published one is."""
         return isinstance(self.vocabulary, str) or self.vocabulary.lower_case
 
     def decided_by(self, folder: str) -> dict[str, Any]:
-        """All that decides a folder's shards, as far as it is known before any is made; the manifest keeps it.
+        """Return everything that decides a folder's shards and is known before they are made.
 
-        A dump's files count by their names (finished shards by their sizes as well), not by where they lie. `parts` is
-        left out: into how many pieces the work is cut changes no byte of the result.
+        The manifest stores it. A dump's files count by their names, and finished shards by their names and sizes;
+        their folders do not matter. `parts` is left out, because the number of pieces changes no byte of the result.
         """
         finished = isinstance(self.dump, ShardFolder)
         if folder == BPE:
@@ -221,7 +226,7 @@ class Corpus(DataSection):
         return how | (sources[0] if len(sources) == 1 else {"sources": sources}) | {"shards": self.shards.model_dump()}
 
     def shard_parameters(self, sequence: int) -> dict[str, Any]:
-        """How a length's examples are made of a shard's text."""
+        """Return the parameters that turn a shard's text into the examples of a sequence length."""
         masking = self.masking.model_dump(exclude=None if self.masking.dynamic else {"dynamic"})
         return {"sequence": sequence, "predictions": self.sequences[sequence], **masking}
 
@@ -257,18 +262,21 @@ class Corpus(DataSection):
 
 
 def is_named(dump: str) -> bool:
-    """Whether this names a dump, such as enwiki-20261101 or the sample, and is no path."""
+    """True if `dump` is the name of a dump, such as enwiki-20261101 or the sample, and not a path."""
     return dump == SAMPLE or re.fullmatch(r"[a-z][a-z0-9_]*-\d{8}", dump) is not None
 
 
 def files_of(source: list[str] | TextFiles) -> list[str]:
-    """The files of a dump, or its name, or those of a text."""
+    """Return the files of a dump or of a text. For a dump that is given by its name, return this name."""
     return source.files if isinstance(source, TextFiles) else source
 
 
 @cache
 def finished_shards(folder: str, endings: tuple[str, ...] = PAIRS) -> tuple[Path, ...]:
-    """The files of these endings in a folder and below it, in the order of their paths. UserError if there is none."""
+    """Return the files with these endings in a folder and its sub-folders, sorted by path.
+
+    Raises UserError if there are none.
+    """
     found = sorted(
         Path(parent) / name
         for parent, _, names in os.walk(folder, followlinks=True)

@@ -1,4 +1,4 @@
-"""The sections `goals` and `prices`: what results are judged by, and what devices cost."""
+"""The sections `goals` and `prices`: the goals that results have to reach, and what devices cost."""
 
 from __future__ import annotations
 

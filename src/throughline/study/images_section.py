@@ -1,4 +1,4 @@
-"""The sections `images` and `faces`: from a folder of pictures to shards of JPEG files, and what decides them."""
+"""The sections `images` and `faces`: how a folder of pictures becomes shards of JPEG files, and what decides them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt
 from throughline.study.section import DataSection, Name, PositiveInt, Section, Text
 
 IMAGES_PROTOCOL = 1
-"""Raised by a person when the same pictures give other shards: it changes the digest of all images."""
+"""A developer raises this number when the same pictures give different shards. It changes the digest of all images."""
 SAMPLE = "sample"
 
 
@@ -25,7 +25,7 @@ class ImageShards(Section):
 
 
 class Pictures(DataSection):
-    """What both sections have in common."""
+    """The keys that the sections `images` and `faces` share."""
 
     name: Name
     source: Text | None
@@ -37,7 +37,7 @@ class Pictures(DataSection):
     shards: ImageShards = Field(default_factory=ImageShards, description="files that the pictures are written into")
 
     def decided_by(self, folder: str) -> dict[str, Any]:
-        """The source counts by its name, not by where it lies."""
+        """Return what decides the shards. The source counts by its name; the folder that holds it does not matter."""
         return {
             "protocol": IMAGES_PROTOCOL,
             "source": self._source,
@@ -54,7 +54,7 @@ class Pictures(DataSection):
 
     @property
     def _source(self) -> str | None:
-        """By its name, not by where it lies."""
+        """The source's name without the folders above it."""
         return None if self.source is None else Path(self.source).name
 
 

@@ -1,4 +1,4 @@
-"""The section `imports`: folders with logs of other people, whose figures stand in the report beside one's own."""
+"""The section `imports`: folders with logs of other programs. The report shows their figures beside our own."""
 
 import hashlib
 from pathlib import Path
@@ -12,7 +12,10 @@ class Import(Section):
     logs: Text = Field(description="folder with the logs, searched with all folders in it")
 
     def state(self) -> str:
-        """12 hexadecimal digits of what lies in the folder: names, sizes and times. A changed log is read again."""
+        """Return 12 hexadecimal digits that change with the names, sizes or times of the files in the folder.
+
+        The import's rule has them as a parameter, so that a changed log is read again.
+        """
         every = (path for path in sorted(Path(self.logs).rglob("*")) if path.is_file())
         files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in every]
         return hashlib.sha256(canonical(files).encode("utf-8", "surrogateescape")).hexdigest()[:12]

@@ -1,4 +1,7 @@
-"""What is about to be made and how long it will take; what came out of it, and what to do next."""
+"""The plan that is printed before a workflow starts, and the messages that are printed at its end.
+
+The plan says what will be made and how long it takes. The messages name the results, or the failures and the next step.
+"""
 
 import json
 import os
@@ -14,9 +17,9 @@ from throughline.files import UserError
 from throughline.study.runs import RunSpec
 
 START_S = 8.0
-"""Seconds a run takes before its first step where nothing was measured yet: starting processes, loading a model."""
+"""Assumed seconds from a run's start to its first step (start processes, load a model), if none was measured yet."""
 NAMED_AT_MOST = 20
-"""How many failures or medians are named at the end; the files of all are there."""
+"""Largest number of failures or medians that the last message lists. The files of the others exist too."""
 REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
 
 
@@ -24,8 +27,8 @@ REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
 class Plan:
     """What one call of Snakemake makes.
 
-    specs: all runs of the configuration; jobs: the outputs of every job that is to run, at least one each; targets: the
-    files that were asked for by name; cluster: jobs run side by side, elsewhere.
+    specs: all runs of the configuration; jobs: for every job that has to run, its outputs (at least one); targets: the
+    files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster.
     """
 
     specs: Sequence[RunSpec]
@@ -34,7 +37,7 @@ class Plan:
     cluster: bool = False
     root: Path = Path()
     measured_s: dict[str, float] = field(default_factory=dict)
-    """record -> seconds that its run took, of those that finish in this call."""
+    """Map the record of each run that has finished in this call to the seconds that the run took."""
 
     def __post_init__(self) -> None:
         self.pending = {output for outputs in self.jobs for output in outputs}
@@ -42,7 +45,7 @@ class Plan:
         self.data = {outputs[0] for outputs in self.jobs if outputs[0].startswith("data/")}
 
     def __str__(self) -> str:
-        """What will be made, how long the runs take, and where the result will be."""
+        """Return the plan as text: what will be made, how long the runs take, and where the result will be."""
         lines = ["The plan:"]
         if self.data:
             lines.append(f"  data: {_counted(len(self.data), 'step')} to make")
@@ -65,13 +68,13 @@ class Plan:
 
     @cached_property
     def _earlier_s(self) -> dict[str, float]:
-        """The same of the runs that were there before, as their records say."""
+        """Map the record of each run that was finished before this call to the seconds that it took."""
         records = [spec.record for spec in self.specs if spec.record not in self.pending]
         found = {record: _duration_s(self.root / record) for record in records}
         return {record: seconds for record, seconds in found.items() if seconds is not None}
 
     def _time(self) -> str:
-        """How long the pending runs take together, and how well that is known."""
+        """Return in words how long all pending runs take together, and how certain that is."""
         estimates = self.estimates_s(self.runs.values())
         known = [seconds for seconds in estimates if seconds is not None]
         if not known:
@@ -83,7 +86,11 @@ class Plan:
         return f"about {span(sum(known))}{more}" + (", better known after the first repeat" if first else "")
 
     def estimates_s(self, runs: Iterable[RunSpec]) -> list[float | None]:
-        """Seconds of each run: like the finished repeats of it, else at most its time cap; None where unknown."""
+        """Return the estimated seconds of each run, or None where there is no estimate.
+
+        The estimate is the median of the run's finished repeats. Without one, it is START_S plus the time cap of the
+        run's steps, if they have a cap.
+        """
         finished: dict[tuple[str, ...], list[float]] = {}
         took_s = self._earlier_s | self.measured_s
         for spec in self.specs:
@@ -96,14 +103,18 @@ class Plan:
         return estimates
 
     def results(self) -> list[str]:
-        """What a person looks at afterwards: the report, else medians, else manifests, else what was asked for."""
+        """Return the files that a person should look at afterwards.
+
+        This is the report. Without it, these are the summaries; without them, the manifests; without them, the files
+        that the user asked for.
+        """
         summaries = [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
         manifests = sorted(name for name in self.data if name.endswith("/manifest.json"))
         report = [REPORT] if REPORT in self.pending else []
         return report or summaries or manifests or sorted(self.pending.intersection(self.targets))
 
     def outcome(self) -> str:
-        """What a finished workflow says last: the medians that were made, and where the results are."""
+        """Return the last message of a finished workflow: the new medians, and where the results are."""
         summaries = [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
         lines = [line for name in summaries for line in _medians(self.root / name)]
         if len(lines) > NAMED_AT_MOST:
@@ -115,9 +126,9 @@ class Plan:
 
 
 def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
-    """What a failed workflow says last: each file of `logs` that is missing and has a log, and the next step.
+    """Return the last message of a failed workflow: the missing files that have a log, and the next step.
 
-    logs: what was to be made -> its log.
+    `logs` maps each file that had to be made to its log.
     """
     failed = [
         f"  failed: {made}; why: {log}"
@@ -134,7 +145,10 @@ def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
 
 
 def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
-    """UserError where a folder that something is about to be written to cannot be written: before hours of training."""
+    """Raise UserError if a folder that outputs belong in cannot be written.
+
+    This is checked first, because otherwise the user would see the error only after hours of training.
+    """
     wanted = {root / os.path.dirname(output) for output in outputs}
     there = {next(place for place in (folder, *folder.parents) if place.is_dir()) for folder in wanted}
     for folder in sorted(there):
@@ -147,12 +161,15 @@ def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
 
 
 def _repeated(spec: RunSpec) -> tuple[str, ...]:
-    """What the repeats of one run have in common."""
+    """Return what all repeats of a run have in common."""
     return spec.cell, spec.framework, spec.topology
 
 
 def _medians(summary: Path) -> list[str]:
-    """A line per framework and topology of a summary: `bert bz64 fp16 torch 1n2g: 914.2 samples/s, speedup 1.78`."""
+    """Return a line for each framework and topology of a summary, or no lines if the summary cannot be read.
+
+    Example: `bert bz64 fp16 torch 1n2g: 914.2 samples/s, speedup 1.78 (median of 5)`.
+    """
     try:
         found = files.read_json(summary)
         unit, where = found["unit"], f"{found['benchmark']} bz{found['batch']} {found['precision']}"
@@ -172,7 +189,10 @@ def _medians(summary: Path) -> list[str]:
 
 
 def _duration_s(path: Path) -> float | None:
-    """Seconds between a record's start and end; None where there is no readable record, or the clock was set back."""
+    """Return the seconds between a record's start and end.
+
+    None if the record cannot be read, or if the clock was set back in between.
+    """
     try:
         record = json.loads(path.read_bytes())
         started, ended = (datetime.fromisoformat(record[key]) for key in ("started", "ended"))
@@ -187,6 +207,6 @@ def _counted(number: int, what: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """`90 s`, `12 min`, `2.5 h`."""
+    """Return a duration in words, such as `90 s`, `12 min` or `2.5 h`."""
     minutes = seconds / 60
     return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

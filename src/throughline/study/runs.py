@@ -1,4 +1,4 @@
-"""Which training runs a configuration asks for: RunSpec, their expansion and their paths."""
+"""The training runs that a configuration asks for: their specifications (RunSpec), their order and their paths."""
 
 import base64
 import dataclasses
@@ -28,19 +28,23 @@ from throughline.study.section import DataIdentity, Name, PositiveInt, Precision
 from throughline.topology import Layout, StepSize, Topology
 
 PROTOCOL = 3
-"""Raised by a person when the way of measuring changes: every run is then made again."""
+"""A developer raises this number when the way of measuring changes. Every run is then made again."""
 
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"
-"""Variable in which the merged configuration travels to a run: as a parameter of a rule it would re-run everything."""
+"""The environment variable that passes the merged configuration to a run.
+
+As a parameter of the rule, every change of the configuration would make all runs again.
+"""
 
 CHANGED: dict[str, dict[str, Any]] = {"aa": {}, "synthetic": {"data": "synthetic"}, "noexchange": {"exchange": False}}
-"""The extras that are runs of their own -> the options in which these differ; `aa` changes nothing."""
+"""Map each extra that adds runs to the options that these runs change. `aa` changes nothing."""
 
 
 class RunSpec(Section):
-    """All that decides one run. Its canonical JSON leaves defaults out, so that a new option re-runs nothing.
+    """Everything that decides one run.
 
-    In JSON, the workload's parameters stand flat beside the other keys.
+    Its canonical JSON leaves out values that equal their defaults, so that adding an option does not make finished
+    runs again. In JSON, the workload's parameters stand on the same level as the other keys.
     """
 
     benchmark: Name
@@ -91,24 +95,24 @@ class RunSpec(Section):
 
     @property
     def workload(self) -> workloads.Workload:
-        """What is trained: the neutral file of its model's workload."""
+        """The workload of the run's model: its framework-neutral file."""
         return workloads.of(self.model)
 
     @property
     def typed_parameters(self) -> Any:
-        """The parameters as the workload's Parameters."""
+        """The parameters as an object of the workload's class Parameters."""
         return self.workload.Parameters(**self.parameters)
 
     @property
     def manifest(self) -> str | None:
-        """The manifest of the data that it reads; None with made-up batches."""
+        """Path of the manifest of the data that the run reads, or None if its batches are made up."""
         if self.corpus is None:
             return None
         return f"data/{self.corpus.name}/{self.workload.folder(self.typed_parameters)}/manifest.json"
 
     @property
     def canonical(self) -> str:
-        """The JSON that travels as a rule's parameter: sorted keys, no defaults."""
+        """The JSON that is passed as a parameter of the run's rule, with sorted keys and without defaults."""
         return canonical(self.model_dump(exclude_defaults=True))
 
     @property
@@ -117,13 +121,13 @@ class RunSpec(Section):
 
     @property
     def size(self) -> StepSize:
-        """How many samples a step takes. UserError where they do not divide over the replicas."""
+        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
         topology = Topology.parse(self.topology)
         return StepSize.of(topology, self.layout, self.batch_per_device, self.scaling, self.options.accumulate)
 
     @property
     def cell(self) -> str:
-        """`<benchmark>/bz<b>_<precision>`: the configuration whose repeats and topologies one summary holds."""
+        """`<benchmark>/bz<b>_<precision>`. One summary holds all frameworks, topologies and repeats of a cell."""
         return f"{self.benchmark}/bz{self.batch_per_device}_{self.precision}"
 
     @property
@@ -140,17 +144,17 @@ class RunSpec(Section):
 
 
 def parameter_fields(model: str) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of a model's Parameters by their names."""
+    """Return the fields of a model's Parameters, by name."""
     return {field.name: field for field in dataclasses.fields(workloads.of(model).Parameters)}
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:
-    """Whether a specification names this parameter even where it has its default."""
+    """True if a specification states this parameter even when its value is the default."""
     return field.default is dataclasses.MISSING or field.metadata["stated"]
 
 
 def read_specs(text: str) -> list[RunSpec]:
-    """The specifications in a JSON list; UserError where it is empty."""
+    """Return the specifications in a JSON list. Raises UserError if the list is empty."""
     specs = TypeAdapter(list[RunSpec]).validate_json(text)
     if not specs:
         raise UserError("the list of run specifications is empty", next_step="give one for every framework")
@@ -158,14 +162,21 @@ def read_specs(text: str) -> list[RunSpec]:
 
 
 def expand(config: Config) -> list[RunSpec]:
-    """Every run that the configuration asks for, in the order in which they are best made: the first repeat of
-    everything, then the second ...; within a repeat, a run and those that leave one thing of it out are neighbours."""
+    """Return every run that the configuration asks for, in the order in which they should be made.
+
+    The first repeats of all runs come first, then the second repeats, and so on. Within a repeat, a run stands next to
+    its derived runs that leave something out (`synthetic`, `noexchange`).
+    """
     specs = [spec for name, block in config.benchmarks.items() for spec in _with_extras(config, name, block)]
     return sorted(specs, key=lambda spec: spec.repeat)
 
 
 def _with_extras(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
-    """The runs of a block, each before its derived ones; `aa` comes last, as far off as two configurations are."""
+    """Yield the runs of a block, each followed by its derived runs.
+
+    The runs of `aa` come last, so that the time between two identical runs is like the time between two different
+    configurations.
+    """
     derived = {
         extra: _expand(config, f"{name}__{extra}", _changed(block, CHANGED[extra]))
         for extra in block.extras
@@ -188,7 +199,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     corpus = read.identity(workload.folder(parameters)) if read else None
     if section is None:
         block = _changed(block, {"data": "synthetic"})
-    if block.job:  # which has steps of its own
+    if block.job:  # a job decides its own number of steps
         block = block.model_copy(update={"steps": Steps()})
     of_block = {key: value for key, value in block if key in RunSpec.model_fields and key != "hosts"}
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
@@ -210,9 +221,11 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
 
 
 def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
-    """The one option that `after` has switched on, its value in `before`, which is the default, and in `after`.
+    """Return the one option that `after` has switched on: its name, its value in `before`, its value in `after`.
 
-    Of two specifications or summaries; None where they differ in more, or in what the parts of a step are told by.
+    `before` and `after` are two specifications or two summaries; in `before` the option has its default. Return None if
+    they differ in more than this option, if one of them is an `aa` run, or if the option is one that the derived runs
+    change to measure the parts of a step.
     """
     same = ("model", "parameters", "optimizer", "steps", "scaling")
     alike = all(getattr(before, name) == getattr(after, name) for name in same)
@@ -225,14 +238,17 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
 
 
 def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:
-    """What of `runs.hosts` decides a run. No name: no record holds one, and a renamed host re-runs nothing."""
+    """Return the part of `runs.hosts` that decides a run: how hosts are reached, but not their names.
+
+    So no record contains the name of a host, and a renamed host does not make runs again.
+    """
     if block.hosts == "simulated":
         return "simulated" if Topology.parse(topology).nodes > 1 else None
     return "ssh" if block.hosts else None
 
 
 def packed(config: Config) -> str:
-    """The merged configuration as a text for CONFIGURATION, without the names of hosts and the paths in it."""
+    """Return the merged configuration as text for the variable CONFIGURATION, without names of hosts and paths."""
     sections = {name: section.without_places() for name, section in config.data_sections().items()}
     value = json.loads(config.model_dump_json()) | sections
     for part in (value["runs"], *value["benchmarks"].values()):
@@ -242,7 +258,10 @@ def packed(config: Config) -> str:
 
 
 def unpacked(text: str | None, benchmark: str) -> dict[str, Any] | None:
-    """The part of a packed configuration that a benchmark's run came from; None without one."""
+    """Return the part of a packed configuration that a benchmark's run came from.
+
+    None if `text` is empty, or if the configuration has no block of the benchmark.
+    """
     if not text:
         return None
     value: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))

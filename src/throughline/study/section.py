@@ -1,4 +1,4 @@
-"""A map of the configuration, one that describes data, and the kinds of values that their keys take."""
+"""The base classes of the configuration's sections, and the types of values that keys take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Text = Annotated[str, Field(min_length=1)]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 PositiveInt = Annotated[int, Field(ge=1)]
 Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
-"""A list of whole numbers; what is read of it cannot be changed."""
+"""A list of whole numbers, read into a tuple, which cannot be changed."""
 Value = int | float | str | bool | Sizes
 Share = Annotated[float, Field(ge=0, le=1)]
 HttpAddress = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
@@ -31,71 +31,72 @@ PATTERNS = {
     r"^[A-Z]{3}$": "a currency is three capital letters, such as EUR",
     rf"^{NAME}$": "a name has lower-case letters, digits and _, and begins with a letter",
 }
-"""What each regular expression asks for, in words."""
+"""Map each regular expression to its meaning in words, for error messages."""
 
 
 class Section(BaseModel):
-    """A map of the configuration: types are strict, unknown keys are errors."""
+    """A map of the configuration. Types are strict and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @classmethod
     def variant(cls, values: Mapping[str, Any]) -> type[Section]:
-        """The class that takes these values, where the keys of a section depend on one of them."""
+        """Return the class that validates these values. A subclass overrides it if its keys depend on a value."""
         return cls
 
     @classmethod
     def unknown(cls, key: str) -> str | None:
-        """What is said of an unknown key instead of a list of those there are; None for this list."""
+        """Return the error text for an unknown key, or None: then the error lists the keys of the section."""
         return None
 
 
 def canonical(value: Any) -> str:
-    """JSON with one spelling for one value."""
+    """Return JSON in canonical form: equal values always give the same text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class DataIdentity(Section):
-    """The data that a run reads, by what decides them: known before any of it is made."""
+    """The name and the digest of the data that a run reads. Both are known before the data are made."""
 
     name: Name
     digest: str
 
 
 class DataSection(Section):
-    """A section that describes data: `corpus` is one. A workload names its section (DATA).
+    """A section that describes data, such as `corpus`. A workload names the section that it reads in `DATA`.
 
-    A new kind of data is a subclass, in a file of its own, and a field of `Config`. A section may describe several sets
-    of files, each in a folder of its own with a manifest; a workload says which folder its parameters read.
+    To add a kind of data, write a subclass in a file of its own and add it to `Config` as a field. A section may
+    describe several sets of files. Each set has its own folder with a manifest. The workload's `folder` says which
+    of them a model with given parameters reads.
     """
 
     name: Name
 
     @property
     def is_made_up(self) -> bool:
-        """Whether there are no files: batches are made up."""
+        """True if the section has no files and its batches are made up."""
         return False
 
     @abstractmethod
     def decided_by(self, folder: str) -> dict[str, Any]:
-        """All that decides the files of a folder; their manifest keeps it."""
+        """Return everything that decides the files of a folder. The folder's manifest stores it."""
 
     def mistakes(self) -> Iterable[str]:
-        """What is wrong with the section as a whole, each with its key."""
+        """Return the mistakes of the section as a whole. Each text begins with a key."""
         return ()
 
     def held_out_mistakes(self) -> Iterable[str]:
-        """Why a block's convergence check cannot read held-out data, each with its key."""
+        """Return the reasons why a convergence check cannot read held-out data. Each text begins with a key."""
         return ()
 
     def without_places(self) -> dict[str, Any]:
-        """The section as a record keeps it: without folders, addresses and people."""
+        """Return the section as a record stores it: without folders, addresses and contact details."""
         return self.model_dump(mode="json")
 
     def digest(self, folder: str) -> str:
-        """The `parameters_digest` of a folder's manifest."""
+        """Return the SHA-256 of `decided_by`. The folder's manifest stores it as `parameters_digest`."""
         return hashlib.sha256(canonical(self.decided_by(folder)).encode()).hexdigest()
 
     def identity(self, folder: str) -> DataIdentity:
-        """The data by their name and the beginning of that digest."""
+        """Return the data's name and the first 12 digits of their digest."""
         return DataIdentity(name=self.name, digest=self.digest(folder)[:12])
