@@ -1,28 +1,28 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
-# make submit     on a Slurm cluster: the same as a job of its own, which outlives the login session (slurm/submit.sh)
+# make submit     the same as a Slurm job, which goes on after you log out (slurm/submit.sh)
 # make test       set up, check the style, run every test
-# make test-fast  the unit tests alone
+# make test-fast  only the unit tests
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
-# make doctor     what this machine can do, what is missing for what, and how to get it
+# make doctor     show what this machine can do, what is missing, and how to get it
 # make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/
-# make lock       write the locks in envs/lock/ anew, after a change of pins
+# make lock       write the locks in envs/lock/ again, after a change of pins
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
 # PYTHON=python3.12                                        another interpreter (3.11, 3.12 or 3.13)
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's CPU build instead of the CUDA build
-# FRAMEWORKS="jax paddle"                                  with `make frameworks`: these alone
+# FRAMEWORKS="jax paddle"                                  with `make frameworks`: only these
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
 VENV := .venv
 ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# uv with pip's settings. What is locked is installed with its hash; torch is not locked (envs/apart.txt says why).
+# uv with pip's settings. Locked packages are installed with their hashes; torch is not locked (see envs/apart.txt).
 UV := PYTHONPATH=src $(VENV)/bin/python -m throughline.launch.uv
 QUIET := $(shell test -t 2 || echo --quiet)
 LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -c envs/lock/main.txt
 
-# Tests that wait leave a core idle: one worker more than there are cores. More than eight find nothing to do.
+# Waiting tests leave a core idle, so there is one worker more than cores. More than eight would not all be busy.
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
@@ -47,7 +47,8 @@ demo-report: $(VENV)/main.ready
 frameworks: $(VENV)/main.ready
 	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py $(FRAMEWORKS)
 
-# First everything that may run side by side, then what looks at times (the mark `alone`); both, whatever the first says.
+# First the tests that may run side by side, then those that look at times (the mark `alone`). The second group runs
+# even if the first fails.
 test: $(VENV)/test.ready lint
 	@rm -rf $(RESULTS)
 	@$(ACTIVATE) && status=0; \
@@ -84,7 +85,7 @@ $(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt
 	@$(LOCKED) -r envs/test.txt
 	@touch $@
 
-# A lock keeps the versions that the pins still allow. `make lock LOCK=--upgrade` takes the newest.
+# `make lock` keeps every locked version that the pins still allow. `make lock LOCK=--upgrade` takes the newest ones.
 LOCK ?=
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-header --no-annotate --excludes envs/apart.txt $(LOCK)

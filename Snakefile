@@ -1,8 +1,8 @@
 """Throughline: Wikipedia dump -> pre-training data -> repeated training runs -> medians, speedups, a report.
 
 snakemake                                      everything that config.yaml asks for
-snakemake corpus                               the data alone; snakemake images, snakemake clicks: others
-snakemake imports                              other people's logs as results
+snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
+snakemake imports                              results from other people's logs
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
 snakemake data/sample/seq32/training_0007.hdf5 one shard
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "src"))
-# The commands of the rules run this Python, and find the library.
+# The commands of the rules use this Python and find the library.
 os.environ.update(PYTHONPATH=sys.path[0], PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 from snakemake.exceptions import WorkflowError
@@ -38,7 +38,7 @@ from throughline.workloads.faces import SIDE
 if Path.cwd() != ROOT:
     raise WorkflowError(f"Snakemake has to run in the project's root, {ROOT}")
 
-# Where conda or containers bring the environments, none is built, and no one job has those of several frameworks.
+# If conda or containers bring the environments, we build none. Then no job has the environments of several frameworks.
 DEPLOYED = {str(method) for method in workflow.deployment_settings.deployment_method}
 APART = bool(DEPLOYED & {"conda", "apptainer"})
 
@@ -115,7 +115,8 @@ rule all:
     default_target: True
     input:
         "results/report.html",
-        TARGETS.specs.keys(),  # by name, like the shards: Snakemake makes a missing file again only where it is asked for
+        # Records and shards are named here because Snakemake makes a missing file again only if a target names it.
+        TARGETS.specs.keys(),
         rules.corpus.input if CONFIG.reads("corpus") else [],
         rules.images.input if CONFIG.folders("images") else [],
         rules.faces.input if CONFIG.folders("faces") else [],
@@ -143,4 +144,4 @@ onerror:
     logs = {str(job.output[0]): str(job.log[0]) for job in workflow.dag.needrun_jobs() if job.output and job.log}
     asked = cells.asked_for(SPECS)
     shell("python workflow/scripts/report_incomplete.py --expected {asked:q} --output {plan.SO_FAR}")
-    atexit.register(print, plan.failures(logs), file=sys.stderr)  # the last words, after Snakemake's own
+    atexit.register(print, plan.failures(logs), file=sys.stderr)  # printed last, after Snakemake's own output

@@ -1,6 +1,8 @@
-# GPT-2's tokens: articles -> ids of its byte pair encoding in shards, verified, with a manifest for every length.
-#   in:  data/<corpus>/articles/part_0000.jsonl (rules/corpus.smk), or another maker's token files (corpus.dump.shards)
-#   out: data/<corpus>/bpe/{training,test}_0000.hdf5 (.bin: a link to another maker's) and data/<corpus>/bpe/manifest.json
+# GPT-2's tokens: articles -> shards with the ids of GPT-2's byte pair encoding, verified. One manifest serves every
+# sequence length.
+#   in:  data/<corpus>/articles/part_0000.jsonl (rules/corpus.smk), or somebody else's token files (corpus.dump.shards)
+#   out: data/<corpus>/bpe/{training,test}_0000.hdf5 (or .bin: a link to somebody else's file) and
+#        data/<corpus>/bpe/manifest.json
 
 BPE_VOCABULARY = f"data/{CORPUS.name}/bpe/vocabulary"
 
@@ -11,7 +13,7 @@ rule bpe_vocabulary:
     log:
         "logs/{corpus}/bpe/vocabulary.log",
     priority: BEFORE_RUNS
-    localrule: True  # a second of work
+    localrule: True  # it takes a second
     conda:
         "../envs/main.yaml"
     params:
@@ -32,7 +34,7 @@ rule bpe_tokenize:
     conda:
         "../envs/main.yaml"
     resources:
-        held_mb=CORPUS.memory_mb,  # no parameter: it changes nothing in the result
+        held_mb=CORPUS.memory_mb,  # a resource, not a parameter, because it does not change the result
     params:
         vocabulary=BPE_VOCABULARY,
     shell:
@@ -54,7 +56,7 @@ if CORPUS_TARGETS.finished is None:
             "../envs/main.yaml"
         resources:
             held_mb=CORPUS.memory_mb,
-            runtime=5,  # minutes, as the shards of pairs
+            runtime=5,  # minutes, like rule shard (rules/corpus.smk)
         params:
             shards=CORPUS.shards.model_dump(),
             digest=CORPUS.digest(BPE),

@@ -1,7 +1,7 @@
-# Clicks: Criteo's logs, or made-up ones -> rows with hashed categories in shards, verified, with a manifest.
+# Clicks: Criteo's logs, or made-up logs -> shards of rows with hashed categories, verified, with a manifest.
 #   in:  clicks.source
 #   out: data/<name>/clicks/{training,test}_0000.hdf5 and data/<name>/clicks/manifest.json
-# A part is one log; a shard is a piece of the result, and has rows of every log.
+# A part is one log. A shard is a piece of the result, with rows from every log.
 
 
 rule clicks:

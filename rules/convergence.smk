@@ -1,9 +1,10 @@
-# Convergence check (a benchmark's `convergence`): a long run, and its curve on held-out text against a stated one.
-#   in:  the manifest of its shards, the environment of its framework, the curve of the check that it begins from, if
-#        any (its last checkpoint lies beside that curve); for the verdict the stated curve
+# Convergence check (a benchmark's `convergence`): a long run, whose curve on held-out text is compared with an expected
+# curve.
+#   in:  the manifest of its shards, the environment of its framework, and the curve of the check that it begins from,
+#        if any (the last checkpoint of that check lies beside its curve); for the verdict, the expected curve
 #   out: results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>/curve.json, the .log, and last/ beside it;
 #        results/<benchmark>/convergence_bz<b>_<precision>_<framework>_<topology>.json with its plot
-# A run that was ended goes on from its last checkpoint when it is asked for again. Nothing is timed here.
+# If a run was interrupted, the next call continues from its last checkpoint. Nothing is timed here.
 
 
 rule convergence:

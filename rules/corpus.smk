@@ -1,8 +1,10 @@
 # The corpus: a Wikipedia dump -> shards of pre-training data in NVIDIA's HDF5 layout, verified, with a manifest.
-#   in:  corpus.dump (the sample, files on disk, a dump's name and date, text files, several of these, or finished shards) and corpus.vocabulary
+#   in:  corpus.vocabulary, and corpus.dump: the sample, files on disk, a dump's name and date, text files, several of
+#        these, or finished shards
 #   out: data/<corpus>/seq<S>/{training,test}_0000.hdf5 and data/<corpus>/seq<S>/manifest.json
-# A part is a piece of a source; a shard is a piece of the result. How many parts there are changes no shard. Several
-# sources have as many parts each, one source's after the other's, and parts_0.json, parts_1.json ... in place of parts.json.
+# A part is a piece of a source. A shard is a piece of the result. The number of parts does not change any shard.
+# If there are several sources, each is cut into the same number of parts. The parts are numbered through, one source
+# after the other, and parts_0.json, parts_1.json ... replace parts.json.
 
 
 rule corpus:
@@ -16,7 +18,7 @@ rule vocabulary:
     log:
         "logs/{corpus}/vocabulary.log",
     priority: BEFORE_RUNS
-    localrule: True  # it may be downloaded, and a cluster's nodes often have no way to the internet
+    localrule: True  # it may be a download, and the nodes of a cluster often cannot reach the internet
     conda:
         "../envs/main.yaml"
     params:
@@ -37,7 +39,8 @@ rule dump:
         "python workflow/scripts/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
 
 
-# The files come beside the listing and are no outputs: what has arrived outlives a failed job, and is gone on with.
+# The downloaded files lie beside the listing. They are not outputs, because Snakemake removes the outputs of a failed
+# job. So the next call continues with what has already arrived.
 rule download:
     output:
         "data/{corpus}/dump/{dump}.json",
@@ -73,7 +76,7 @@ rule cut:
 rule extract:
     input:
         cut=looked_up(CORPUS_TARGETS.cut),
-        # all of several sources can be read before any is extracted
+        # With several sources, every source must be readable before the extraction of any source starts.
         every=ancient(expand("data/{{corpus}}/dump/parts{source}.json", source=filter(None, CORPUS_TARGETS.cuts))),
     output:
         articles=passing("data/{corpus}/articles/part_{part}.jsonl"),
@@ -102,7 +105,7 @@ rule tokenize:
     conda:
         "../envs/main.yaml"
     resources:
-        held_mb=CORPUS.memory_mb,  # no parameter: it changes nothing in the result
+        held_mb=CORPUS.memory_mb,  # a resource, not a parameter, because it does not change the result
     params:
         *CORPUS_TARGETS.case(),
         *CORPUS_TARGETS.lines(),
@@ -146,7 +149,7 @@ if CORPUS_TARGETS.finished is None:
             "../envs/main.yaml"
         resources:
             held_mb=CORPUS.memory_mb,
-            runtime=5,  # minutes: Slurm adds up those that share a job, and a hundred have to stay within a day
+            runtime=5,  # minutes; Slurm adds up the steps that share a job, and a hundred of them must fit into a day
         params:
             parameters=lambda wildcards: CORPUS_TARGETS.parameters(wildcards.sequence),
             protocol=DATA_PROTOCOL,

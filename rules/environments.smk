@@ -1,6 +1,6 @@
-# Environments: one per framework that cannot share the workflow's own, built once per user.
-#   in:  envs/<framework>.txt and its lock, through the hash of the pins in the name
-#   out: ~/.cache/throughline/environments/<framework>-<hash>/.ready, the same for every clone
+# Environments: one for each framework that cannot share the workflow's own. Each is built once per user.
+#   in:  envs/<framework>.txt and its lock (the name of the environment holds the hash of these pins)
+#   out: ~/.cache/throughline/environments/<framework>-<hash>/.ready, which all clones share
 
 
 rule environment:

@@ -1,8 +1,9 @@
-# Equivalence: a benchmark's frameworks from the same weights on the same batches, against a float64 reference; where
-# frameworks are compared, or options split a model over ranks.
+# Equivalence: every framework of a benchmark starts from the same weights, trains on the same batches, and is compared
+# with a float64 reference. A benchmark has this proof if it compares frameworks, or if an option splits its model over
+# ranks.
 #   in:  the manifest of its shards, the environments of its frameworks
 #   out: results/<benchmark>/equivalence.json and its plot; records and logs in results/<benchmark>/equivalence/
-# The summaries take the verdicts over; nothing is timed here.
+# The summaries include the verdicts. Nothing is timed here.
 
 
 rule equivalence:
@@ -23,7 +24,7 @@ rule equivalence:
         runtime=60,
         slurm_partition=lambda wildcards: partition_of_spec(compared_of(wildcards)[-1]),
         constraint=lambda wildcards: placement_of_spec(compared_of(wildcards)[-1]).constraint,
-        slurm_extra=lambda wildcards: slurm_options_of_spec(compared_of(wildcards)[-1]),  # of its largest topology
+        slurm_extra=lambda wildcards: slurm_options_of_spec(compared_of(wildcards)[-1]),  # [-1]: the largest topology
     params:
         specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in compared_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],

@@ -1,6 +1,6 @@
-# Images: a folder of pictures, its tar files, or the sample -> tar files of JPEG files, verified, with a manifest.
+# Images: a folder of pictures or of tar files, or the sample -> tar files of JPEG files, verified, with a manifest.
 #   in:  images.source
-#   out: data/<name>/images/{training,test}_0000.tar, an index (.idx) beside each, and data/<name>/images/manifest.json
+#   out: data/<name>/images/{training,test}_0000.tar, an index (.idx) for each, and data/<name>/images/manifest.json
 
 
 rule images:

@@ -1,7 +1,8 @@
-# Imports: other people's logs -> every file's outcome, and tables and plots of what could be read.
+# Imports: other people's logs -> what came of every file, and tables and plots of the results that could be read.
 #   in:  imports.<name>.logs, a folder
 #   out: results/<name>/imported.json, results/<name>/imported/
-# The logs are a parameter, not inputs: whatever their names are, a changed file or a new one reads the folder again.
+# The state of the logs is a parameter of the rule, and the logs are not inputs. So the folder is read again whenever a
+# file in it is new or changed, whatever its name is.
 
 IMPORTS = expand("results/{imported}/imported.json", imported=CONFIG.imports)
 

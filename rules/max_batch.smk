@@ -1,7 +1,8 @@
-# Largest batch (extra `max_batch`), most classes (`max_classes`): tries of a few steps, each in fresh processes, until the limit is known.
+# The largest batch (extra `max_batch`) or the most classes (`max_classes`): tries of a few steps, each in new
+# processes, until the limit is known.
 #   in:  the manifest of its shards, the environments of its frameworks
 #   out: results/<benchmark>/max_<quantity>_<precision>.json; records and logs of all tries in the folder of that name
-# One job for a benchmark and precision; nothing is timed here.
+# There is one job for each benchmark and precision. Nothing is timed here.
 
 
 rule max_batch:

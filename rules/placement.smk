@@ -1,6 +1,6 @@
-# Where runs run: a topology as what Slurm is asked for, and the hosts of runs.hosts.
+# Where runs take place: what a topology requests from Slurm, and the hosts of runs.hosts.
 #
-# On Slurm a run is one job of its topology's nodes, with nobody else on them; its launcher starts one agent a node.
+# On Slurm a run is one job, which has the nodes of its topology for itself. Its launcher starts one agent on each node.
 import json
 
 from throughline import topology
@@ -8,22 +8,23 @@ from throughline.launch import partition
 from throughline.study.benchmark import Placement
 
 MEMORY_MB = {"cuda": 16000, "cpu": 1500}
-"""Main memory per device and node, for a job to be granted; slurm/config.yaml can ask for another amount."""
+"""Main memory in MB that a job requests for each device of a node. slurm/config.yaml can set another amount."""
 
 
 def shape_of_spec(spec):
-    """The topology as machines see it: nodes that are simulated are one machine."""
+    """The topology in real machines: simulated nodes all lie on one machine."""
     shape = topology.Topology.parse(spec.topology)
     return topology.Topology(1, shape.world) if spec.hosts == "simulated" else shape
 
 
 def placement_of_spec(spec):
-    """What runs.slurm says of a run's topology."""
+    """What runs.slurm sets for a run's topology."""
     return CONFIG.block(spec.benchmark).slurm.get(spec.topology, Placement())
 
 
 def partition_of_spec(spec):
-    """Slurm's partition for a run: of --set-resources, of runs.slurm, of the default resources; None: Slurm's own."""
+    """The first partition that --set-resources, runs.slurm or the default resources name for a run; None: Slurm's
+    default."""
     settings = workflow.resource_settings
     chosen = settings._parsed_overwrite_resources.get("run", {}).get("slurm_partition")
     default = settings._parsed_default_resources.get("slurm_partition")
@@ -32,7 +33,7 @@ def partition_of_spec(spec):
 
 
 def device_of_spec(spec):
-    """What a run reserves of Slurm's nodes; where it reserves nothing, its own node settles what `auto` is."""
+    """The device that a run reserves from Slurm. If it reserves nothing, its own node decides what `auto` means."""
     if spec.device != "auto":
         return spec.device
     if not workflow.non_local_exec or workflow.remote_exec:
@@ -41,7 +42,7 @@ def device_of_spec(spec):
 
 
 def reserved_devices(pending):
-    """What `runs.device: auto` has come to on this cluster: a line for each partition that pending runs go to."""
+    """What `runs.device: auto` means on this cluster: one line for each partition that pending runs go to."""
     if not workflow.non_local_exec:
         return []
     open_specs = [spec for spec in SPECS if spec.device == "auto" and spec.record in pending]
@@ -53,8 +54,11 @@ def reserved_devices(pending):
 
 
 def cores_of_spec(spec):
-    """Cores of each node for a run: one for each thread of its ranks; with GPUs all that a node has, for what prepares
-    batches and drives the devices. A job that runs has been given them."""
+    """Cores that a run needs on each node.
+
+    On CPUs: one for each thread of its ranks. With GPUs on Slurm: all cores of the node, because batches are prepared
+    there and devices are driven from there. Inside a Slurm job: what Slurm has granted.
+    """
     threads = shape_of_spec(spec).devices * spec.threads
     if workflow.remote_exec:
         return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
@@ -64,13 +68,14 @@ def cores_of_spec(spec):
 
 
 def slurm_options_of_spec(spec):
-    """What a job asks of Slurm beside its resources. `--gpus` would spread GPUs unevenly over the nodes."""
+    """Further options of a job for Slurm. Not `--gpus`: it would spread the GPUs unevenly over the nodes."""
     gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) == "cuda" else ""
     return f"--ntasks-per-node=1{gpus}"
 
 
 def resources_of_run(spec_of):
-    """What the job of a run asks of the machine or of Slurm; `spec_of` gives the specification of a job's wildcards."""
+    """The resources that the job of a run requests from the machine or from Slurm. `spec_of` maps the job's wildcards
+    to its specification."""
 
     def shape_of(wildcards):
         return shape_of_spec(spec_of(wildcards))
@@ -88,8 +93,8 @@ def resources_of_run(spec_of):
     }
 
 
-# No parameter of a rule: other hosts, or a model's file at another place, make nothing again. And no word of a command:
-# the names of hosts are in no log.
+# These settings are environment variables. They are not parameters of a rule, so other hosts, or a model's file at
+# another path, do not make finished results again. They are not words of a command, so host names appear in no log.
 os.environ.update(
     THROUGHLINE_HOSTS=json.dumps(
         {name: block.hosts for name, block in CONFIG.benchmarks.items() if isinstance(block.hosts, list)}

@@ -1,4 +1,4 @@
-# The report: every summary of the configuration, and what else lies finished under results/ -> one offline page.
+# The report: every summary of the configuration, and the other finished results under results/ -> one offline page.
 #   in:  summaries, manifests
 #   out: results/report.html
 

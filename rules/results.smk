@@ -1,8 +1,8 @@
 # Results: the repeats of one batch size and precision -> a summary; a benchmark's summaries -> tables and plots.
-#   in:  run records (the summary groups by what they say, never by their file names)
+#   in:  run records (a summary groups them by their content, never by their file names)
 #   out: results/<benchmark>/bz<b>_<precision>.json, results/<benchmark>/tables/, results/<benchmark>/plots/
-# These rules are cheap, so the modules that they run are inputs: a change in the analysis makes them again.
-# They take seconds: on a cluster they run where Snakemake does.
+# These rules take seconds. So the modules that they run are inputs, and a change in the analysis runs them again.
+# On a cluster they run on the host where Snakemake runs.
 
 
 rule summary:

@@ -1,7 +1,7 @@
 # Training runs: one job is one repeat of one configuration on one topology.
-#   in:  the manifest of the shards it reads (none with synthetic data), the framework's environment
+#   in:  the manifest of the shards that it reads (none with synthetic data), the framework's environment
 #   out: results/<benchmark>/bz<b>_<precision>/<framework>/<topology>/run<k>.json, .telemetry.csv, and the .log
-# A run is made again when its specification changes or its record is missing; never because data are newer.
+# A run is made again if its specification changes or its record is missing, but never because its data are newer.
 
 
 rule run:
