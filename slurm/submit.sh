@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Snakemake itself as a small Slurm job, which outlives the login session: `make submit` in the project's root.
+# Run Snakemake itself as a small Slurm job, which goes on after you log out: `make submit` in the project's root.
 #
 #   make submit                                            everything that config.yaml asks for
 #   make submit TARGETS="results/bert/bz64_fp16.json" SBATCH="--partition=long --time=2-0"
 #
-# One at a time: a second one waits until the first has ended. Slurm starts it again where its node goes down; it then
-# waits for the jobs that its first life has submitted, and goes on.
+# Only one such job runs at a time: a second one waits until the first has ended. If its node goes down, Slurm starts
+# the job again. The job then waits until the jobs that it had submitted before are over, and goes on.
 #SBATCH --job-name=throughline --dependency=singleton
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=1 --mem=2000
 #SBATCH --requeue --open-mode=append --output=logs/submit-%j.log
 set -euo pipefail
 . .venv/bin/activate
 
-# The jobs that Snakemake has submitted from this folder, which are not over.
+# List the jobs that Snakemake has submitted from this folder and that are not over.
 submitted() {
   squeue --me --noheader --format '%A %j %Z' | while read -r job name folder; do
     if [ "$folder" = "$PWD" ] && [ "$name" != "$SLURM_JOB_NAME" ]; then echo "$job"; fi

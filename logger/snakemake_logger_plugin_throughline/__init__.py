@@ -1,7 +1,8 @@
-"""Hands Snakemake's events to `throughline.console`, which comes with the clone that is run; nothing else is here.
+"""Pass Snakemake's events to `throughline.console` of the clone that runs the workflow. This package does nothing else.
 
-Until the workflow starts Snakemake's own output is shown: errors of the configuration, `--unlock` and `--lint` are
-Snakemake's to tell. The same in a dry run, with options that ask for more of it, and where the console breaks.
+Until the workflow starts, the user sees Snakemake's own output, which reports errors of the configuration and the
+results of `--unlock` and `--lint`. The user also sees Snakemake's own output in a dry run, with options that ask for
+more of Snakemake's output, and if the console fails.
 """
 
 import sys
@@ -19,7 +20,7 @@ class LogHandler(LogHandlerBase):
     has_filter, has_formatter, needs_rulegraph = True, True, False
 
     def __post_init__(self) -> None:
-        # Snakemake's package imports the plugins: only now is all of it there.
+        # Snakemake imports its plugins while it is being imported itself. Only now can we import from it.
         from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
         from snakemake.settings.enums import Quietness
 

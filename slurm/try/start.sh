@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Try Slurm on your laptop: a real cluster of small nodes on this machine, gone without a trace after stop.sh.
+# Try Slurm on your laptop: a real cluster of small nodes on this machine. stop.sh removes it completely.
 #
 #   sudo apt-get install --no-install-recommends slurm-wlm munge iproute2
 #   sudo slurm/try/start.sh [FOLDER]         then, as root:  . FOLDER/environment;  sinfo
 #   sudo slurm/try/stop.sh [FOLDER]
 #
 #   NODES=4 CORES=2 MEMORY_MB=4000           the nodes of partition `main`, and what each claims to have
-#   GPU_NODES=0 GPUS=1                       further nodes with pretended GPUs, in partition `gpu`; `all` has every node
+#   GPU_NODES=0 GPUS=1                       more nodes, with pretended GPUs, in partition `gpu`; `all` has every node
 #
-# A node is a network namespace with an address and a host name of its own, and a slurmd in it. Keys, state, logs and
-# process ids lie in FOLDER; no systemd, no database, nothing that is installed is changed.
+# A node is a network namespace with its own address and host name, in which a slurmd runs. Keys, state, logs and
+# process ids lie in FOLDER. There is no systemd and no database, and nothing that is installed is changed.
 set -euo pipefail
 folder=$(realpath -m "${1:-slurm-cluster}")
 plain=${NODES:-4} with_gpus=${GPU_NODES:-0} cores=${CORES:-2} memory=${MEMORY_MB:-4000} gpus=${GPUS:-1}
@@ -23,7 +23,7 @@ for program in slurmctld slurmd munged ip unshare; do
 done
 [ ! -e "$folder/pids" ] || refuse "$folder holds a cluster already; next: $(dirname "$0")/stop.sh $folder"
 
-# Names of namespaces and links, and the network, are this folder's own, so that several clusters can stand side by side.
+# The names of namespaces and links, and the network, depend on this folder. So several clusters can run side by side.
 digest=$(printf %s "$folder" | cksum | cut -d' ' -f1)
 tag=tl$((digest % 100000)) network=10.$((64 + digest % 64)).$((digest / 64 % 250))
 port=$((20000 + digest % 10000 * 2))
@@ -36,7 +36,7 @@ printf 'tag=%s\nnodes=%s\n' "$tag" "$nodes" > "$folder/network"
 echo "export SLURM_CONF=$folder/etc/slurm.conf" > "$folder/environment"
 . "$folder/environment"
 
-# until CONDITION: wait for it, ten seconds at most
+# until_true COMMAND: wait until the command succeeds, ten seconds at most
 until_true() {
   for _ in $(seq 100); do if "$@" > /dev/null 2>&1; then return; fi; sleep 0.1; done
   refuse "waited in vain for: $*; see $folder/log"
@@ -50,7 +50,7 @@ munged --force --key-file="$folder/munge/key" --seed-file="$folder/munge/seed" -
   --pid-file="$folder/run/munged.pid" --log-file="$folder/log/munged.log"
 remember "$folder/run/munged.pid"
 
-# --- the network: a bridge with one cable to every node, and no way out
+# --- the network: a bridge with one virtual cable to every node, and no route to the outside
 ip link add "$tag" type bridge
 ip addr add "$network.254/24" dev "$tag"
 ip link set "$tag" up
@@ -63,8 +63,8 @@ mkdir -p /etc/slurm
 for i in $(seq "$nodes"); do
   space=$tag-$i
   ip netns add "$space"
-  # What lies in /etc/netns/<namespace> stands in for its namesake in /etc: Snakemake takes SLURM_CONF out of a job's
-  # environment, so that the file has to be found in its usual place.
+  # Inside the namespace, a file in /etc/netns/<namespace> replaces the file of the same name in /etc. Slurm's
+  # configuration has to be found there, because Snakemake removes SLURM_CONF from a job's environment.
   mkdir -p "/etc/netns/$space"
   cp "$folder/etc/hosts" "/etc/netns/$space/hosts"
   echo "hosts: files" > "/etc/netns/$space/nsswitch.conf"
@@ -93,12 +93,12 @@ SlurmctldPidFile=$folder/run/slurmctld.pid
 SlurmdPidFile=$folder/run/%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdLogFile=$folder/log/%n.log
-# a task is bound to the cores that it has asked for; no control groups, with which no job starts in a container
+# a task is bound to the cores that it has asked for; no control groups, because with them no job starts in a container
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
-# nodes may claim more than there is, and come back by themselves
+# nodes may claim more than the machine has, and come back by themselves
 SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmctldTimeout=30
@@ -120,7 +120,7 @@ GresTypes=gpu
 PartitionName=main Nodes=$name[1-$plain] Default=YES MaxTime=24:00:00 State=UP
 PartitionName=all Nodes=ALL MaxTime=24:00:00 State=UP
 CONF
-echo "CgroupPlugin=cgroup/v1" > "$folder/etc/cgroup.conf" # read, and not used
+echo "CgroupPlugin=cgroup/v1" > "$folder/etc/cgroup.conf" # Slurm reads it and does not use it
 : > "$folder/etc/gres.conf"
 for i in $(seq "$nodes"); do
   kind=Feature=plain

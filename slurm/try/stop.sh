@@ -13,7 +13,7 @@ if [ -n "$jobs" ]; then
   sleep 2
 fi
 
-# Only what still is a daemon of ours: a process id may have been given away.
+# True if the process is still a daemon of this cluster: the system may have given its id to another process.
 ours() { case "$(cat "/proc/$1/comm" 2> /dev/null)" in slurmd | slurmctld | munged) true ;; *) false ;; esac; }
 for signal in TERM KILL; do
   for pid in $(tac "$folder/pids"); do if ours "$pid"; then kill -$signal "$pid"; fi; done
@@ -26,7 +26,7 @@ for signal in TERM KILL; do
 done
 
 for number in $(seq "$nodes"); do
-  for pid in $(ip netns pids "$tag-$number" 2> /dev/null); do kill -KILL "$pid"; done # what its jobs left
+  for pid in $(ip netns pids "$tag-$number" 2> /dev/null); do kill -KILL "$pid"; done # processes that jobs left behind
   ip netns del "$tag-$number" 2> /dev/null
   ip link del "$tag-$number" 2> /dev/null
   rm -rf "/etc/netns/$tag-$number"
