@@ -1,4 +1,7 @@
-"""Train for long, or go on where an earlier call was ended -> results/<benchmark>/convergence_<...>/curve.json."""
+"""Do the long run of a convergence check, or continue it where an earlier call was interrupted.
+
+It writes results/<benchmark>/convergence_<...>/curve.json.
+"""
 
 import argparse
 import sys

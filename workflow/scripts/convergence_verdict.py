@@ -1,4 +1,7 @@
-"""The curve of a long run against the stated one -> results/<benchmark>/convergence_<...>.json and its plot."""
+"""Compare the curve of a long run with the expected curve.
+
+It writes the verdict, results/<benchmark>/convergence_<...>.json, and its plot.
+"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Put a finished shard of another maker into its place, as a link."""
+"""Put somebody else's finished shard into its place, as a link or as an uncompressed copy."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Gather one shard of GPT-2's tokens from those of all parts."""
+"""Gather one shard of GPT-2's tokens from the tokens of all parts."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Write GPT-2's published vocabulary, rebuilt from an installed package and proven by its SHA-256."""
+"""Write GPT-2's published vocabulary. It is rebuilt from an installed package and checked by its SHA-256."""
 
 import argparse
 from pathlib import Path

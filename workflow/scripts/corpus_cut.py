@@ -1,4 +1,4 @@
-"""Check a dump, or files of text, and note where it is cut into parts."""
+"""Check a dump or text files, and write down where they are cut into parts."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Download a dump by its name and date: checked, resumed where an earlier download stopped."""
+"""Download a dump by its name and date, and check it. A download that stopped is continued."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Provide a dump by its name: the sample, copied out of the installed package that carries it."""
+"""Copy the sample dump out of the installed package that contains it. No other dump comes with the packages."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Write a corpus's vocabulary: the published bert-base-uncased, or a file proven by its sha256."""
+"""Write a corpus's vocabulary: the published bert-base-uncased, or a file that is checked by its SHA-256."""
 
 import argparse
 import os

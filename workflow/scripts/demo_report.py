@@ -1,4 +1,4 @@
-"""The kept records of docs/demo -> docs/demo-report.html, a report to look at without running anything."""
+"""Make docs/demo-report.html from the records in docs/demo: a report to look at without running anything."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Print what is doubtful about published results: resources/published.csv, or a file with the same columns."""
+"""Print what is doubtful about the published results in resources/published.csv, or in a file with the same columns."""
 
 import argparse
 from pathlib import Path

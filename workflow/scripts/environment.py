@@ -1,6 +1,7 @@
-"""Build the environments of some frameworks, or of all, where they are not there yet; `--here` fills the one that runs.
+"""Build the environments of some frameworks, or of all, if they do not exist yet.
 
-Several are built side by side: while one downloads, unpacks or configures, the other compiles.
+With `--here`, install into the environment of the running Python instead. Several environments are built side by side:
+while one downloads, unpacks or configures, another compiles.
 """
 
 import argparse
@@ -29,7 +30,7 @@ def main() -> None:
         return
     with ThreadPoolExecutor(len(names)) as builders:
         builds = [builders.submit(installation.build, name, log) for name, log in zip(names, logs, strict=True)]
-    for build in builds:  # what failed is said when the others are done
+    for build in builds:  # an error is raised only now, when all builds have ended
         build.result()
 
 

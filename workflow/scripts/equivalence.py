@@ -1,4 +1,7 @@
-"""Every framework of a benchmark from the same weights on the same batches -> results/<benchmark>/equivalence.json."""
+"""Check whether all frameworks of a benchmark compute the same from the same weights on the same batches.
+
+It writes results/<benchmark>/equivalence.json.
+"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""results/<benchmark>/equivalence.json -> its plot, as SVG and PNG."""
+"""Plot results/<benchmark>/equivalence.json as SVG and PNG."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""List the pictures of a source: their classes, and which shard each goes into."""
+"""List the pictures of a source, with the class of each and the shard that it goes into."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""A folder of other people's logs -> imported.json with every file's outcome, and its tables and plots."""
+"""Read a folder of other people's logs.
+
+It writes imported.json, which says what came of every file, and tables and plots of the results.
+"""
 
 import argparse
 from pathlib import Path

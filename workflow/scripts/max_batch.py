@@ -1,5 +1,7 @@
-"""The largest batch per device that fits, or the most classes, by framework
--> results/<benchmark>/max_<quantity>_<precision>.json."""
+"""Search for the largest batch per device that fits, or for the most classes, in each framework.
+
+It writes results/<benchmark>/max_<quantity>_<precision>.json.
+"""
 
 import argparse
 from pathlib import Path

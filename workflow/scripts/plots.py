@@ -1,4 +1,4 @@
-"""Summaries of one benchmark -> plots of throughput, speedup and precisions as SVG and PNG."""
+"""Plot throughput, speedup and precisions from the summaries of one benchmark, as SVG and PNG."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Summaries, and what else lies under results/ -> results/report.html, one file that needs nothing else."""
+"""Make results/report.html from summaries and the other results under results/: one file that needs no other file."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is measured so far -> results/report-incomplete.html, when a workflow did not finish."""
+"""Make results/report-incomplete.html from what is measured so far, if a workflow did not finish."""
 
 import argparse
 from pathlib import Path

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _relative(word: str) -> str:
-    """`word`, relative to the working directory where it is a path below it."""
+    """Return `word`. If it is an absolute path below the working directory, make it relative to that directory."""
     path = Path(word)
     return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word
 

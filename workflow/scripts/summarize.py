@@ -1,4 +1,7 @@
-"""Run records of one benchmark, batch size and precision -> results/<benchmark>/bz<b>_<precision>.json."""
+"""Summarize the run records of one benchmark, batch size and precision.
+
+It writes results/<benchmark>/bz<b>_<precision>.json.
+"""
 
 import argparse
 from pathlib import Path

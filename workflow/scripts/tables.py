@@ -1,4 +1,4 @@
-"""Summaries of one benchmark -> the tables of every topic as CSV, Markdown and LaTeX."""
+"""Write the tables of every topic from the summaries of one benchmark, as CSV, Markdown and LaTeX."""
 
 import argparse
 from pathlib import Path
