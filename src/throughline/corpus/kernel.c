@@ -1,7 +1,7 @@
-/* The corpus's hot loops. Each has its equal in numpy and Python, which a test holds it to, and which works where no
-   compiler is: Chunks.encode (chunks.py), split (sentences.py), pairs (pairs.py), filled (instances.py), planes
-   (packing.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
-   kernel.py builds this file and calls it. All sizes are counts of elements; nothing here reads or writes a file. */
+/* The hot loops of the corpus. Each has an equivalent in numpy and Python, which is used where there is no compiler; tests
+   check that both give the same: Chunks.encode (chunks.py), split (sentences.py), pairs (pairs.py), filled
+   (instances.py), planes (packing.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
+   kernel.py builds and loads this file. All sizes are counts of elements. No function here reads or writes a file. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -34,17 +34,17 @@ static i64 heads(u64 word, i64 tosses) {
     return count;
 }
 
-/* ---- Tokens: a memory of chunks, and WordPiece or byte pairs for the ASCII ones that are new ---- */
+/* ---- Tokens: a memory of chunks; new chunks of ASCII are tokenized by WordPiece or byte pair encoding ---- */
 
-enum { CASED, LOWER_CASE, BYTE_PAIRS };               /* how text becomes ids: WordPiece, and GPT-2's */
+enum { CASED, LOWER_CASE, BYTE_PAIRS };               /* how text becomes ids: two of WordPiece, and GPT-2's */
 enum { LONGEST_WORD = 100, LONGEST_PIECE = 128 };
 
-struct slot { u32 tag, number; };                     /* an entry of an open hash table; number 0: free */
-struct chunk { i64 text, ids; i32 length, count; };   /* where its text and ids begin; count -1: not yet known */
+struct slot { u32 tag, number; };                     /* a slot of a hash table with open addressing; number 0: free */
+struct chunk { i64 text, ids; i32 length, count; };   /* where its text and ids begin; count -1: ids not yet known */
 
 struct tokenizer {
-    u8 *entries;                 /* the vocabulary's texts, one after the other */
-    i64 *ends;                   /* where each of them ends */
+    u8 *entries;                 /* the texts of the vocabulary, one after the other */
+    i64 *ends;                   /* where each text ends */
     struct slot *words;
     u64 words_mask;
     i64 longest;
@@ -59,7 +59,7 @@ struct tokenizer {
     i64 ids_used, ids_room;
 };
 
-static const u64 WORD = 0xCBF29CE484222325, PRIME = 0x100000001B3;   /* FNV-1a: the hash of a longer text grows from it */
+static const u64 WORD = 0xCBF29CE484222325, PRIME = 0x100000001B3;   /* FNV-1a: a hash can be extended byte by byte */
 
 static inline u64 longer(u64 hash, u8 byte) { return (hash ^ byte) * PRIME; }
 
@@ -86,7 +86,8 @@ void tokenizer_free(struct tokenizer *t) {
     free(t);
 }
 
-/* The vocabulary of `size` entries, a byte apart; entry i ends at ends[i] of `entries`. NULL where memory is short. */
+/* Make a tokenizer. Its vocabulary has `size` entries with one byte between them; entry i ends at ends[i] of `entries`.
+   Returns NULL if memory is short. */
 struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i32 unknown, i32 how) {
     struct tokenizer *t = calloc(1, sizeof *t);
     u64 places = 1024;
@@ -114,7 +115,7 @@ struct tokenizer *tokenizer_new(const u8 *entries, const i64 *ends, i64 size, i3
     return t;
 }
 
-/* The id of the entry whose text is `prefix` bytes of "##" and then `text`; -1 where there is none. */
+/* Return the id of the entry whose text is the first `prefix` bytes of "##" followed by `text`; -1 if there is none. */
 static i64 find_word(const struct tokenizer *t, u64 hash, i64 prefix, const u8 *text, i64 length) {
     for (u64 at = place_of(hash);; at++) {
         struct slot slot = t->words[at & t->words_mask];
@@ -136,8 +137,8 @@ static int grown(void **array, i64 *room, i64 needed, size_t width) {
     return 1;
 }
 
-/* Append the ids of a word, in its final case; its first LONGEST_WORD bytes are in `word`. The longest entry that fits
-   is taken again and again; where none does, the whole word is unknown. */
+/* Append the ids of a word in its final case. `word` holds at most its first LONGEST_WORD bytes. We repeatedly take the
+   longest entry that fits. If no entry fits at some place, the whole word is unknown. */
 static void add_word(struct tokenizer *t, const u8 *word, i64 length) {
     i64 begin = t->ids_used;
     if (length > LONGEST_WORD) {
@@ -161,7 +162,7 @@ static void add_word(struct tokenizer *t, const u8 *word, i64 length) {
     }
 }
 
-/* Append the ids of a chunk of ASCII: control characters are dropped, blanks end a word, punctuation is a word. */
+/* Append the ids of a chunk of ASCII: drop control characters, end words at blanks, make each punctuation mark a word. */
 static void add_ascii(struct tokenizer *t, const u8 *text, i64 length) {
     u8 word[LONGEST_WORD];
     i64 letters = 0;
@@ -182,7 +183,7 @@ static void add_ascii(struct tokenizer *t, const u8 *text, i64 length) {
     if (letters) add_word(t, word, letters);
 }
 
-/* The id of the entry whose text this is; INT32_MAX where there is none. */
+/* Return the id of the entry with this text; INT32_MAX if there is none. */
 static i32 entry_of(const struct tokenizer *t, const u8 *text, i64 length) {
     u64 hash = WORD;
     if (length > t->longest) return INT32_MAX;
@@ -191,8 +192,8 @@ static i32 entry_of(const struct tokenizer *t, const u8 *text, i64 length) {
     return id < 0 ? INT32_MAX : (i32)id;
 }
 
-/* Append the ids of a piece by byte pair encoding: of all neighbours, those are joined first whose joint text is the entry
-   of the lowest id, as long as there is one. 0 where the piece is too long for this (the time grows with its square). */
+/* Append the ids of a piece by byte pair encoding: repeatedly join the two neighbours whose joint text is the entry with
+   the lowest id, until no joint text is an entry. Returns 0 if the piece is too long (the time grows with its square). */
 static int add_piece(struct tokenizer *t, const u8 *text, i64 length) {
     i32 whole = entry_of(t, text, length), joint[LONGEST_PIECE];    /* joint[i]: the entry of parts i and i + 1 */
     i64 begins[LONGEST_PIECE + 1], parts = length;                  /* part i is text[begins[i]..begins[i + 1]) */
@@ -218,7 +219,7 @@ static int add_piece(struct tokenizer *t, const u8 *text, i64 length) {
     return 1;
 }
 
-/* Bytes of the character of Unicode's white space that stands at `text`; 0 where another one does. */
+/* Return how many bytes the white space character (of Unicode) at `text` has; 0 if another character is there. */
 static inline i64 blank(const u8 *text, const u8 *end) {
     if (*text < 128) return *text == ' ' || (*text >= '\t' && *text <= '\r');
     if (*text == 0xC2) return end - text > 1 && (text[1] == 0x85 || text[1] == 0xA0) ? 2 : 0;
@@ -228,7 +229,8 @@ static inline i64 blank(const u8 *text, const u8 *end) {
            c == 0xE2819F || c == 0xE38080 ? 3 : 0;
 }
 
-/* Where GPT-2's pattern ends a piece that begins with a character other than a blank, or with a space before it. */
+/* Return where GPT-2's pattern ends a piece. The piece begins with a character that is not blank, or with a space and
+   then such a character. */
 static i64 piece_end(const u8 *text, i64 begin, i64 length) {
     enum { LETTER = 1, DIGIT, SIGN };
     i64 at = begin + (text[begin] == ' ');
@@ -246,8 +248,8 @@ static i64 piece_end(const u8 *text, i64 begin, i64 length) {
     return at;
 }
 
-/* Append the ids of a chunk of ASCII, blanks and then other characters; 0 where a piece of it is too long. Of the blanks,
-   the last is a piece of its own, or, if it is a space, belongs to what follows. */
+/* Append the ids of a chunk of ASCII, which is blanks and then other characters. Returns 0 if a piece of it is too long.
+   The last blank is a piece of its own or, if it is a space, the beginning of the next piece. */
 static int add_pieces(struct tokenizer *t, const u8 *text, i64 length) {
     i64 at = 0;
     while (at < length && blank(text + at, text + length)) at++;
@@ -276,7 +278,7 @@ static int rehash(struct tokenizer *t) {
     return 1;
 }
 
-/* The number of a chunk, which is remembered if it is new; -1 where memory is short. */
+/* Return the number of a chunk, and remember the chunk if it is new. Returns -1 if memory is short. */
 static i64 number_of(struct tokenizer *t, const u8 *text, i64 length) {
     u64 hash = hash_of(text, length), at = hash;
     for (;; at++) {
@@ -305,8 +307,8 @@ static i64 number_of(struct tokenizer *t, const u8 *text, i64 length) {
 }
 
 /* Split texts into chunks: at spaces for WordPiece, before blanks for byte pairs. Text i is text[begins[i]..ends[i]).
-   `numbers` gets their chunks' numbers, `after[i]` how many there are up to the end of text i. Returns how many there are
-   in all, or -1 where memory is short. */
+   Fills `numbers` with the numbers of the chunks, and after[i] with the count of chunks up to the end of text i. Returns
+   the count of all chunks, or -1 if memory is short. */
 i64 tokenizer_scan(struct tokenizer *t, const u8 *text, const i64 *begins, const i64 *ends, i64 texts, i32 *numbers,
                    i64 *after) {
     i64 count = 0;
@@ -331,7 +333,8 @@ i64 tokenizer_scan(struct tokenizer *t, const u8 *text, const i64 *begins, const
     return count;
 }
 
-/* The next chunk from number `from` on whose ids are not known, or -1; `*text` and `*length` are its text. */
+/* Return the number of the next chunk, from number `from` on, whose ids are not known, or -1. `*text` and `*length` get
+   its text. */
 i64 tokenizer_unknown(const struct tokenizer *t, i64 from, const u8 **text, i64 *length) {
     for (i64 i = from; i < t->known; i++)
         if (t->chunks[i].count < 0) {
@@ -341,7 +344,7 @@ i64 tokenizer_unknown(const struct tokenizer *t, i64 from, const u8 **text, i64 
     return -1;
 }
 
-/* Tell the ids of a chunk; 0 where memory is short. */
+/* Store the ids of a chunk. Returns 0 if memory is short. */
 int tokenizer_teach(struct tokenizer *t, i64 number, const i32 *ids, i64 count) {
     if (!grown((void **)&t->ids, &t->ids_room, t->ids_used + count, sizeof *t->ids)) return 0;
     memcpy(t->ids + t->ids_used, ids, (size_t)count * sizeof *ids);
@@ -350,7 +353,7 @@ int tokenizer_teach(struct tokenizer *t, i64 number, const i32 *ids, i64 count) 
     return 1;
 }
 
-/* How many tokens each text has, from `numbers` and `after` of a scan; returns how many there are in all. */
+/* Count the tokens of each text, from `numbers` and `after` of a scan. Returns the count of all tokens. */
 i64 tokenizer_lengths(const struct tokenizer *t, const i32 *numbers, const i64 *after, i64 texts, i64 *lengths) {
     i64 all = 0;
     for (i64 i = 0, at = 0; i < texts; i++) {
@@ -368,19 +371,20 @@ void tokenizer_ids(const struct tokenizer *t, const i32 *numbers, i64 count, i32
     }
 }
 
-/* Bytes that the memory of chunks takes. */
+/* Return how many bytes the memory of chunks takes. */
 i64 tokenizer_bytes(const struct tokenizer *t) {
     return (i64)(t->slots_mask + 1) * (i64)sizeof *t->slots + t->room * (i64)sizeof *t->chunks + t->text_room +
            t->ids_room * (i64)sizeof *t->ids;
 }
 
-/* ---- Sentences: blingfire's own function, called for each paragraph; without it, a paragraph is a sentence ---- */
+/* ---- Sentences: call blingfire's own function for each paragraph; without it, each paragraph is a sentence ---- */
 
 typedef int (*splitter)(const char *text, int length, char *out, int room);
 
-/* Articles stand in `text` one after the other, article i ends at `of_article[i]`; paragraphs end with \n. Sentence j is
-   out[begins[j]..ends[j]); counts[i] are article i's. `most` sentences and `room` bytes fit. Returns how many sentences
-   there are, or -1 when they do not fit. */
+/* Split articles into sentences. The articles follow one another in `text`; article i ends at of_article[i], and
+   paragraphs end with \n. Sentence j becomes out[begins[j]..ends[j]), and counts[i] is the count of article i's
+   sentences. There is room for `most` sentences and `room` bytes. Returns the count of sentences, or -1 if they do not
+   fit. */
 i64 split(splitter splits, const u8 *text, const i64 *of_article, i64 articles, u8 *out, i64 room, i64 *begins, i64 *ends,
           i64 most, i64 *counts) {
     i64 found = 0, used = 0;
@@ -394,7 +398,7 @@ i64 split(splitter splits, const u8 *text, const i64 *of_article, i64 articles, 
                 i64 made = 0;
                 if (splits) made = splits((const char *)text + at, (int)length, (char *)out + used, (int)(2 * length));
                 if (made > 2 * length) made = 0;
-                if (made > 0 && !out[used + made - 1]) made--;     /* it counts a final NUL */
+                if (made > 0 && !out[used + made - 1]) made--;     /* the splitter counts a final NUL */
                 if (made <= 0) memcpy(out + used, text + at, (size_t)(made = length));
                 for (i64 from = used; from <= used + made;) {
                     const u8 *border = memchr(out + from, '\n', (size_t)(used + made - from));
@@ -419,9 +423,9 @@ i64 split(splitter splits, const u8 *text, const i64 *of_article, i64 articles, 
 
 static inline i64 at_least(i64 value, i64 least) { return value < least ? least : value; }
 
-/* One copy's pairs of the documents from `head` to before `tail` of `count`, in their order; sentence s begins at token
-   begins[s], document d at sentence bounds[d]. The words are rows of 2 for each of these documents and of 5 for each of
-   their sentences. Returns how many pairs there are (at most one for each sentence). */
+/* Form the pairs of one copy from the documents [head, tail) of `count`, in their order. Sentence s begins at token
+   begins[s], document d at sentence bounds[d]. `of_document` has 2 random words for each of these documents,
+   `of_sentence` 5 for each of their sentences. Returns the count of pairs, at most one for each sentence. */
 i64 pairs(i64 head, i64 tail, i64 count, const i64 *begins, const i64 *bounds, i64 limit, double short_sequences, const u64 *of_document,
           const u64 *of_sentence, i64 *a, i64 *a_length, i64 *b, i64 *b_length, u8 *random_next) {
     i64 made = 0;
@@ -438,7 +442,7 @@ i64 pairs(i64 head, i64 tail, i64 count, const i64 *begins, const i64 *bounds, i
             int random = (size == 1 || !(words[1] >> 63)) && count > 1;
             i64 middle = first + 1 + (size > 1 ? below(words[0], size - 1) : 0);
             i64 length = begins[middle] - begins[first], b_first = middle, b_last = last;
-            if (random) {                /* a run from another document, as long as there is room for */
+            if (random) {                /* a run from another document, as long as there is room */
                 i64 other = below(words[2], count - 1);
                 if (other >= d) other++;
                 b_first = bounds[other] + below(words[3], bounds[other + 1] - bounds[other]);
@@ -447,7 +451,7 @@ i64 pairs(i64 head, i64 tail, i64 count, const i64 *begins, const i64 *bounds, i
                 while (b_last < bounds[other + 1] && begins[b_last] < wanted) b_last++;
             }
             i64 b_whole = begins[b_last] - begins[b_first];
-            if (b_whole > 0) {           /* the longer segment loses tokens, at its ends by the toss of a coin */
+            if (b_whole > 0) {           /* the longer segment loses tokens, at the front or the back at random */
                 i64 excess = at_least(length + b_whole - limit, 0), apart = length - b_whole;
                 i64 to_equal = apart < 0 ? -apart : apart;
                 if (to_equal > excess) to_equal = excess;
@@ -473,8 +477,8 @@ static void copy(i32 *ids, const void *tokens, i64 width, i64 from, i64 count) {
         for (i64 i = 0; i < count; i++) ids[i] = (i32)wide[i];
 }
 
-/* Rows of finished examples: `masked_of[n]` of n tokens are masked, `drawn` has two words for each of `predictions`. The
-   last six arrays are filled, whatever was in them; `pool` is room for 2 x `sequence` positions. */
+/* Make rows of finished examples in the last six arrays, which need not be initialized. masked_of[n] of n tokens are
+   masked, `drawn` has two random words for each of `predictions`, and `pool` is room for 2 x `sequence` positions. */
 void filled(i64 rows, i64 sequence, i64 predictions, const void *tokens, i64 width, const i64 *a, const i64 *a_length,
             const i64 *b, const i64 *b_length, const u8 *random_next, const i32 *masked_of, const u64 *drawn,
             const i32 *words, i64 words_count, i32 cls, i32 sep, i32 mask, u16 *pool, i32 *input_ids, u8 *input_mask,
@@ -522,7 +526,7 @@ void filled(i64 rows, i64 sequence, i64 predictions, const void *tokens, i64 wid
     }
 }
 
-/* HDF5's shuffle: the first bytes of all elements, then the second ones ... */
+/* HDF5's shuffle: write the first bytes of all elements, then the second bytes, and so on. */
 void planes(const u8 *data, i64 count, i64 width, u8 *out) {
     if (width == 4)
         for (i64 i = 0; i < count; i++)
@@ -532,7 +536,7 @@ void planes(const u8 *data, i64 count, i64 width, u8 *out) {
             for (i64 i = 0; i < count; i++) out[k * count + i] = data[width * i + k];
 }
 
-/* The shuffle of elements of 4 bytes undone. */
+/* Undo the shuffle of elements of 4 bytes. */
 void elements(const u8 *data, i64 count, u32 *out) {
     const u8 *second = data + count, *third = second + count, *last = third + count;
     for (i64 i = 0; i < count; i++)
@@ -544,7 +548,7 @@ void elements(const u8 *data, i64 count, u32 *out) {
 enum { ROWS, TOKENS, MASKED, BY_MASK, UNCHANGED, RANDOM_NEXT, UNKNOWN, CHANGED };
 enum { SPECIAL = 1, RANDOM_WORD = 2 };
 
-/* How many of the first of `most` bytes are `value`. */
+/* Return how many of `most` bytes are `value` before the first other byte. */
 static i64 run(const u8 *bytes, u8 value, i64 most) {
     u64 eight = 0x0101010101010101 * value, word;
     i64 at = 0;
@@ -556,7 +560,7 @@ static i64 run(const u8 *bytes, u8 value, i64 most) {
     return at;
 }
 
-/* Whether one row keeps every rule that verification.py's check_layout and, with `masked_of`, check_promises state. */
+/* True if a row keeps every rule of check_layout and, with `masked_of`, of check_promises (both in promises.py). */
 static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, const u8 *kinds,
                 const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
                 const i32 *labels) {
@@ -587,7 +591,7 @@ static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i3
     return !masked_of || (specials == 3 && masked == masked_of[length - 3]);
 }
 
-/* Whether all rows keep every rule ([PAD] is 0); adds what verification.py's `counted` counts to `counts`. `kinds` says of
+/* True if all rows keep every rule ([PAD] is 0). Adds to `counts` what `counted` in promises.py counts. `kinds` says for
    each entry of the vocabulary whether it is special, or may be a random word. */
 int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, i32 unknown, const u8 *kinds,
             const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
@@ -612,18 +616,18 @@ int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 s
     return 1;
 }
 
-/* ---- Verification: segments are looked up in the documents ---- */
+/* ---- Verification: look segments up in the documents ---- */
 
-enum { ANCHOR = 4, SHORTEST_HASHES = 1 << 12 };       /* a segment is known by its first tokens, at most so many */
+enum { ANCHOR = 4, SHORTEST_HASHES = 1 << 12 };       /* a segment is hashed by its first tokens, at most ANCHOR */
 
-struct needle { const i32 *ids; i64 length; u64 hash; i32 other, places, first; };   /* other: of the same first tokens */
+struct needle { const i32 *ids; i64 length; u64 hash; i32 other, places, first; };   /* other: next in its hash chain */
 struct place { i64 at; i32 next; };
 
 static inline u64 token_at(const void *tokens, i64 width, i64 at) {
     return width == 2 ? ((const u16 *)tokens)[at] : ((const u32 *)tokens)[at];
 }
 
-/* Of a window of ANCHOR tokens, 16 bits of each, the first `anchor` hashed. */
+/* Hash the first `anchor` tokens of a window, which holds 16 bits of each of ANCHOR tokens. */
 static inline u64 hash_of_first(u64 window, i64 anchor) {
     window <<= 16 * (ANCHOR - anchor);
     window *= 0x9E3779B97F4A7C15;
@@ -636,14 +640,14 @@ static int stands_at(const struct needle *needle, const void *tokens, i64 width,
     return 1;
 }
 
-/* Note where each of the needles stands in `count` tokens; one that stands in more than `most` places is given up. Returns
-   the places, or NULL where memory is short. */
+/* Find the places of each needle in `count` tokens. The search for a needle with more than `most` places stops. Returns
+   the places, or NULL if memory is short. */
 static struct place *places_of(struct needle *needles, i64 many, const void *tokens, i64 width, i64 count, i64 most) {
     struct place *places = NULL;
     i64 used = 0, room = 0;
-    u64 mask = SHORTEST_HASHES - 1, shorts[1024] = {0};   /* a bit for each token that a shorter segment begins with */
+    u64 mask = SHORTEST_HASHES - 1, shorts[1024] = {0};   /* a bit for each token that begins a shorter segment */
     while (mask < 16 * (u64)many) mask = 2 * mask + 1;
-    u64 wide = 8 * mask + 7;               /* so that hardly any token is looked at twice in vain */
+    u64 wide = 8 * mask + 7;               /* wide enough that few tokens are looked up in vain */
     i32 *heads_of = malloc((mask + 1) * sizeof *heads_of);
     u64 *bits = calloc(wide / 64 + 1, sizeof *bits);
     if (!heads_of || !bits || !grown((void **)&places, &room, many, sizeof *places)) goto short_of_memory;
@@ -691,7 +695,7 @@ short_of_memory:
     return NULL;
 }
 
-/* The last of `bounds` that is not above `value`. */
+/* Return the index of the last of `bounds` that is at most `value`. */
 static i64 before(const i64 *bounds, i64 count, i64 value) {
     i64 low = 0, high = count;
     while (high - low > 1) {
@@ -701,9 +705,9 @@ static i64 before(const i64 *bounds, i64 count, i64 value) {
     return low;
 }
 
-/* How many rows are judged, as lookup.py's check does it; -2 where memory is short, -3 - row where it has to say what is
-   wrong with that row. `ids` are those before masking; sentence s begins at token begins[s], of `sentences`
-   of them, and belongs to the document document_of[s]; a segment in more than `most` places proves nothing. */
+/* Judge rows like `check` in lookup.py. Returns how many could be judged, -2 if memory is short, or -3 - row if that row
+   is wrong (`check` then says why). `ids` are the ids before masking. `begins` has `sentences` elements: sentence s
+   begins at token begins[s] and belongs to document document_of[s]. A segment in more than `most` places proves nothing. */
 i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const i64 *b_length, const u8 *next,
               const void *tokens, i64 width, i64 count, const i64 *begins, i64 sentences, const i64 *document_of, i64 most) {
     struct needle *needles = malloc((size_t)(2 * rows + 1) * sizeof *needles);
@@ -726,7 +730,7 @@ i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const
             for (i32 i = pair[which].first; i >= 0; i = places[i].next) {
                 i64 at = places[i].at, from = before(begins, sentences, at);
                 i64 to = before(begins, sentences, at + pair[which].length - 1);
-                if (document_of[from] != document_of[to]) continue;     /* over a document's end: a coincidence */
+                if (document_of[from] != document_of[to]) continue;     /* across a document's end: a coincidence */
                 found[which][numbers[which]].at = at;
                 found[which][numbers[which]].from = from, found[which][numbers[which]++].to = to;
             }
@@ -735,7 +739,7 @@ i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const
         for (i64 i = 0; i < numbers[0] && !fine; i++)
             for (i64 k = 0; k < numbers[1] && !fine; k++) {
                 int same = document_of[found[0][i].from] == document_of[found[1][k].from];
-                if (next[row])        /* not all of both segments' places in one document */
+                if (next[row])        /* the places of both segments must not all be in one document */
                     fine = !same || document_of[found[0][i].from] != document_of[found[0][0].from];
                 else
                     fine = same && found[1][k].at >= found[0][i].at + pair[0].length &&

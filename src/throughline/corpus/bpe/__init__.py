@@ -1,1 +1,1 @@
-"""Text as GPT-2's tokens: byte pair encoding, and token files that other programs wrote."""
+"""Text as GPT-2's tokens: encode it with byte pair encoding, or use token files that other programs wrote."""

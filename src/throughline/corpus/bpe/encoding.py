@@ -1,7 +1,7 @@
-"""GPT-2's byte pair encoding, id for id tiktoken's and `tokenizers`', with a memory of chunks.
+"""GPT-2's byte pair encoding, with a memory of chunks. It gives the same ids as tiktoken and `tokenizers`.
 
-GPT-2's pattern cuts a text into pieces (a word, a number, signs, each with a blank before it; blanks), and the merges
-never look across them. No piece goes on from a character into a blank, so text is split before its blanks.
+GPT-2's pattern cuts a text into pieces: a word, a number or signs, each with the space before it, or blanks. Merges
+never join bytes of different pieces. No piece has a blank after another character, so text can be split before blanks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from throughline.corpus.text.sentences import Sentences
 
 _BYTE_PAIRS = 2
 _BLANKS = (
-    "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # Unicode's White_Space, as the pattern's \s
+    "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # Unicode's White_Space, like the pattern's \s
 )
 _CHUNK = re.compile(f"[{_BLANKS}]*[^{_BLANKS}]+|[{_BLANKS}]+")
 
 
 class Encoder:
-    """Turns texts into token ids. Holds its memory between calls, so keep one for a whole part."""
+    """Turns texts into token ids. It remembers chunks between calls, so use one instance for a whole part."""
 
     def __init__(self, vocabulary: Vocabulary, *, remember_bytes: int = REMEMBERED_BYTES) -> None:
         how = Tokenization(
@@ -37,7 +37,10 @@ class Encoder:
         self._chunks = Chunks(how, remember_bytes)
 
     def encode(self, texts: list[str]) -> list[NDArray[np.uint16]]:
-        """The ids of each text, u2[tokens]. `<|endoftext|>` in a text is text; lone surrogates are left out."""
+        """Return the ids of each text, u2[tokens]. `<|endoftext|>` in a text is plain text.
+
+        Lone surrogates are removed.
+        """
         ids, lengths = self._chunks.encode(Sentences.of([texts]))
         return np.split(ids.astype(np.uint16), np.cumsum(lengths)[:-1]) if texts else []
 

@@ -1,4 +1,4 @@
-"""Token files that other programs wrote, opened where they lie.
+"""Token files that other programs wrote. We read them where they are.
 
 | written by | file | before the tokens | a token |
 |---|---|---|---|
@@ -6,9 +6,9 @@
 | llm.c | `*.bin` | 256 i4: 20240520, the version 1, the number of tokens | u2 |
 | Megatron-LM | `*.bin`, with an `.idx` beside it | nothing | u2 or i4, as the `.idx` says |
 
-All numbers are little-endian. An `.idx` is `MMIDIDX`, two zero bytes, u8 the version 1, u1 the code of the tokens'
-type, u8 the number S of sequences, u8 the number D of document bounds; then i4[S] the tokens of each sequence, i8[S]
-the byte at which each begins, i8[D] the bounds of documents, counted in sequences.
+All numbers are little-endian. An `.idx` file consists of: `MMIDIDX` and two zero bytes; the version 1 (u8); the code of
+the tokens' type (u1); the number S of sequences (u8); the number D of document bounds (u8); the number of tokens in
+each sequence (i4[S]); the byte at which each begins (i8[S]); the bounds of documents, counted in sequences (i8[D]).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SPLITS = {"train": "training", "val": "test", "test": "test"}
 _WORDS = re.compile(r"(?<![a-z])(train|val|test)")
 
 _LLM_C_HEADER = struct.Struct("<256i")
-_LLM_C = (20240520, 1)  # magic and version of GPT-2's tokens
+_LLM_C = (20240520, 1)  # magic number and version of a file of GPT-2's tokens
 _LLM_C_OTHERS = {20240801: "its tokens are Llama 3's", 20240522: "it holds the questions of an evaluation"}
 
 _MEGATRON_HEADER = struct.Struct("<9sQBQQ")
 _MEGATRON_MAGIC = b"MMIDIDX\0\0"
 _MEGATRON_TYPES = {8: "<u2", 4: "<i4"}
 _MEGATRON_OTHERS = {1: "u1", 2: "i1", 3: "i2", 5: "i8", 6: "f8", 7: "f4"}
-_MEGATRON_NAMES = ("_document", "_sentence")  # how its tool ends the names of what it makes
+_MEGATRON_NAMES = ("_document", "_sentence")  # the ends of the file names that its tool makes
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class Tokens:
-    """An open file: `tokens` [T] is mapped, and begins at byte `offset` of the file."""
+    """An open file. `tokens` [T] is memory-mapped and begins at byte `offset` of the file."""
 
     format: str
     tokens: NDArray[Any]
     offset: int
-    documents: NDArray[np.int64] | None = None  # [D+1]: where each document begins, and T; only Megatron-LM says so
+    documents: NDArray[np.int64] | None = None  # [D+1]: where each document begins, then T; only for Megatron-LM
 
 
 def find(folder: str | Path) -> list[TokenFile]:
-    """The token files in a folder and below it; UserError where there is none, or one is damaged or without a split.
+    """Return the token files in a folder and below it.
 
-    Everything is checked but the tokens themselves: whoever reads them all has to see whether they are in the
-    vocabulary.
+    UserError if there is none, or if a file is damaged or its name does not tell its split. The tokens themselves are
+    not checked: verification reads them all and checks that they are in the vocabulary.
     """
     found = [
         Path(parent) / name
@@ -84,7 +84,7 @@ def find(folder: str | Path) -> list[TokenFile]:
 
 
 def split_of(path: Path) -> str:
-    """training or test, by a word in the file's name."""
+    """Return "training" or "test" from a word in the file's name; UserError if there is no such word or several."""
     words = {*_WORDS.findall(path.stem.lower())}
     if len(words) != 1:
         raise UserError(
@@ -96,7 +96,7 @@ def split_of(path: Path) -> str:
 
 
 def open_tokens(path: Path) -> Tokens:
-    """Map a token file of any of the formats; a link's format and index are those of the file behind it."""
+    """Map a token file of any of the formats into memory. For a link, the index may be beside the file behind it."""
     try:
         with path.open("rb") as stream:
             start = stream.read(_LLM_C_HEADER.size)
@@ -113,7 +113,7 @@ def open_tokens(path: Path) -> Tokens:
 
 
 def _index_of(path: Path) -> Path | None:
-    """The .idx beside a file, or beside the file that a link leads to."""
+    """Return the .idx beside a file or beside the file that a link leads to; None if there is none."""
     while not (index := path.with_suffix(".idx")).exists():
         if not path.is_symlink():
             return None
@@ -122,7 +122,10 @@ def _index_of(path: Path) -> Path | None:
 
 
 def _is_llm_c(start: bytes) -> bool:
-    """By the magic number, or by an otherwise empty header: raw tokens do not begin with 504 times the token 0."""
+    """True if the file begins with llm.c's header: with its magic number, or with zeros from byte 16 on.
+
+    (Raw tokens would not contain the token 0 for 504 times there.)
+    """
     magic = int.from_bytes(start[:4], "little")
     return magic in (_LLM_C[0], *_LLM_C_OTHERS) or (len(start) == _LLM_C_HEADER.size and not any(start[16:]))
 
@@ -141,7 +144,10 @@ def _llm_c(path: Path, start: bytes) -> Tokens:
 
 
 def _lost_its_index(path: Path, start: bytes) -> bool:
-    """By its name, by its neighbours, or because every second u2 is 0: that is what small i4 are."""
+    """True if the file looks like Megatron-LM's, though it has no index.
+
+    We look at its name, at the files beside it, and at its first numbers: if every second u2 is 0, they are small i4.
+    """
     named = Path(os.path.realpath(path))
     high = np.frombuffer(start[: len(start) // 4 * 4], "<u2")[1::2]
     return named.stem.endswith(_MEGATRON_NAMES) or any(named.parent.glob("*.idx")) or (len(high) > 7 and not high.any())

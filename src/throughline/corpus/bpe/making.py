@@ -1,7 +1,10 @@
-"""From articles to shards of tokens: encoded once per part, then gathered by page id, as text/tokens.py does it.
+"""From articles to shards of tokens: each part is encoded once, then its documents are gathered (see text/tokens.py).
 
-A shard (HDF5, not compressed, so that training maps it) holds `tokens` u2[T], `<|endoftext|>` after each document;
-`documents` i8[D+1], where each begins, and T; `ids` i8[D], page ids; `texts` u1[D,32], the SHA-256 of each text.
+A shard is an HDF5 file without compression, so that training can map it into memory. It holds:
+* `tokens` u2[T]: the ids of all documents, with `<|endoftext|>` after each document.
+* `documents` i8[D+1]: where each document begins, then T.
+* `ids` i8[D]: the page ids.
+* `texts` u1[D,32]: the SHA-256 of each text.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ SCHEMA = 1
 
 
 def tokenize(articles: Path, vocabulary_folder: Path, path: Path, *, memory_bytes: int = tokens.MEMORY_BYTES) -> None:
-    """Write the tokens file of one part's articles. An article without text is no document."""
+    """Write the tokens file of one part's articles. An article without text is left out."""
     encoder = Encoder(vocabulary.read(vocabulary_folder), remember_bytes=memory_bytes // 4 * 3)
     known = vocabulary.SHA256, vocabulary.SIZE
     tokens.write_part(articles, partial(_encoded, encoder), path, *known, memory_bytes=memory_bytes)
 
 
 def _encoded(encoder: Encoder, batch: list[Article]) -> Documents:
-    """Each document as one sentence, with its end."""
+    """Encode a batch: each document is one sentence that ends with `<|endoftext|>`."""
     batch = [(number, text) for number, text in batch if text]
     texts = [text for _, text in batch]
     end = np.array([vocabulary.END_OF_TEXT], np.uint16)
@@ -46,7 +49,7 @@ def _encoded(encoder: Encoder, batch: list[Article]) -> Documents:
 
 
 def digest(text: str) -> bytes:
-    """The SHA-256 of a text as UTF-8, which has no lone surrogates."""
+    """Return the SHA-256 of a text as UTF-8, without lone surrogates."""
     return hashlib.sha256(text.encode("utf-8", "ignore")).digest()
 
 
@@ -59,7 +62,7 @@ def gather(
     *,
     memory_bytes: int = tokens.MEMORY_BYTES,
 ) -> None:
-    """Write a shard of so many (training and test) from the tokens files of all parts."""
+    """Write one of `shards` shards (training and test) from the tokens files of all parts."""
     write = partial(_write, parameters_digest)
     tokens.gather(parts, shard, shards, path, memory_bytes=memory_bytes, write=write)
 

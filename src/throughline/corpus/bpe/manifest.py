@@ -1,4 +1,4 @@
-"""The manifest of a corpus's tokens: every shard with its digests and where in the file the tokens lie."""
+"""The manifest of a corpus's tokens: every shard with its digests and the place of its tokens in the file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def merge(corpus: str, verified: Sequence[Path], parameters: dict[str, Any], path: Path) -> None:
-    """Write the manifest from the verification results of all shards; UserError where there is nothing to train on."""
+    """Write the manifest from the verification results of all shards; UserError if there are no tokens to train on."""
     kept = "source", "tokens", "documents", "type", "offset", "sha256", "content_digest"
     shards = entries(read_results(verified), *kept)
     if not sum(shard["tokens"] for shard in shards if shard["split"] == "training"):

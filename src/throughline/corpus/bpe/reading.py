@@ -1,6 +1,6 @@
-"""Windows of a shard of tokens, as training reads them: mapped into memory, cut where seed, epoch and shard say.
+"""Read windows of a shard of tokens for training. The file is memory-mapped; seed, epoch and shard decide the windows.
 
-It runs in a framework's own environment, on numpy alone.
+This module runs in a framework's own environment and needs only numpy.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from throughline.randomness import Stream
 
 KIND = "tokens"
-"""What a manifest of such shards has under `kind`."""
+"""The value of `kind` in the manifest of such shards."""
 
 
 class Windows:
-    """Reads windows of `sequence` + 1 tokens, so that every token but the first of each window is predicted.
+    """Reads windows of `sequence` + 1 tokens. The model predicts every token of a window but the first.
 
-    An epoch's first window begins at a place drawn below `sequence`, and each of the others at the last token of the
-    one before it. So every token is read about once an epoch, and in other company in each.
+    In each epoch, the first window begins at a random place below `sequence`. Each other window begins at the last
+    token of the one before it. So every token is read about once per epoch, with another context in each epoch.
     """
 
     how = "windows at places drawn anew each epoch"
@@ -31,12 +31,12 @@ class Windows:
         self.folder, self.sequence, self.seed = folder, sequence, seed
 
     def rows(self, shard: Mapping[str, Any]) -> int:
-        """As many as fit behind any of the places where the first may begin; one where no second one fits."""
+        """Return how many windows fit wherever the first one begins; 1 if the file is too short for a second window."""
         tokens = int(shard["tokens"])
         return max(tokens // self.sequence - 1, int(tokens > self.sequence))
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, NDArray[Any]]:
-        """`tokens` [rows, sequence + 1]: a view of the file, which overlaps itself."""
+        """Return `tokens` [rows, sequence + 1], a view of the file. (Neighbouring rows share a token.)"""
         count, step = self.rows(shard), self.sequence
         if count == 0:
             return {"tokens": np.zeros((0, step + 1), shard["type"])}
@@ -48,5 +48,5 @@ class Windows:
 
 
 def mapped(path: Path, shard: Mapping[str, Any]) -> NDArray[Any]:
-    """The tokens of a file, mapped: `tokens` of `type`, from the byte `offset` on."""
+    """Map the tokens of a file into memory: as many as `tokens` says, of type `type`, from byte `offset` on."""
     return np.memmap(path, shard["type"], "r", shard["offset"], (shard["tokens"],))

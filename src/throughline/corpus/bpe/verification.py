@@ -1,6 +1,6 @@
-"""Is a shard of tokens what it should be? Reads it whole: of our own, every document has to be the text it was made of.
+"""Verify a shard of tokens: read the whole file and, in our own shards, compare every document with its article.
 
-Another maker's file (foreign.py) comes without its text: its form and its ids are all that can be checked.
+A file of another maker (foreign.py) comes without its text, so we can only check its form and its ids.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from throughline.corpus.text.tokens import Index
 from throughline.progress import Progress
 
 SCHEMA = 1
-_ENCODED_AGAIN = 1 << 18  # bytes of text
+_ENCODED_AGAIN = 1 << 18  # about how many bytes of text are encoded again
 _BLOCK = 1 << 22  # tokens at a time
 
 
 def verify(path: Path, words: Vocabulary, parameters_digest: str) -> dict[str, Any]:
-    """What a manifest says of a shard of ours; UserError naming the first fault found.
+    """Verify a shard of ours and return its entry for the manifest; UserError names the first fault.
 
-    Every document ends with the only `<|endoftext|>` in it, and the SHA-256 of what it decodes to is that of its
-    article. Some are encoded again, which has to give the same ids.
+    Every document must end with its only `<|endoftext|>`, and its decoded text must have the SHA-256 of its article.
+    Some documents are encoded again and must give the same ids.
     """
     with _opened(path) as stream:
         has = [stream.attrs.get(name) for name in ("vocabulary_sha256", "parameters_digest")]
@@ -64,7 +64,7 @@ def verify(path: Path, words: Vocabulary, parameters_digest: str) -> dict[str, A
 
 
 def verify_foreign(path: Path) -> dict[str, Any]:
-    """The same of another maker's file, behind its link."""
+    """Verify a file of another maker, behind our link to it, and return its entry for the manifest."""
     opened = foreign.open_tokens(path)
     content_digest, ends = _scanned(path, opened.tokens)
     place = {"tokens": len(opened.tokens), "type": opened.tokens.dtype.str, "offset": opened.offset}
@@ -73,7 +73,10 @@ def verify_foreign(path: Path) -> dict[str, Any]:
 
 
 def _scanned(path: Path, tokens: NDArray[Any]) -> tuple[str, Index]:
-    """The SHA-256 of the ids as u2, whatever file they are in, and the places behind each `<|endoftext|>`."""
+    """Return the SHA-256 of the ids as u2, whatever type the file has, and the place after each `<|endoftext|>`.
+
+    UserError if an id is not in the vocabulary.
+    """
     content, ends = hashlib.sha256(), [np.zeros(0, np.int64)]
     for first in range(0, len(tokens), _BLOCK):
         block = np.asarray(tokens[first : first + _BLOCK])
@@ -100,7 +103,7 @@ def _result(path: Path, place: dict[str, Any], documents: int, content_digest: s
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """The open shard; UserError where it is none of ours, or cannot be read inside the `with`."""
+    """Open a shard of ours; UserError if it is not ours, or if a read inside the `with` block fails."""
     try:
         with h5py.File(path, "r", locking=False) as stream:
             if stream.attrs.get("schema") != making.SCHEMA or not stream.attrs.get("complete"):

@@ -1,7 +1,7 @@
 """GPT-2's published vocabulary: encoder.json (each token's id) and vocab.bpe (the merges, in their order).
 
-Both are rebuilt from the table in the installed blingfire, and their SHA-256 proves that they are the published files.
-The files write each byte of a token as a printable character (`CHARACTERS`): a blank is `Ġ`, a line break `Ċ`.
+We rebuild both files from the table in the installed blingfire, and their SHA-256 proves that they are the published
+ones. They write each byte of a token as a printable character (`CHARACTERS`): a space is `Ġ`, a line break is `Ċ`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from throughline.files import UserError
 
 SIZE = 50_257
 END_OF_TEXT = 50_256
-"""The id of `<|endoftext|>`. It stands between documents; text that reads so never becomes it."""
+"""The id of `<|endoftext|>`, which ends each document. The same characters inside a text never become this id."""
 FILES = {
     "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
     "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
@@ -34,18 +34,18 @@ _HEADER = "#version: 0.2"
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens by id, as bytes, and the merges by their rank, as printed in vocab.bpe; without `<|endoftext|>`."""
+    """The tokens as bytes in the order of their ids, without `<|endoftext|>`, and the merges in vocab.bpe's order."""
 
     tokens: tuple[bytes, ...]
     merges: tuple[tuple[str, str], ...]
 
     def printed(self) -> dict[str, int]:
-        """Each token as encoder.json prints it, and its id."""
+        """Map each token, as encoder.json prints it, to its id."""
         return {printed(token): i for i, token in enumerate(self.tokens)}
 
 
 def read(folder: Path) -> Vocabulary:
-    """The vocabulary in the two files of a folder; UserError where they are not the published ones."""
+    """Read the vocabulary from the two files in a folder; UserError if they are not the published ones."""
     encoder, merges = (_checked(folder / name, sha256) for name, sha256 in FILES.items())
     tokens = tuple(bytes(map(_BYTES.__getitem__, token)) for token in [*json.loads(encoder)][:END_OF_TEXT])
     pairs = (line.split(" ") for line in merges.decode().splitlines()[1:])
@@ -65,7 +65,7 @@ def _checked(path: Path, sha256: str) -> bytes:
 
 
 def build(folder: Path) -> None:
-    """Write encoder.json and vocab.bpe into `folder`; UserError where they would not be the published files."""
+    """Write encoder.json and vocab.bpe into `folder`; UserError if they would not be the published files."""
     tokens = _from_blingfire()
     encoder = {printed(token): i for i, token in enumerate(tokens)} | {"<|endoftext|>": END_OF_TEXT}
     texts = {"encoder.json": _proven("encoder.json", json.dumps(encoder))}
@@ -91,16 +91,19 @@ def _other_blingfire(why: str) -> UserError:
 
 
 def printed(token: bytes) -> str:
-    """A token as the files print it."""
+    """Return a token as the two files print it."""
     return "".join(map(CHARACTERS.__getitem__, token))
 
 
 def _from_blingfire() -> list[bytes]:
-    """All tokens but `<|endoftext|>`, by id. The table gives the byte 0, which it cannot hold, as a blank."""
+    """Return all tokens but `<|endoftext|>` in the order of their ids.
+
+    The table cannot hold the byte 0 and has a blank in its place. We put the byte back.
+    """
     import blingfire
 
     table = (Path(blingfire.__file__).parent / "gpt2.i2w").read_bytes()
-    begin = 96  # where the number of tokens stands, then where each token begins, then the tokens
+    begin = 96  # here are the number of tokens, then where each token begins, then the tokens
     try:
         (count,) = struct.unpack_from("<i", table, begin)
         begins = struct.unpack_from(f"<{SIZE + 1}i", table, begin + 4)
@@ -115,12 +118,12 @@ def _from_blingfire() -> list[bytes]:
 
 
 def _merges(tokens: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """The two parts that each token beyond the single bytes is merged from."""
+    """Return the two parts from which each token of several bytes is merged."""
     ids = {token: i for i, token in enumerate(tokens)}
     found = []
     for token in tokens[256:]:
         parts = [bytes([byte]) for byte in token]
-        while len(parts) > 2:  # as encoding does: of all neighbours, those first whose token has the lowest id
+        while len(parts) > 2:  # like the encoder: first join the neighbours whose token has the lowest id
             joined = [ids.get(left + right, SIZE) for left, right in itertools.pairwise(parts)]
             at = joined.index(min(joined))
             parts[at : at + 2] = [parts[at] + parts[at + 1]]

@@ -1,4 +1,4 @@
-"""From tokens to shards: pairs of segments, examples with or without masks, their files, and the proof of them."""
+"""From tokens to shards: form pairs of segments, make examples with or without masks, write and verify the files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from throughline.files import UserError
 
 @dataclass(frozen=True)
 class Parameters:
-    """How examples of a length are made: `sequence` and `predictions` count tokens, the next two are shares."""
+    """How examples of one sequence length are made.
+
+    `sequence` and `predictions` are numbers of tokens. `probability` and `short_sequences` are shares from 0 to 1.
+    """
 
     sequence: int
     predictions: int
@@ -19,7 +22,7 @@ class Parameters:
     short_sequences: float = 0.1
     copies: int = 5
     seed: int = 12345
-    dynamic: bool = False  # the examples are not masked; masks.py does that while they are read
+    dynamic: bool = False  # the examples are stored without masks; masks.py masks them while they are read
 
     def __post_init__(self) -> None:
         sequence, predictions = self.sequence, self.predictions
@@ -34,16 +37,19 @@ class Parameters:
                 raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")
 
     def described(self) -> dict[str, Any]:
-        """The parameters by name; what was added later and is off is left out, and changes no file."""
+        """Return the parameters by name, without `dynamic` if it is off.
+
+        (`dynamic` was added later. Leaving it out keeps the files of other shards as they were.)
+        """
         return {name: value for name, value in asdict(self).items() if name != "dynamic" or value}
 
     def recorded(self, vocabulary_sha256: str) -> dict[str, Any]:
-        """What a shard's attribute `parameters` holds."""
+        """Return the content of a shard's attribute `parameters`."""
         return {**self.described(), "vocabulary_sha256": vocabulary_sha256}
 
     @classmethod
     def from_json(cls, text: str) -> Parameters:
-        """Parameters from a JSON object; UserError for a name that is unknown or missing."""
+        """Return the parameters in a JSON object; UserError if a name is unknown or missing."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:

@@ -1,7 +1,7 @@
-"""Finished shards of another maker: found in their folder, told apart by length and split, linked under our names.
+"""Finished shards that another program made: find them in their folder and link them under our names.
 
-A folder may hold several lengths, each in a folder of its own below it, as NVIDIA's data script writes them. Token
-files for GPT-2 are files of their own formats (bpe/foreign.py).
+We tell them apart by sequence length and split. A folder may hold several lengths, each in its own folder below it, as
+NVIDIA's data script writes them. Token files for GPT-2 have other formats (bpe/foreign.py).
 """
 
 import os
@@ -16,7 +16,10 @@ from throughline.study.corpus_section import BPE, Corpus, ShardFolder, finished_
 
 
 def of(corpus: Corpus, folders: Sequence[str]) -> dict[str, dict[str, Path]] | None:
-    """For each of these folders, our name of each finished shard and the file; None where shards are made here."""
+    """Map each of these folders to its finished shards: our name of each and its file.
+
+    Returns None if the corpus makes its own shards.
+    """
     if not isinstance(corpus.dump, ShardFolder):
         return None
     place = corpus.dump.shards
@@ -26,10 +29,10 @@ def of(corpus: Corpus, folders: Sequence[str]) -> dict[str, dict[str, Path]] | N
 
 
 def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str, Path]]:
-    """For each length of `sequences` (length: predictions), our name of each shard and the file it is.
+    """Map each length of `sequences` (length: predictions) to its shards: our name of each and its file.
 
-    One file of each folder is opened to see its length; the others are looked into when they are verified. UserError
-    where a length is absent, has other predictions, has no training shard, or a file's name says no split.
+    We open one file of each folder to see its length; verification opens the others. UserError if a length is absent,
+    has other predictions or no training shard, or if a file's name does not tell its split.
     """
     by_folder: dict[Path, list[Path]] = {}
     for path in sorted(finished_shards(str(folder)), key=files.natural):
@@ -56,7 +59,10 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
 
 
 def find_tokens(folder: str | Path) -> dict[str, Path]:
-    """Our name of each token file in a folder; UserError as in foreign.py, or where none is to be trained on."""
+    """Map our name of each token file in a folder to the file.
+
+    UserError as in foreign.py, or if no file is for training.
+    """
     named: dict[str, Path] = {}
     for file in foreign.find(folder):
         _name(named, file.split, file.path)
@@ -70,12 +76,12 @@ def find_tokens(folder: str | Path) -> dict[str, Path]:
 
 
 def _name(named: dict[str, Path], split: str, path: Path) -> None:
-    """Give a file our next name of its split."""
+    """Add a file under our next name of its split."""
     named[f"{split}_{sum(name.startswith(split) for name in named):04d}"] = path
 
 
 def link(shard: Path, path: Path) -> None:
-    """Make `path` a link to `shard`, whole or not at all."""
+    """Make `path` a link to `shard`. The link appears in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.link.partial{path.suffix}")
     temporary.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
-"""Examples from pairs of segments: arrays in NVIDIA's layout, masked or not, as pure functions.
+"""Turn pairs of segments into examples: arrays in NVIDIA's layout, masked or not. All functions are pure.
 
-Of the tokens, round(length x probability) are masked, at least 1 and at most `predictions`: 80 % become [MASK], 10 % a
-random word, 10 % stay (Devlin et al. 2018, appendix A.2). Random words are never specials or unused entries. Masks draw
-from the row of the finished, shuffled example, so kernel.c gives the same shards as numpy does here.
+In each example round(length x probability) tokens are masked, at least 1 and at most `predictions`. Of these, 80 %
+become [MASK], 10 % become a random word and 10 % stay (Devlin et al. 2018, appendix A.2). A random word is never a
+special token or an unused entry. The random numbers of a mask depend only on the example's row in the shuffled shard,
+so kernel.c makes the same shards as numpy does here.
 """
 
 from collections.abc import Iterator
@@ -32,9 +33,9 @@ def blocks(
     shard: int,
     rows: int,
 ) -> Iterator[Arrays]:
-    """The examples as arrays in NVIDIA's layout or unmasked (layout.py), `rows` at a time (fewer in the last block)."""
+    """Yield the examples, `rows` at a time (fewer in the last block), in NVIDIA's layout or unmasked (layout.py)."""
     stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
-    predictions = 0 if parameters.dynamic else parameters.predictions  # with none, nothing is masked
+    predictions = 0 if parameters.dynamic else parameters.predictions  # with 0 predictions, nothing is masked
     for begin in range(0, len(order), rows):
         block = order.cut(begin, begin + rows)
         drawn = stream.words(len(block), predictions, 2)
@@ -52,7 +53,7 @@ def blocks(
 def _filled(
     tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary, drawn: Words
 ) -> Arrays:
-    """What `assembled` and `masked` give, by kernel.c."""
+    """Return what `assembled` and `masked` return, made by kernel.c."""
     compiled: Any = kernel.load()
     rows, sequence, predictions = len(block), parameters.sequence, drawn.shape[1]
     counts = masked_of(np.arange(sequence - 2), predictions, parameters.probability)
@@ -69,7 +70,10 @@ def _filled(
 
 
 def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters, vocabulary: Vocabulary) -> Arrays:
-    """[CLS] A [SEP] B [SEP] and padding: input_ids i4[N,S], input_mask and segment_ids i1[N,S], labels i1[N]."""
+    """Return unmasked rows of [CLS] A [SEP] B [SEP] and padding.
+
+    The arrays are input_ids i4[N,S], input_mask and segment_ids i1[N,S], and next_sentence_labels i1[N].
+    """
     column = np.arange(parameters.sequence)
     a_end = 1 + block.a_length[:, None]
     b_end = a_end + 1 + block.b_length[:, None]
@@ -89,10 +93,10 @@ def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters,
 
 
 def masked(arrays: Arrays, block: Pairs, parameters: Parameters, vocabulary: Vocabulary, drawn: Words) -> Arrays:
-    """The arrays with masked tokens: changes input_ids, adds masked_lm_positions and masked_lm_ids, i4[N,P].
+    """Return the arrays with masked tokens: new input_ids, and also masked_lm_positions and masked_lm_ids, i4[N,P].
 
-    Positions are drawn by the first P steps of a Fisher-Yates shuffle of the positions that hold A and B.
-    `drawn`: u8[N,P,2], a word for the place and one for what happens there.
+    The positions are drawn by the first P steps of a Fisher-Yates shuffle of the positions of A and B.
+    `drawn`, u8[N,P,2], holds two random words per mask: one chooses the position, one chooses what happens there.
     """
     ids, most, words = arrays["input_ids"], parameters.predictions, vocabulary.words
     candidates = block.a_length + block.b_length

@@ -1,7 +1,7 @@
 """Shards of pre-training examples: HDF5 files in the layout of NVIDIA's create_pretraining_data.
 
-Data are gzip with shuffle, which any h5py reads, or not compressed, so that a reader can map them into its memory. The
-attributes of our files are `schema`, `parameters` (JSON) and, written last, `complete`.
+The data are compressed with shuffle and gzip, which every h5py can read, or not compressed, so that a reader can map
+them into its memory. Our files have the attributes `schema`, `parameters` (JSON) and, written last, `complete`.
 """
 
 import json
@@ -17,50 +17,50 @@ from throughline.files import UserError, snakemake
 SCHEMA = 1
 ROWS_PER_CHUNK = 2048
 ROWS_READ = 8192
-"""Rows in memory at a time, where a shard is not needed whole."""
+"""How many rows are in memory at a time, where the whole shard is not needed at once."""
 TYPES = {
     "input_ids": "i4",  # [N,S] token ids, 0 is padding
-    "input_mask": "i1",  # [N,S] 1 where a token stands
+    "input_mask": "i1",  # [N,S] 1 for tokens, 0 for padding
     "segment_ids": "i1",  # [N,S] 1 for the second segment and its [SEP]
-    "masked_lm_positions": "i4",  # [N,P] ascending; 0 ends them
-    "masked_lm_ids": "i4",  # [N,P] the tokens that stood there; 0 ends them
+    "masked_lm_positions": "i4",  # [N,P] positions of the masked tokens, ascending, then zeros
+    "masked_lm_ids": "i4",  # [N,P] the original tokens at these positions, then zeros
     "next_sentence_labels": "i1",  # [N] 1: the second segment comes from another document
 }
 UNMASKED = {"input_ids": "i4", "a_lengths": "i4", "b_lengths": "i4", "next_sentence_labels": "i1"}
-"""Where masks are drawn while reading (masks.py): the text's tokens as they are, and how many A and B have in
-[CLS] A [SEP] B [SEP], [N] each. In a file input_ids are u2 where the vocabulary allows it."""
+"""The arrays of a shard whose masks are drawn while reading (masks.py): input_ids are not masked, a_lengths and
+b_lengths [N] count the tokens of A and B in [CLS] A [SEP] B [SEP]. In a file input_ids are u2 if all ids fit."""
 
 
 def is_unmasked(arrays: Mapping[str, Any]) -> bool:
-    """True for a shard, open or read, whose masks are drawn while it is read."""
+    """True if these are the arrays of a shard (or an open one) whose masks are drawn while it is read."""
     return "a_lengths" in arrays
 
 
 def unmasked_types(vocabulary: int) -> dict[str, str]:
-    """The types of UNMASKED in a file, for a vocabulary of so many entries."""
+    """Return the types of UNMASKED in a file, for a vocabulary of `vocabulary` entries."""
     return {**UNMASKED, "input_ids": "u2" if vocabulary <= 1 << 16 else "i4"}
 
 
 def types(arrays: Mapping[str, Any]) -> dict[str, str]:
-    """The datasets of a shard, open or read, with their types in memory."""
+    """Return the names of a shard's arrays with their types in memory. The shard may be open or read."""
     return UNMASKED if is_unmasked(arrays) else TYPES
 
 
 def shapes(rows: int, sequence: int, predictions: int, kinds: Iterable[str] = TYPES) -> dict[str, tuple[int, ...]]:
-    """The shape of each dataset."""
+    """Map each dataset to its shape."""
     widths = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), sequence)
     widths |= dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), predictions)
     return {name: (rows, widths[name]) if name in widths else (rows,) for name in kinds}
 
 
 def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:
-    """Rows, sequence length and predictions of a shard, without reading its data."""
+    """Return rows, sequence length and predictions of a shard without reading its data."""
     with open_shard(path) as stream:
         return extent(stream)
 
 
 def extent(stream: h5py.File) -> tuple[int, int, int]:
-    """The same of an open one."""
+    """Return rows, sequence length and predictions of an open shard."""
     rows, sequence = stream["input_ids"].shape
     if is_unmasked(stream):
         return rows, sequence, json.loads(stream.attrs["parameters"])["predictions"]
@@ -69,15 +69,15 @@ def extent(stream: h5py.File) -> tuple[int, int, int]:
 
 @contextmanager
 def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """The open file, after its datasets, types and shapes were checked; those of other makers are welcome.
+    """Open a shard of any maker and check its datasets, types and shapes.
 
-    What cannot be read inside the `with` is a UserError as well: damaged data show only then.
+    A failed read inside the `with` block is a UserError too, because damaged data only show there.
     """
     path = os.fspath(path)
     if not os.path.exists(path):
         raise UserError(f"the shard {path} does not exist", next_step=repair(path))
     try:
-        # a finished shard never changes, and network file systems may have no locks
+        # without a lock: a finished shard never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:
             if lacking := _lacks(stream):
                 raise broken(path, lacking)
@@ -87,12 +87,12 @@ def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
 
 
 def is_ours(stream: h5py.File) -> bool:
-    """True where Throughline wrote the file, and so the stricter promises hold."""
+    """True if Throughline wrote the file, so that the stricter promises hold."""
     return "schema" in stream.attrs
 
 
 def _lacks(stream: h5py.File) -> str | None:
-    """What keeps an open file from being a shard; None where nothing does."""
+    """Return why an open file is no shard, or None if it is one."""
     if missing := [name for name in types(stream) if name not in stream]:
         return f"it lacks {', '.join(missing)}"
     if is_unmasked(stream) and not is_ours(stream):
@@ -113,13 +113,13 @@ def _lacks(stream: h5py.File) -> str | None:
 
 
 def fault(path: str | os.PathLike[str], what: str, row: int | None = None) -> UserError:
-    """The error for a shard that has `what` it should not have, first in `row`."""
+    """Return the error for a shard with the fault `what`, found first in `row`."""
     why = None if row is None else f"first in row {row} (counted from 0)"
     return UserError(f"{path} has {what}", why=why, next_step=repair(path))
 
 
 def repair(path: str | os.PathLike[str]) -> str:
-    """What to do about a faulty shard: make it again, or, where it is another maker's, bring it again."""
+    """Return what to do about a faulty shard: make it again, or copy it again if another program made it."""
     path = os.fspath(path)
     if os.path.islink(path):
         return f"it is a link to {os.readlink(path)}: bring that file again from where it came, then run snakemake"
@@ -127,5 +127,5 @@ def repair(path: str | os.PathLike[str]) -> str:
 
 
 def broken(path: str | os.PathLike[str], why: str) -> UserError:
-    """The error for a file that is no whole shard."""
+    """Return the error for a file that is no whole shard."""
     return UserError(f"{path} is no whole shard", why=why, next_step=repair(path))

@@ -1,5 +1,7 @@
-"""Second segments, looked up in the text that a shard was made from: a true continuation has to follow in the same
-document, a random one must not come from it."""
+"""Look up second segments in the text that a shard was made from.
+
+A true continuation must follow the first segment in the same document. A random one must not come from that document.
+"""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,16 +17,16 @@ from throughline.corpus.shards.promises import restored
 from throughline.corpus.text.tokens import Documents
 
 _AT_LEAST, _AT_MOST = 1024, layout.ROWS_READ
-_SHARE = 0.05  # of what a shard's own making costs
-_MADE_NS, _MADE_TOKEN_NS = 700, 21  # a row, and each of its tokens (docs/method-corpus.md: how this was measured)
-_SEARCHED_NS, _LOOKED_UP_NS = 6, 20_000  # a token of the text, once for all rows, and a row
+_SHARE = 0.05  # the lookup may take this share of the time in which the shard was made
+_MADE_NS, _MADE_TOKEN_NS = 700, 21  # to make a row, plus each of its tokens (measured: docs/method-corpus.md)
+_SEARCHED_NS, _LOOKED_UP_NS = 6, 20_000  # to search one token of the text, once for all rows; to look up one row
 _TOO_COMMON = 1000
 Index = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
 
 
 class Places(NamedTuple):
-    """Where a segment stands: its first token in the text, that token's sentence, and its last token's."""
+    """The places of a segment in the text: its first token, the sentence of that token, and that of its last token."""
 
     token: Index
     first: Index
@@ -32,18 +34,19 @@ class Places(NamedTuple):
 
 
 def chosen(rows: int, sequence: int, tokens: int) -> Index:
-    """The rows of a shard to be looked up in a text of so many tokens: evenly spaced, and all where there are few.
+    """Return the rows of a shard to look up in a text of `tokens` tokens, evenly spaced; all rows if there are few.
 
-    The text is searched once. They are as many as cost at most a twentieth of the shard's making.
+    The text is searched once for all rows. There are at least 1024 rows, and more only as long as the lookup takes at
+    most a twentieth of the time in which the shard was made.
     """
     made = rows * (_MADE_NS + _MADE_TOKEN_NS * sequence)
-    most = _AT_MOST if kernel.load() is not None else _AT_LEAST  # without it, every row is a search of its own
+    most = _AT_MOST if kernel.load() is not None else _AT_LEAST  # without kernel.c, each row searches the text again
     many = min(max(_AT_LEAST, int(_SHARE * made - _SEARCHED_NS * tokens) // _LOOKED_UP_NS), most, rows)
     return np.arange(many) * rows // max(many, 1)
 
 
 class Text:
-    """The documents that examples were made from, to be searched."""
+    """The documents that the examples were made from, in a form that can be searched."""
 
     def __init__(self, documents: Documents) -> None:
         self.tokens, self.sentences = np.ascontiguousarray(documents.tokens), documents.sentences
@@ -55,8 +58,9 @@ class Text:
         return self.tokens.tobytes()
 
     def look_up(self, path: Path, block: Arrays, rows: int, first: int) -> dict[str, int]:
-        """Take the `chosen` of a shard's `rows` rows from the block, whose rows are called `first` and so on. With the
-        last row's block, look up all that were taken.
+        """Collect the `chosen` rows in this block of a shard of `rows` rows. After the last block, look them all up.
+
+        `first`: the number of the block's first row. Returns the count of rows that could be judged, once it is known.
         """
         count, sequence = block["input_ids"].shape
         numbers = chosen(rows, sequence, len(self.tokens))
@@ -70,7 +74,7 @@ class Text:
         return {"pairs_looked_up": self.check(path, some, numbers)}
 
     def places(self, needle: NDArray[np.int32]) -> Places | None:
-        """Where these tokens stand in a document; None where that is in too many places to prove anything."""
+        """Return the places of these tokens within documents; None if there are too many places to prove anything."""
         haystack, width = self.haystack, self.tokens.itemsize
         tokens = needle.astype(self.tokens.dtype).tobytes()
         starts: list[int] = []
@@ -84,15 +88,15 @@ class Text:
         token = np.array(starts, dtype=np.int64)
         ends = token, token + len(needle) - 1
         first, last = (np.searchsorted(self.sentences, end, side="right") - 1 for end in ends)
-        inside = self.of_sentence[first] == self.of_sentence[last]  # what runs over a document's end is a coincidence
+        inside = self.of_sentence[first] == self.of_sentence[last]  # a match across a document's end is a coincidence
         return Places(token[inside], first[inside], last[inside])
 
     def check(self, path: Path, arrays: Arrays, numbers: Index) -> int:
-        """Look examples up, whose rows are called `numbers`; returns how many were judged.
+        """Look up the examples in these rows and return how many could be judged. `numbers`: the rows' numbers.
 
-        A segment so short that it stands in a thousand places proves nothing. UserError where a segment is in no
-        document, where a second segment labelled as continuation does not follow the first within reach, and where one
-        labelled as random can only come from the same document.
+        A segment with more than a thousand places proves nothing. UserError if a segment is in no document, if a second
+        segment labelled as continuation does not follow the first within reach, or if one labelled as random can only
+        come from the same document.
         """
         length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
         b_length = arrays["segment_ids"].sum(axis=1, dtype=np.int64) - 1
@@ -112,7 +116,7 @@ class Text:
         return judged
 
     def _fault_of(self, a: Places, a_length: int, b: Places, random_next: bool, limit: int) -> str | None:
-        """What is wrong with a pair of at most `limit` tokens by the places of its segments; None where nothing is."""
+        """Return what is wrong with a pair of at most `limit` tokens, from the places of its segments, or None."""
         if not len(a.token) or not len(b.token):
             return "a segment that is in no document"
         homes_of_a, homes_of_b = self.of_sentence[a.first], self.of_sentence[b.first]
@@ -126,7 +130,7 @@ class Text:
         return None if follows else "a second segment labelled as continuation that does not follow the first"
 
     def _compiled(self, originals: NDArray[np.int32], a_length: Index, b_length: Index, labels: NDArray[Any]) -> int:
-        """How many rows are judged, by kernel.c; -1 without it, -3 - row where `check` has to say what is wrong."""
+        """Return how many rows kernel.c judged; -1 if it is not there; -3 - row if `check` must look at `row`."""
         compiled = kernel.load()
         if compiled is None:
             return -1

@@ -1,4 +1,4 @@
-"""From a shard's tokens to the shard: the one place where examples, masks and the file meet; or once more, unpacked."""
+"""Make a shard from its tokens: form the examples, mask them and write the file. Or write a shard again, unpacked."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ def make(
     unpacked: bool = False,
     memory_bytes: int = tokens.MEMORY_BYTES,
 ) -> None:
-    """Write a shard with all its copies, shuffled. What is beyond `memory_bytes` lies in mapped temporary files."""
+    """Write a shard with all its copies, shuffled. Arrays beyond `memory_bytes` go to memory-mapped temporary files."""
     words = vocabulary.read(vocabulary_file)
     allocator = Allocator(path.parent, memory_bytes)
     documents, facts = tokens.read(tokens_file, allocator)
@@ -62,7 +62,10 @@ def write(
     kinds: Mapping[str, str] = layout.TYPES,
     unpacked: bool = False,
 ) -> None:
-    """Write a shard, whole or not at all. `blocks`: the arrays, ROWS_PER_CHUNK rows at a time; `kinds`: their types."""
+    """Write a shard; the file is whole or absent.
+
+    `blocks` yields the arrays, ROWS_PER_CHUNK rows at a time. `kinds`: their types.
+    """
     plain = unpacked or rows == 0
     with packing.new_file(path, {"schema": layout.SCHEMA, "parameters": parameters}) as stream:
         for name, shape in layout.shapes(rows, sequence, predictions, kinds).items():
@@ -82,14 +85,14 @@ def write(
 
 
 def _write_chunk(dataset: h5py.Dataset, begin: int, data: np.ndarray) -> None:
-    """The dataset's rows from `begin` on, at most a chunk of them; the last chunk is filled up with zeros."""
+    """Write one chunk: the dataset's rows from `begin` on. A last, shorter chunk is filled up with zeros."""
     if lacking := dataset.chunks[0] - len(data):
         data = np.concatenate([data, np.zeros((lacking, *data.shape[1:]), data.dtype)])
     dataset.id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), packing.packed(data))
 
 
 def unpack(source: Path, path: Path) -> None:
-    """Write a shard of any maker once more, uncompressed: a reader can map it into its memory."""
+    """Write a shard of any maker again without compression, so that a reader can map it into its memory."""
     with layout.open_shard(source) as shard:
         attributes = {name: shard.attrs[name] for name in ("schema", "parameters") if name in shard.attrs}
         with packing.new_file(path, attributes) as stream:

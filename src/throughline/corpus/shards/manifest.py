@@ -1,4 +1,4 @@
-"""The manifest of one sequence length: every shard with its rows and digests, and how they were made."""
+"""The manifest of one sequence length: every shard with its number of rows and digests, and how they were made."""
 
 import hashlib
 import json
@@ -19,9 +19,10 @@ def merge(
 ) -> None:
     """Write the manifest from the verification results of all shards.
 
-    Where masks are drawn while reading, it says which words (`ranges` of their ids) may stand in for a token, and how
-    they are drawn is part of the content's digest.
-    UserError where shards differ in shape or vocabulary, a name says no split, or no training example is left.
+    If masks are drawn while reading, the manifest lists the words that may replace a token (as `ranges` of their ids),
+    and the masking parameters are part of the content's digest.
+    UserError if shards differ in shape or vocabulary, if a name does not tell its split, or if there is no training
+    example.
     """
     results = read_results(verified)
     shapes = {(result["sequence"], result["predictions"], result["vocabulary_sha256"]) for result in results}
@@ -67,13 +68,13 @@ def merge(
 
 
 def read_results(verified: Sequence[Path]) -> list[dict[str, Any]]:
-    """The verification results in the order in which a manifest lists their shards."""
+    """Read the verification results and sort them as a manifest lists their shards."""
     results = [files.read_json(file) for file in verified]
     return sorted(results, key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
 
 
 def entries(results: Sequence[dict[str, Any]], *kept: str) -> list[dict[str, Any]]:
-    """A manifest's shards: of every result its file, the split, and what is kept of it."""
+    """Return the shards of a manifest: of each result the file, the split and the keys in `kept`."""
     return [
         {
             "file": result["file"],
@@ -85,13 +86,13 @@ def entries(results: Sequence[dict[str, Any]], *kept: str) -> list[dict[str, Any
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of the value's canonical JSON."""
+    """Return the SHA-256 of the value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def split_of(name: str) -> str:
-    """training or test, by the word in the file's name (NVIDIA's names hold it anywhere)."""
+    """Return "training" or "test", whichever word is in the file's name. (In NVIDIA's names it can be anywhere.)"""
     for split in SPLITS:
         if split in name:
             return split

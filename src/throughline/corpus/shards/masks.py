@@ -1,8 +1,8 @@
-"""Masks that are drawn while a shard is read, anew for each epoch, by the rules of the finished ones (instances.py).
+"""Draw masks while a shard is read, anew in each epoch, by the same rules as for stored masks (instances.py).
 
-A row's random words are a place in a stream that seed, shard, length and epoch name, so its masks are the same for any
-batch size, number of ranks, framework and block of rows, and after a restart. Each masked token takes one word of 64
-bits: the upper half chooses the place, the lower half what happens there.
+Seed, shard, sequence length and epoch name a stream of random words, and each row has a fixed place in it. So a row's
+masks are the same for any batch size, number of ranks, framework and block of rows, and after a restart. Each masked
+token takes one word of 64 bits: the upper half chooses the position, the lower half chooses what happens there.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from throughline.corpus.shards import layout
 from throughline.randomness import Stream, Words, below
 
 Arrays = dict[str, Any]
-_BLOCK = 2048  # rows at a time, within a processor's cache
-_NONE = 1 << 15  # no place: greater than any
+_BLOCK = 2048  # rows at a time, few enough for a processor's cache
+_NONE = 1 << 15  # stands for "no position": greater than any position
 _KEEP, _REPLACE = round(0.8 * 2**32), round(0.9 * 2**32)
 
 
 def masked_of(candidates: NDArray[np.int64], predictions: int, probability: float) -> NDArray[np.int64]:
-    """How many of so many tokens are masked."""
+    """Return how many tokens are masked in rows whose segments A and B have `candidates` tokens together."""
     count = np.rint((candidates + 3) * probability).astype(np.int64)
     return np.asarray(np.minimum(np.clip(count, 1, predictions), candidates))
 
 
 def ranges(ids: NDArray[np.integer]) -> list[list[int]]:
-    """Ascending ids as [first, last + 1] of each run, which is short for the words of a vocabulary."""
+    """Return ascending ids as a list of runs [first, last + 1]. For the words of a vocabulary this list is short."""
     borders = np.flatnonzero(np.diff(ids) != 1) + 1
     return [[int(run[0]), int(run[-1]) + 1] for run in np.split(ids, borders) if len(run)]
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How the rows of one length are masked. `mask`: [MASK]'s id; `words`: `ranges` of the ids of random words."""
+    """How the rows of one length are masked. `mask` is the id of [MASK], `words` the `ranges` of random words' ids."""
 
     sequence: int
     predictions: int
@@ -56,16 +56,19 @@ class Masking:
 
     @classmethod
     def of_manifest(cls, content: Mapping[str, Any]) -> Masking:
-        """As a length's manifest says."""
+        """Return the masking that the manifest of a sequence length describes."""
         how = {name: content["parameters"][name] for name in ("sequence", "predictions", "probability", "seed")}
         return cls(**how, mask=content["vocabulary"]["mask"], words=content["vocabulary"]["words"])
 
     def stream(self, shard: str, epoch: int) -> Stream:
-        """The random words of a shard's rows in an epoch, in the rows' order; `shard`: its name without .hdf5."""
+        """Return the random words of a shard's rows in an epoch, in the rows' order.
+
+        `shard` is the shard's name without .hdf5.
+        """
         return Stream(self.seed, "reading", shard, self.sequence, epoch)
 
     def masked(self, rows: Mapping[str, Any], stream: Stream) -> Arrays:
-        """The six arrays of NVIDIA's layout, from the next rows as an unmasked shard holds them (layout.py)."""
+        """Mask the next rows of an unmasked shard (layout.py): return the six arrays of NVIDIA's layout."""
         count = len(rows["input_ids"])
         shapes = layout.shapes(count, self.sequence, self.predictions)
         made: Arrays = {name: np.empty(shape, layout.TYPES[name]) for name, shape in shapes.items()}
@@ -88,7 +91,7 @@ class Masking:
 
         places = chosen(drawn, candidates, self._masked_of[candidates]).astype(np.int32)
         unused = places >= _NONE
-        places += 1 + (places >= a_length[:, None].astype(np.int32))  # behind [CLS], and behind A's [SEP]
+        places += 1 + (places >= a_length[:, None].astype(np.int32))  # skip [CLS], and in B also A's [SEP]
         places[unused] = 0
         at = places + (np.arange(len(ids)) * self.sequence)[:, None]
         before = ids.reshape(-1)[at]
@@ -106,10 +109,11 @@ class Masking:
 
 
 def chosen(drawn: Words, candidates: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """For each row `count` of its `candidates` places, ascending, every choice as likely; _NONE and more behind them.
+    """Choose for each row `count` of its `candidates` places; every choice is equally likely.
 
-    u2[N,P] from `drawn` u8[N,P]. The words give each place's number among those that are left, which is a Lehmer code:
-    decoded from its last digit, a place moves up by one for every earlier choice at or below it.
+    Returns u2[N,P] from `drawn` u8[N,P]: the chosen places in ascending order, then values of at least _NONE. Each word
+    gives a place's number among the places that are left. These numbers are a Lehmer code. We decode it from its last
+    digit: a place moves up by one for every earlier choice at or below it.
     """
     step = np.arange(drawn.shape[1])
     left = np.maximum(candidates[:, None] - step, 1)

@@ -1,15 +1,17 @@
-"""Pairs of segments from tokenized documents, as pure functions; what the paper's program does (Devlin et al. 2018,
-appendix A.2):
+"""Form pairs of segments from tokenized documents, as the program of Devlin et al. 2018 (appendix A.2) does.
 
-* A document is read in chunks of whole sentences that reach a target length, which is sequence - 3; in
-  `short_sequences` of the documents it is a random length from 2 on.
-* Segment A is a random number of the chunk's first sentences. Segment B is, half of the time, the rest of the chunk
-  (the true continuation, label 0); else, and always when the chunk is one sentence, a run of sentences from another
-  document (label 1), and the rest of the chunk is read again. In a shard with one document, where no label may say
-  "random", a chunk of one sentence takes the following sentence as B, or is left out.
-* A pair that is too long loses tokens one by one from its longer segment, at front or back by the toss of a coin.
+* A document is read in chunks of whole sentences. A chunk ends when it reaches a target length. The target is
+  sequence - 3; for a share `short_sequences` of the documents it is a random length of at least 2.
+* Segment A is a random number of the chunk's first sentences.
+* Segment B is, half of the time, the rest of the chunk: the true continuation, label 0. Otherwise it is a run of
+  sentences from another document, label 1, and the rest of the chunk is read again. If the chunk is one sentence, B
+  always comes from another document.
+* In a shard with one document, no label may be 1. There a chunk of one sentence takes the following sentence as B, or
+  is left out if there is none.
+* A pair that is too long loses tokens one by one from its longer segment, at the front or the back at random.
 
-A chunk draws from row `first sentence` of a table per copy, so kernel.c gives the same pairs as numpy does here.
+All functions are pure. Each copy has a table of random numbers with a row per sentence, and a chunk uses the row of its
+first sentence. So kernel.c makes the same pairs as numpy does here.
 """
 
 from collections.abc import Iterator
@@ -28,14 +30,14 @@ from throughline.randomness import Words
 
 Index = NDArray[np.int64]
 _SENTENCES = 1 << 16
-"""Sentences whose random numbers are held at a time."""
+"""For how many sentences random numbers are in memory at a time."""
 _SORTED = 1 << 20
-"""Examples whose order is sorted at a time."""
+"""About how many examples are sorted at a time."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Examples as runs of tokens: A is [a, a + a_length) of the documents' tokens, B likewise; all i8[N]."""
+    """Examples as runs of the documents' tokens: A is [a, a + a_length), B is [b, b + b_length); all are i8[N]."""
 
     a: Index
     a_length: Index
@@ -49,7 +51,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """All examples of a shard: `pairs` as they were made, in narrow types; `order`: which comes first, and so on."""
+    """All examples of a shard. `pairs` holds them as they were made, in narrow types; `order` is the final order."""
 
     pairs: Pairs
     order: NDArray[np.integer]
@@ -58,7 +60,7 @@ class Shuffled:
         return len(self.order)
 
     def cut(self, begin: int, end: int) -> Pairs:
-        """The examples from `begin` to before `end` of the shard."""
+        """Return the examples [begin, end) of the shard."""
         rows, pairs = self.order[begin:end], self.pairs
         places = (pairs.a, pairs.a_length, pairs.b, pairs.b_length)
         a, a_length, b, b_length = (column[rows].astype(np.int64) for column in places)
@@ -68,7 +70,7 @@ class Shuffled:
 def examples(
     documents: Documents, parameters: Parameters, split: str, shard: int, allocator: Allocator | None = None
 ) -> Shuffled:
-    """All copies' examples of a shard in their final, shuffled order, not yet masked."""
+    """Return the examples of all copies of a shard in their final, shuffled order, not yet masked."""
     allocator = allocator or Allocator()
     names = (parameters.seed, split, shard, parameters.sequence)
     most = parameters.copies * (len(documents.sentences) - 1)
@@ -86,7 +88,7 @@ def examples(
 
 
 def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArray[np.integer]:
-    """The numbers below `count` in the order of as many words of the stream, sorted some at a time."""
+    """Return the numbers below `count` in random order: sorted by as many words of the stream, some at a time."""
     keys = allocator.empty(count, np.uint64)
     order = allocator.empty(count, np.uint32 if count < 1 << 32 else np.int64)
     for begin in range(0, count, _SORTED):
@@ -102,7 +104,7 @@ def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArr
 
 
 def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Iterator[Pairs]:
-    """One copy's examples in the documents' order, those of some documents at a time."""
+    """Yield the examples of one copy in the documents' order, those of several documents at a time."""
     of_document = stream.words(len(documents), 2)
     made, first = _pairs_by_numpy if kernel.load() is None else _pairs_by_kernel, 0
     while first < len(documents):
@@ -129,14 +131,14 @@ def _pairs_by_kernel(
 def _pairs_by_numpy(
     documents: Documents, parameters: Parameters, some: range, of_document: Words, of_sentence: Words
 ) -> Pairs:
-    """All these documents advance together, a chunk each per step."""
+    """Form the pairs of these documents. All documents advance together: each step reads one chunk of each."""
     limit = parameters.sequence - 3
     count = len(documents)
     begins, bounds = documents.sentences, documents.documents
     short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences
     targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(len(short), limit - 1)), limit)
     made: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 6]
-    lane = np.array(some)  # documents that are not yet read to their end
+    lane = np.array(some)  # the documents that are not yet read to their end
     at = bounds[lane]  # the sentence at which each document's next chunk begins
     sentence = int(bounds[some.start])
     while len(lane):
@@ -168,7 +170,7 @@ def _pairs_by_numpy(
 
 
 def truncated(whole: Pairs, limit: int, words: Words) -> Pairs:
-    """The pairs cut to `limit` tokens, as if the longer segment (B when equal) lost one token after another."""
+    """Return the pairs cut to `limit` tokens, as if the longer segment (B if equal) lost one token after another."""
     a_length, b_length = whole.a_length, whole.b_length
     excess = np.maximum(a_length + b_length - limit, 0)
     to_equal = np.minimum(excess, np.abs(a_length - b_length))

@@ -1,6 +1,6 @@
-"""What the rows of a shard promise: the layout's rules for every maker's, and stricter ones for ours.
+"""Check what the rows of a shard promise: the rules of the layout for every shard, and stricter rules for ours.
 
-kernel.c checks rows in one pass; what stands here in numpy does the same, and says what is wrong and where.
+kernel.c checks rows in one pass. The numpy code here does the same checks, and also says what is wrong and where.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,16 @@ from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.text.vocabulary import Vocabulary
 
-_SIGMAS = 5  # by chance one share in 1.7 million lies farther off
+_SIGMAS = 5  # by chance, one share in 1.7 million is farther off
 _COUNTED = ("rows", "tokens", "masked", "replaced_by_mask", "unchanged", "random_next", "unknown", "changed")
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def check(path: Path, block: Arrays, vocabulary: Vocabulary, promised: Parameters | None, first: int) -> dict[str, int]:
-    """Check some of a shard's rows, `first` and so on; what was counted in them. `promised`: of a shard of ours."""
+    """Check some rows of a shard and return what was counted in them.
+
+    `first`: the number of the first of these rows. `promised`: the parameters of a shard of ours, None for others.
+    """
     counts = _compiled_counts(block, vocabulary, promised)
     if counts is None:
         check_layout(path, block, vocabulary, first)
@@ -32,7 +35,10 @@ def check(path: Path, block: Arrays, vocabulary: Vocabulary, promised: Parameter
 
 
 def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters | None) -> dict[str, int] | None:
-    """`counted` by kernel.c; None without it, and where check_layout or check_promises have to say what is wrong."""
+    """Return the result of `counted`, made by kernel.c.
+
+    Returns None without kernel.c, and if it found a fault: then check_layout or check_promises say what is wrong.
+    """
     compiled, masked = kernel.load(), None
     if compiled is None:
         return None
@@ -52,14 +58,14 @@ def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters
 
 
 def check_lengths(path: Path, block: Arrays, first: int = 0) -> None:
-    """Check that the segments of unmasked rows, called `first` and so on, fit into their rows."""
+    """Check that the segments of unmasked rows fit into their rows. `first`: the number of the first of these rows."""
     a_length, b_length = (block[name].astype(np.int64) for name in ("a_lengths", "b_lengths"))
     fits = (a_length >= 1) & (b_length >= 1) & (a_length + b_length + 3 <= block["input_ids"].shape[1])
     _all_hold(path, [(fits, "segments without tokens, or longer than the row")], first)
 
 
 def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int = 0) -> None:
-    """Check the rules of the layout. The rows are called `first` and so on."""
+    """Check the rules of the layout. `first`: the number of the first of these rows."""
     ids, positions, labels = arrays["input_ids"], arrays["masked_lm_positions"], arrays["masked_lm_ids"]
     segments, mask = arrays["segment_ids"], arrays["input_mask"]
     length = mask.sum(axis=1, dtype=np.int64)[:, None]
@@ -95,7 +101,7 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
 
 
 def restored(arrays: Arrays) -> NDArray[np.int32]:
-    """The ids as they were before masking, i4[N,S]."""
+    """Return the ids as they were before masking, i4[N,S]."""
     originals, labels = np.array(arrays["input_ids"]), arrays["masked_lm_ids"]
     row, k = np.nonzero(labels)
     originals[row, arrays["masked_lm_positions"][row, k]] = labels[row, k]
@@ -103,12 +109,12 @@ def restored(arrays: Arrays) -> NDArray[np.int32]:
 
 
 def check_promises(path: Path, arrays: Arrays, vocabulary: Vocabulary, parameters: Parameters, first: int = 0) -> None:
-    """Check what each row of our shards promises beyond the layout."""
+    """Check the promises that the rows of our own shards make beyond the layout."""
     labels, ids, originals = arrays["masked_lm_ids"], arrays["input_ids"], restored(arrays)
     length = arrays["input_mask"].sum(axis=1, dtype=np.int64)
     count = np.clip(np.rint(length * parameters.probability), 1, parameters.predictions)
     count = np.minimum(count, length - 3)
-    specials = (vocabulary.kinds[originals] == 1).sum(axis=1) - (originals.shape[1] - length)  # less the padding
+    specials = (vocabulary.kinds[originals] == 1).sum(axis=1) - (originals.shape[1] - length)  # without the padding
     row, k = np.nonzero(labels)
     now, before = ids[row, arrays["masked_lm_positions"][row, k]], labels[row, k]
     allowed = (now == vocabulary.mask) | (now == before) | (vocabulary.kinds[now] == 2)
@@ -121,7 +127,7 @@ def check_promises(path: Path, arrays: Arrays, vocabulary: Vocabulary, parameter
 
 
 def check_shares(path: Path, counts: Mapping[str, int], vocabulary: Vocabulary) -> None:
-    """Check the three shares of masking over a whole shard of ours."""
+    """Check the shares of [MASK], unchanged and random words over a whole shard of ours."""
     masked, words = counts["masked"], len(vocabulary.words)
     for name, expected, fault in (
         ("replaced_by_mask", 0.8, "a share of [MASK] far from 80 %"),
@@ -142,7 +148,7 @@ def _all_hold(path: Path, checks: list[tuple[Any, str]], first: int) -> None:
 
 
 def counted(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, int]:
-    """What `shares` are made of."""
+    """Return the counts that `shares` and `check_shares` need."""
     labels = arrays["masked_lm_ids"]
     row, k = np.nonzero(labels)
     now, before = arrays["input_ids"][row, arrays["masked_lm_positions"][row, k]], labels[row, k]
@@ -159,7 +165,7 @@ def counted(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, int]:
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Shares and means over at least one row."""
+    """Return shares and means from the counts of at least one row."""
     rows, masked = counts["rows"], counts["masked"]
     return {
         "tokens_per_row": counts["tokens"] / rows,

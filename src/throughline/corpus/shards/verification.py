@@ -1,7 +1,7 @@
-"""Is a shard what it should be? Reads it whole and checks every promise of the layout, example by example.
+"""Verify a shard: read the whole file and check every promise of the layout, example by example.
 
-With the tokens a shard was made from, second segments are looked up in them (lookup.py). Of a shard whose masks are
-drawn while it is read, the first epoch's are judged.
+If the tokens that the shard was made from are given, its second segments are looked up in them (lookup.py). If the
+shard's masks are drawn while it is read, the masks of the first epoch are checked.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 
 SCHEMA = 1
-_ROWS = 2048  # checked at a time, within a processor's cache
+_ROWS = 2048  # rows checked at a time, few enough for a processor's cache
 
 
 def verify(
@@ -37,10 +37,11 @@ def verify(
     size: tuple[int, int] | None = None,
     memory_bytes: int = tokens.MEMORY_BYTES,
 ) -> dict[str, Any]:
-    """The shard's rows, digests and statistics; UserError naming the first fault found.
+    """Return the shard's number of rows, digests and statistics; UserError names the first fault.
 
-    `parameters`: what the shard was asked to be; absent, it is judged as a shard of an unknown maker, of which no more
-    may be known than its sequence length and predictions (`size`). Tokens beyond `memory_bytes` lie in a mapped file.
+    `parameters`: how the shard should have been made. Without them, it is checked as a shard of an unknown maker, for
+    which only the sequence length and predictions may be known (`size`). Tokens beyond `memory_bytes` lie in a
+    memory-mapped file.
     """
     with layout.open_shard(path) as stream:
         _check_parameters(path, stream, vocabulary, parameters, size)
@@ -54,7 +55,7 @@ def verify(
             drawn = masking.stream(path.stem, 0)
 
         def check(block: Arrays, first: int) -> Counter[str]:
-            """Check the rows called `first` and so on; what was counted in them. Masks are drawn in the rows' order."""
+            """Check the rows from `first` on and return what was counted in them. Masks are drawn in rows' order."""
             if masking is not None:
                 promises.check_lengths(path, block, first)
                 block = masking.masked(block, drawn)
@@ -86,7 +87,7 @@ def verify(
 def _check_parameters(
     path: Path, stream: h5py.File, vocabulary: Vocabulary, parameters: Parameters | None, size: tuple[int, int] | None
 ) -> None:
-    """Check that an open shard is of the parameters, or of the size, that it was asked to be."""
+    """Check that an open shard has the parameters, or the size, that it should have."""
     _, sequence, predictions = layout.extent(stream)
     written = json.loads(stream.attrs["parameters"]) if layout.is_ours(stream) else None
     wanted = size if parameters is None else (parameters.sequence, parameters.predictions)
@@ -99,19 +100,22 @@ def _check_parameters(
 
 
 def masking_of(parameters: Parameters, vocabulary: Vocabulary) -> Masking:
-    """How a reader masks the rows of an unmasked shard."""
+    """Return how a reader masks the rows of an unmasked shard."""
     how = parameters.sequence, parameters.predictions, parameters.probability, parameters.seed
     return Masking(*how, vocabulary.mask, ranges(vocabulary.words))
 
 
 def _read(stream: h5py.File, check: Callable[[Arrays, int], Counter[str]]) -> tuple[Counter[str], str]:
-    """Read an open shard: what `check` counted in its rows, and the SHA-256 of its arrays' names, shapes and values."""
+    """Read an open shard and check its rows.
+
+    Returns what `check` counted, and the SHA-256 of the names, types, shapes and values of the arrays.
+    """
     kinds, compiled = layout.types(stream), kernel.load()
     shard = {name: stream[name] for name in kinds}
     counts, digest = Counter[str](), hashlib.sha256()
     for name, kind in kinds.items():
         digest.update(f"{name} {kind} {shard[name].shape}\n".encode())
-        wanted = kinds if name == "input_ids" else [name]  # which is most of the bytes; the others are read again
+        wanted = kinds if name == "input_ids" else [name]  # read all for `check`; the others again
         for first in range(0, len(shard[name]), layout.ROWS_READ):
             last = first + layout.ROWS_READ
             arrays = {one: np.asarray(reading.rows(shard[one], first, last, compiled), kinds[one]) for one in wanted}
