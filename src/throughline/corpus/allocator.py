@@ -1,4 +1,4 @@
-"""Large arrays within a limit of memory: what does not fit lies in nameless temporary files that are mapped."""
+"""Large arrays within a memory limit: arrays that do not fit lie in nameless, memory-mapped temporary files."""
 
 import mmap
 import sys
@@ -10,14 +10,14 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class Allocator:
-    """Gives arrays `memory_bytes` of memory, then files in `folder`, which go with the process."""
+    """Gives out arrays: `memory_bytes` in memory, the rest in files in `folder`, which vanish with the process."""
 
     def __init__(self, folder: Path = Path(), memory_bytes: int = sys.maxsize) -> None:
         self._folder, self._left = folder, memory_bytes
         self._mapped: list[mmap.mmap] = []
 
     def empty(self, size: int, kind: DTypeLike) -> NDArray[Any]:
-        """An array of one dimension, whose values are whatever they are."""
+        """Return an uninitialized array of one dimension."""
         bytes_needed = size * np.dtype(kind).itemsize
         if bytes_needed <= self._left or not bytes_needed:
             self._left -= bytes_needed
@@ -31,6 +31,6 @@ class Allocator:
         return np.frombuffer(self._mapped[-1], kind)
 
     def release(self) -> None:
-        """Let go of the pages of the files that this process has touched."""
+        """Release the memory pages of the files that this process has touched."""
         for mapped in self._mapped:
             mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,11 +1,11 @@
-"""What a corpus's manifest says, in words for a report."""
+"""The facts in the manifest of a corpus, as text for a report."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 def of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, text) of every fact; KeyError where the manifest is not that of a corpus."""
+    """Return (name, text) of every fact; KeyError if the manifest is not that of a corpus."""
     shards, words = content["shards"], content["vocabulary"]
     unit, form = ("tokens", _of_tokens(content)) if "tokens" in content else ("rows", _of_pairs(content))
     return [

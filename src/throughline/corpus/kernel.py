@@ -1,8 +1,8 @@
-"""The corpus's hot loops as compiled code: kernel.c, built once per user by the system's C compiler.
+"""Load the corpus's hot loops as compiled code: kernel.c, built once per user by the system's C compiler.
 
-It lies in ~/.cache/throughline/kernel/, named by a hash of source, flags and machine, so that no foreign one is loaded.
-Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python give the same, several times slower.
-`THROUGHLINE_KERNEL_FLAGS` adds flags to the compiler's: tests ask for its sanitizers.
+The library is in ~/.cache/throughline/kernel/. Its name has a hash of source, flags and machine, so that we never load
+one that was built for another. Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python give the same
+results several times slower. `THROUGHLINE_KERNEL_FLAGS` adds compiler flags: tests use it to turn on sanitizers.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @functools.cache
 def load() -> Any | None:
-    """The functions of kernel.c, or None where they cannot be had (once, a line on stderr says why)."""
+    """Return the functions of kernel.c, or None if they cannot be built or loaded. A line on stderr then says why."""
     if os.environ.get(OFF) == "off":
         return None
     try:
@@ -81,15 +81,15 @@ def _library() -> ctypes.CDLL:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "kernel")
     try:
         return ctypes.CDLL(str(built(cache)))
-    except OSError:  # a home that cannot be written to, or without locks: built for this process alone
+    except OSError:  # the home is not writable or has no locks: build for this process alone
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder:
-            return ctypes.CDLL(str(built(Path(folder))))  # stays loaded when its file is gone
+            return ctypes.CDLL(str(built(Path(folder))))  # it stays loaded when the file is removed
 
 
 def built(folder: Path) -> Path:
-    """The shared library in `folder`, built if it is not there; OSError or RuntimeError where that fails."""
+    """Return the shared library in `folder`; build it if it is not there. OSError or RuntimeError if that fails."""
     named = "\0".join([*_flags(), platform.system(), platform.machine(), *platform.libc_ver()])
     digest = hashlib.sha256(SOURCE.read_bytes() + named.encode())
     path = folder / f"{digest.hexdigest()[:16]}.so"

@@ -1,4 +1,7 @@
-"""HDF5 files as we write them: whole or absent, packed by igzip, which may pack equal content in two ways."""
+"""Write HDF5 files that are whole or absent.
+
+We compress with igzip. Two files with equal content may differ in their compressed bytes.
+"""
 
 import os
 import re
@@ -15,7 +18,7 @@ from throughline.corpus import kernel, leftovers
 
 @contextmanager
 def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Iterator[h5py.File]:
-    """An empty HDF5 file that gets its name when it is whole, and last of all the attribute `complete`."""
+    """Open a new HDF5 file that gets its name when it is whole. The attribute `complete` is written last."""
     leftovers.remove(path)
     try:
         with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
@@ -23,7 +26,7 @@ def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Ite
             stream.attrs.update(attributes)
             stream.flush()
             stream.attrs["complete"] = True
-    except RuntimeError as error:  # so HDF5 hides that the disk is full, when it notices while closing
+    except RuntimeError as error:  # HDF5 raises this for a full disk that it notices while closing
         number = re.search(r"errno = (\d+)", str(error))
         if number is None:
             raise
@@ -31,14 +34,14 @@ def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Ite
 
 
 def packed(data: np.ndarray) -> bytes:
-    """A chunk by HDF5's shuffle and gzip, little-endian."""
+    """Return a chunk compressed with HDF5's shuffle and gzip, little-endian."""
     from isal import isal_zlib
 
     return bytes(isal_zlib.compress(_planes(data), 1))
 
 
 def _planes(data: np.ndarray) -> np.ndarray:
-    """HDF5's shuffle: the first bytes of all elements, then the second ones ...; u1[bytes]."""
+    """Apply HDF5's shuffle: return the first bytes of all elements, then the second bytes, and so on; u1[bytes]."""
     flat = data.reshape(-1)
     compiled = kernel.load()
     if data.itemsize == 1:

@@ -1,6 +1,6 @@
-"""The half of this room that training reads with: a shard's arrays, read several times faster than HDF5 reads them.
+"""Read the arrays of a shard for training, several times faster than HDF5 reads them.
 
-It runs in a framework's own environment, on numpy and h5py alone; the isal package makes it faster where it is there.
+This module runs in a framework's own environment and needs only numpy and h5py. The isal package makes it faster.
 """
 
 import mmap
@@ -20,15 +20,17 @@ Rows = dict[str, np.ndarray]
 
 
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Any:
-    """What reads the shards that a manifest (`content`) lists beside it, in `folder`, for a run's parameters and seed
-    (`rank.data.Reader`)."""
+    """Return a reader (`rank.data.Reader`) for the shards in `folder` that a manifest (`content`) lists.
+
+    `parameters` and `seed` are those of the run.
+    """
     if content.get("kind") == windows.KIND:
         return windows.Windows(folder, parameters.sequence, seed)
     return Pairs(content, folder)
 
 
 class Pairs:
-    """Reads pairs of segments. A manifest is for one length and states its seed, so a run adds nothing to it."""
+    """Reads pairs of segments. The manifest states the sequence length and the seed, so the run's are not needed."""
 
     def __init__(self, content: Mapping[str, Any], folder: Path) -> None:
         self.folder = folder
@@ -39,7 +41,7 @@ class Pairs:
         return int(shard["rows"])
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> Rows:
-        """The six arrays of a shard; where masks are drawn while reading, with those of the epoch."""
+        """Return the six arrays of a shard. If masks are drawn while reading, they are those of the epoch."""
         path = self.folder / shard["file"]
         if self.masking is None:
             return read_shard(path)
@@ -47,7 +49,7 @@ class Pairs:
 
 
 def read_shard(path: Path, names: Iterable[str] = layout.TYPES) -> Rows:
-    """The arrays of a shard, whole; ValueError where one is missing or their lengths differ."""
+    """Return the whole arrays of a shard; ValueError if one is missing or their lengths differ."""
     with h5py.File(path, "r") as file:
         if missing := [name for name in names if name not in file]:
             raise ValueError(f"{path.name} has no array {', '.join(missing)}")
@@ -58,10 +60,10 @@ def read_shard(path: Path, names: Iterable[str] = layout.TYPES) -> Rows:
 
 
 def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compiled: Any = None) -> np.ndarray:
-    """A dataset's rows from `first` to before `last`: memory-mapped where they lie in the file as they are.
+    """Return the rows [first, last) of a dataset, memory-mapped if the file stores them uncompressed.
 
-    gzip is unpacked here, several times faster than HDF5 does it. HDF5 never unpacks it, as it sets no limit to what a
-    chunk grows to. OSError for a chunk that does not unpack to its size. `compiled`: kernel.c, where it is at hand.
+    This function unpacks gzip several times faster than HDF5 does. We never let HDF5 unpack it, because HDF5 sets no
+    limit to the unpacked size. OSError if a chunk does not unpack to its size. `compiled`: kernel.c, if it is there.
     """
     kind, place = dataset.dtype, dataset.id.get_offset()
     if place is not None and dataset.size and dataset.external is None:
@@ -82,9 +84,9 @@ def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compile
 
 
 def _unpacked(dataset: h5py.Dataset, gzip: int, first: int, last: int, compiled: Any) -> np.ndarray:
-    """Chunk by chunk out of the mapped file: asking HDF5 for each takes a third as long again.
+    """Unpack the rows chunk by chunk from the mapped file. (To ask HDF5 for each chunk takes a third longer.)
 
-    `gzip` is the number of that filter; a shuffle before it is number 0.
+    `gzip` is the number of the gzip filter. If it is 1, filter 0 is the shuffle.
     """
     try:
         from isal import isal_zlib as zlib
@@ -93,10 +95,10 @@ def _unpacked(dataset: h5py.Dataset, gzip: int, first: int, last: int, compiled:
     kind, height, width = dataset.dtype, dataset.chunks[0], int(np.prod(dataset.chunks[1:]))
     columns, size = int(np.prod(dataset.shape[1:])), height * width * kind.itemsize
     out = np.empty((last - first, -(-columns // width) * width), kind)
-    runs = out.view(f"V{width * kind.itemsize}")  # a row's part in a chunk, as one element
+    runs = out.view(f"V{width * kind.itemsize}")  # the part of a row within a chunk is one element
     chunks = _chunks(dataset, first, last)
     if len(chunks) != runs.shape[1] * -(-(last - first // height * height) // height):
-        out[:] = dataset.fillvalue  # what was never written
+        out[:] = dataset.fillvalue  # for chunks that were never written
     with open(dataset.file.filename, "rb") as file:
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     for chunk in chunks:
@@ -113,7 +115,7 @@ def _unpacked(dataset: h5py.Dataset, gzip: int, first: int, last: int, compiled:
 
 
 def _inflated(packed: memoryview, size: int, zlib: Any) -> bytes:
-    """What `packed` unpacks to, at most `size` bytes; none where it would be more, or ends too early."""
+    """Return the unpacked bytes, at most `size`; no bytes if there would be more, or if the data end too early."""
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(packed, size)
@@ -123,7 +125,7 @@ def _inflated(packed: memoryview, size: int, zlib: Any) -> bytes:
 
 
 def _elements(data: bytes | memoryview, kind: np.dtype, compiled: Any) -> np.ndarray:
-    """HDF5's shuffle undone: `data` holds the first bytes of all elements, then the second ones ..."""
+    """Undo HDF5's shuffle: `data` holds the first bytes of all elements, then the second bytes, and so on."""
     planes = np.frombuffer(data, np.uint8).reshape(kind.itemsize, -1)
     if kind.byteorder == ">":
         planes = np.ascontiguousarray(planes[::-1])
@@ -139,7 +141,7 @@ def _elements(data: bytes | memoryview, kind: np.dtype, compiled: Any) -> np.nda
 
 
 def _chunks(dataset: h5py.Dataset, first: int, last: int) -> list[Any]:
-    """What HDF5 knows of the chunks that hold rows from `first` to before `last`."""
+    """Return HDF5's information about the chunks that hold the rows [first, last)."""
     height, width = dataset.chunks[0], dataset.chunks[1:]
     chunks: list[Any] = []
     if first == 0 and last == len(dataset):
