@@ -1,5 +1,4 @@
-"""The data room for clicks: Criteo's logs, or made-up ones in their format -> hashed, sharded, verified, a manifest.
+"""Clicks: Criteo's logs, or made-up ones in their format -> shards of hashed rows, verified, with a manifest.
 
-It knows the ground, study/ and how corpus/ writes files; training reads its results through reading.py, which needs
-numpy and h5py alone.
+Training reads the shards through reading.py, which needs only numpy and h5py.
 """

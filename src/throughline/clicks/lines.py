@@ -1,4 +1,7 @@
-"""Lines of Criteo's logs: a label, 13 whole numbers, 26 categories of 8 hex digits, between tabs; empty is missing."""
+"""Read the lines of Criteo's logs: a label, 13 whole numbers and 26 categories of 8 hex digits, separated by tabs.
+
+An empty number or category is missing.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from throughline.randomness import splitmix64
 NUMBERS, FIELDS = 13, 26
 LINE = re.compile(rb"[01](?:\t(?:-?\d{1,10})?){13}(?:\t(?:[0-9a-f]{8})?){26}")
 AT_ONCE = 1 << 17
-"""Lines in memory at a time."""
+"""How many lines are in memory at a time."""
 TYPES = {"labels": ("u1", ()), "numbers": ("<f4", (NUMBERS,)), "ids": ("<u4", (FIELDS,))}
-"""The arrays of a row, in parts and shards: `ids` are hashes, which a run maps into its vocabulary."""
+"""The arrays of parts and shards: type, and shape of a row. `ids` are hashes, which a run maps to its vocabulary."""
 
 Rows = dict[str, NDArray[Any]]
 
 
 def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
-    """The rows of a log, some at a time, and the numbers of their malformed lines (from 1).
+    """Yield the rows of a log, some at a time, with the numbers (from 1) of the malformed lines among them.
 
-    The file may be gzip, whatever its name. UserError where it cannot be read to its end.
+    The file may be compressed with gzip, whatever its name is. UserError if it cannot be read to its end.
     """
     try:
         with path.open("rb") as plain:
@@ -48,7 +51,7 @@ def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
 
 
 def rows(lines: list[bytes]) -> Rows:
-    """The rows of well-formed lines."""
+    """Return the rows of well-formed lines."""
     cells = np.array([line.split(b"\t") for line in lines], "S11").reshape(-1, 1 + NUMBERS + FIELDS)
     whole = cells[:, 1 : 1 + NUMBERS]
     counts = np.where(whole == b"", b"0", whole).astype(np.int64)
@@ -61,7 +64,10 @@ def rows(lines: list[bytes]) -> Rows:
 
 
 def hashed(categories: NDArray[Any]) -> NDArray[np.uint32]:
-    """A hash of each category S8[N, 26], which differs between fields; a missing one is a category of its own."""
+    """Return a hash u4[N, 26] of each category S8[N, 26].
+
+    Equal categories of different fields have different hashes. A missing category is a category of its own.
+    """
     digits = categories.view(np.uint8).reshape(*categories.shape, 8).astype(np.uint64)
     nibbles = np.where(digits > 57, digits - np.uint64(87), digits - np.uint64(48)) & np.uint64(15)
     values = (nibbles << np.arange(28, -1, -4, dtype=np.uint64)).sum(2, dtype=np.uint64)

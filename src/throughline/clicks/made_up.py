@@ -11,11 +11,11 @@ from throughline.workloads import wide_deep
 
 AT_ONCE = 1 << 14
 MISSING = 0.05
-"""The share of numbers that are missing; the rule sees a missing one as 0."""
+"""The share of numbers that are missing. The rule counts a missing number as 0."""
 
 
 def write(path: Path, part: int, rows: int, values: int) -> None:
-    """Write one file of so many rows. `values`: different categories of all fields together."""
+    """Write one file of `rows` rows. `values`: the number of different categories in all fields together."""
     draw = np.random.Generator(np.random.Philox(key=part))
     sizes = wide_deep.cardinalities(values)
     with files.atomic(path) as partial, partial.open("wb") as stream:

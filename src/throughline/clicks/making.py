@@ -1,8 +1,9 @@
-"""From logs to shards. Each file is parsed once, into a part; a shard is then gathered from all parts.
+"""From logs to shards: each log is parsed once into a part, then each shard is gathered from all parts.
 
-A part (HDF5) holds a log's rows in blocks, each ordered by shard, and in `bounds` where each shard's rows begin. A
-mixed number of file and row decides the shard: neither the number of cores nor the order of jobs does. A shard (HDF5,
-not compressed, so that training maps it) holds the arrays of `lines.TYPES`.
+A part (HDF5) holds a log's rows in blocks. Each block is ordered by shard, and `bounds` says where each shard's rows
+begin in it. A hash of the numbers of file and row decides the shard of a row, so the shards do not depend on the number
+of cores or the order of jobs. A shard (HDF5 without compression, so that training can map it into memory) holds the
+arrays of `lines.TYPES`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from throughline.randomness import splitmix64
 
 SCHEMA = 1
 NAMED = 5
-"""Malformed lines that are named."""
+"""How many malformed lines are named."""
 
 
 def parse(source: Path, part: int, shards: int, at_most: float, path: Path) -> tuple[int, int]:
-    """Write the part of one log; how many lines it has, and how many are malformed. UserError where these are more
-    than a share `at_most` of them."""
+    """Write the part of one log. Return how many lines the log has, and how many of them are malformed.
+
+    UserError if the share of malformed lines is greater than `at_most`.
+    """
     begin, count, done = 0, 0, 0
     bounds: list[Any] = []
     malformed: list[int] = []
@@ -58,7 +61,7 @@ def parse(source: Path, part: int, shards: int, at_most: float, path: Path) -> t
 
 
 def gather(parts: Sequence[Path], shard: int, path: Path) -> int:
-    """Write a shard from all parts; how many rows it has."""
+    """Write a shard from all parts and return how many rows it has."""
     counts = []
     for part in parts:
         with opened(part) as stream:
@@ -75,7 +78,7 @@ def gather(parts: Sequence[Path], shard: int, path: Path) -> int:
 
 
 def _copied(part: h5py.File, out: h5py.File, shard: int, at: int) -> int:
-    """Copy a shard's rows of a part behind the row `at`; the row behind them."""
+    """Copy a shard's rows from a part to the rows from `at` on. Return the row after them."""
     for first, last in part["bounds"][:, shard : shard + 2].tolist():
         if last > first:
             for name in lines.TYPES:

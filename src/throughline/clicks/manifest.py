@@ -1,4 +1,4 @@
-"""The manifest of the clicks: every shard with its digests, and of every log how many lines are malformed."""
+"""The manifest of the clicks: every shard with its digests, and how many lines of each log are malformed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = 1
 def merge(
     name: str, source: str, verified: Sequence[Path], parts: Sequence[Path], parameters: dict[str, Any], path: Path
 ) -> dict[str, Any]:
-    """Write the manifest from the verification results of all shards; returns it."""
+    """Write the manifest from the verification results of all shards and return it."""
     shards = entries(read_results(verified), "rows", "clicks", "sha256", "content_digest")
     logs = [_log(part) for part in parts]
     rows = sum(shard["rows"] for shard in shards)

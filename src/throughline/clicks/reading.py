@@ -1,6 +1,6 @@
-"""Clicks of a shard as training reads them: mapped into memory, with the ids of the run's vocabulary.
+"""Read clicks of a shard for training: memory-mapped, with their hashes mapped to ids of the run's vocabulary.
 
-It runs in a framework's own environment, on numpy and h5py alone.
+This module runs in a framework's own environment and needs only numpy and h5py.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ from throughline.files import UserError, snakemake
 from throughline.workloads import MADE_UP
 
 KIND = "clicks"
-"""What a manifest has under `kind`."""
+"""The value of `kind` in a manifest of clicks."""
 
 
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Clicks:
-    """What reads the shards of a manifest for a run's parameters (`rank.data.Reader`)."""
+    """Return a reader (`rank.data.Reader`) for the shards in `folder` that a manifest (`content`) lists.
+
+    `parameters` are those of the run.
+    """
     return Clicks(folder, parameters.vocabulary if parameters else 1 << 31, content["source"])
 
 
 class Clicks:
-    """Reads rows as they are stored. One manifest serves every vocabulary: a shard holds hashes of 32 bits, of which
-    a vocabulary takes the highest part."""
+    """Reads rows as they are stored. One manifest serves every size of vocabulary.
+
+    A shard holds hashes of 32 bits. An id is the upper part of the product of hash and vocabulary size.
+    """
 
     def __init__(self, folder: Path, vocabulary: int, source: str) -> None:
         self.folder, self.vocabulary = folder, vocabulary
@@ -37,28 +42,28 @@ class Clicks:
         return int(shard["rows"])
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, Any]:
-        """`ids` i4[N, 26] in the vocabulary, `numbers` f4[N, 13], `labels` u1[N]."""
+        """Return `ids` i4[N, 26] in the vocabulary, `numbers` f4[N, 13] and `labels` u1[N]."""
         with opened(self.folder / shard["file"]) as stream:
             arrays = {name: mapped(stream[name]) for name in ("ids", "numbers", "labels")}
         return {**arrays, "ids": in_vocabulary(arrays["ids"], self.vocabulary)}
 
 
 def in_vocabulary(hashes: Any, vocabulary: int) -> Any:
-    """Ids i4 below `vocabulary`."""
+    """Map hashes of 32 bits to ids i4 below `vocabulary`."""
     return (hashes.astype(np.uint64) * np.uint64(vocabulary) >> np.uint64(32)).astype(np.int32)
 
 
 def mapped(dataset: h5py.Dataset) -> Any:
-    """A dataset that is not compressed, mapped from its file."""
+    """Map a dataset that is not compressed into memory."""
     place = dataset.id.get_offset()
-    if place is None:  # without rows
+    if place is None:  # it has no rows
         return dataset[...]
     return np.memmap(dataset.file.filename, dataset.dtype, "r", place, dataset.shape)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[h5py.File]:
-    """An open part or shard; UserError where it is no whole one, or cannot be read inside the `with`."""
+    """Open a part or shard; UserError if it is not whole, or if a read inside the `with` block fails."""
     try:
         with h5py.File(path, "r", locking=False) as stream:
             if not stream.attrs.get("complete"):

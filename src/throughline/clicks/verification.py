@@ -1,4 +1,4 @@
-"""Is a shard what it should be? Reads it whole, beside the parts that it came from."""
+"""Verify a shard: read the whole file and compare it with the parts from which it was made."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SCHEMA = 1
 
 
 def verify(path: Path, parts: Sequence[Path], shard: int) -> dict[str, Any]:
-    """What a manifest says of a shard; UserError naming the first fault found.
+    """Verify a shard and return its entry for the manifest; UserError names the first fault.
 
-    Every row has to be the one that a part has in its place, with a label of 0 or 1 and finite numbers.
+    Every row must be the same as in its part, and have a label of 0 or 1 and finite numbers.
     """
     content = hashlib.sha256()
     with opened(path) as stream:

@@ -1,1 +1,1 @@
-"""The data room for aligned faces. Their shards are made and read as those of all pictures: images/ has the steps."""
+"""Aligned faces. Their shards are made and read like those of all pictures: images/ has the steps."""

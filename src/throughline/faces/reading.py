@@ -1,4 +1,4 @@
-"""What training reads faces with: pictures that are shown whole, and mirrored every other time."""
+"""Read faces for training. Each picture is shown whole, and mirrored with probability 1/2."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from throughline.workloads.faces import SIDE
 
 
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Pictures:
-    """What reads the shards that a manifest (`content`) lists beside it, in `folder` (`rank.data.Decoder`)."""
+    """Return a reader (`rank.data.Decoder`) for the shards in `folder` that a manifest (`content`) lists."""
     return Pictures(content, folder, SIDE, seed, crops=False)

@@ -1,7 +1,8 @@
-"""Which part of a picture a sample shows, and its pixels. What is drawn follows from the words alone.
+"""Choose the part of a picture that a sample shows, and compute its pixels.
 
-In training: a random resized crop (Szegedy et al. 2014), 8 to 100 % of the picture's area in the shape 3:4 to 4:3,
-mirrored every other time. For held-out pictures: the square in the middle, 7/8 of the shorter side.
+In training it is a random resized crop (Szegedy et al. 2014): 8 to 100 % of the picture's area, width to height from
+3:4 to 4:3, and mirrored with probability 1/2. It depends only on the stream's random words. For a held-out picture it
+is the square in the middle, with 7/8 of the shorter side.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 MIDDLE = 7 / 8
 PLAIN = ("RGB", "L", "CMYK")
-"""Modes in which a picture may be resized before it becomes RGB."""
+"""The modes in which a picture can be resized before it is converted to RGB."""
 
 Box = tuple[int, int, int, int]
 """Left, top, width, height in pixels."""
 
 
 def drawn(stream: Stream, width: int, height: int) -> tuple[Box, bool]:
-    """The next crop of a picture of this size, and whether it is mirrored."""
+    """Draw the next crop of a picture of this size, and whether it is mirrored."""
     numbers = uniform(stream.words(2 * TRIES + 3)).tolist()
     mirrored = numbers[0] < 0.5
     for area, ratio in zip(numbers[3::2], numbers[4::2], strict=True):
@@ -37,7 +38,7 @@ def drawn(stream: Stream, width: int, height: int) -> tuple[Box, bool]:
         if 0 < wide <= width and 0 < high <= height:
             left, top = int(numbers[1] * (width - wide + 1)), int(numbers[2] * (height - high + 1))
             return (left, top, wide, high), mirrored
-    # A very long picture: as much of its middle as has an allowed shape.
+    # No try fitted, so the picture is very long: take as much of its middle as has an allowed shape.
     wide, high = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
     return ((width - wide) // 2, (height - high) // 2, max(1, wide), max(1, high)), mirrored
 
@@ -48,9 +49,9 @@ def middle(width: int, height: int) -> Box:
 
 
 def pixels(picture: Image.Image, box: Box, size: int) -> NDArray[Any]:
-    """u1[size, size, 3]: the box of a picture, resized (bilinear, as wide as the reduction).
+    """Return the box of a picture, resized to u1[size, size, 3] (bilinear, with antialiasing).
 
-    A JPEG file is decoded at a half, a quarter or an eighth where that still has a pixel for each that is needed.
+    A JPEG file is decoded at a half, a quarter or an eighth of its size if that still has enough pixels.
     """
     width, height = picture.size
     left, top, wide, high = box

@@ -1,7 +1,7 @@
-"""Pictures decoded by NVIDIA's DALI in the rank's own process: on its GPU, or on a CPU (`options.decoder: dali`).
+"""Decode pictures with NVIDIA's DALI in the rank's own process, on its GPU or on a CPU (`options.decoder: dali`).
 
-Rows, crops and mirroring are those of Pillow's decoder (decoding.py); only decoding and resizing are DALI's, so pixels
-differ by rounding. Pixels go through the host's memory, which serves every framework alike.
+Rows, crops and mirroring are the same as with Pillow's decoder (decoding.py). Only decoding and resizing are DALI's, so
+the pixels differ by rounding. Pixels pass through the host's memory, which works with every framework.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ Arrays = dict[str, NDArray[Any]]
 def decoded(
     decoder: Decoder, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, ahead: int
 ) -> Iterator[Arrays]:
-    """`pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows. `gpu`: its number, or None."""
+    """Yield `pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows.
+
+    `gpu`: the number of the GPU, None for the CPU.
+    """
     labels: deque[NDArray[Any]] = deque()
 
     def source() -> tuple[list[Any], ...]:
-        """The next batch: files; of each its crop's left and top, width and height; and whether it is mirrored."""
+        """Return the next batch. For each picture: its file, the crop's (left, top), (width, height), and mirrored."""
         samples = [_sample(decoder, *row) for row in next(rows)["rows"].tolist()]
         labels.append(np.array([sample[-1] for sample in samples], np.int32))
         files, boxes, mirrored, _ = zip(*samples, strict=True)
@@ -59,7 +62,7 @@ def decoded(
 
 
 def _sample(decoder: Decoder, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], crops.Box, bool, int]:
-    """A picture's file, the part of it that is shown, whether it is mirrored, and its class."""
+    """Return a picture's file, the part of it that is shown, whether it is mirrored, and its class."""
     data, picture, label = decoder.file(shard, row)
     box, mirrored = decoder.crop(picture, shard, row, epoch)
     return np.frombuffer(data, np.uint8), box, mirrored, label

@@ -1,9 +1,9 @@
-"""A process that decodes pictures for a rank: rows come in, pixels go into memory that both share.
+"""A process that decodes pictures for a rank: it reads rows and writes pixels into memory that it shares with the rank.
 
     python -m throughline.images.decoding     (reading.py starts it, in the workflow's own environment)
 
 Input: a line of JSON, then for each batch HEADER and the rows. Output: a line with Pillow's version, then for each
-batch a line that is empty, or says what went wrong. It ends with its input, and with the process that started it.
+batch a line that is empty or says what went wrong. The process ends when its input or its parent process ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from throughline.processes import die_with_parent
 from throughline.randomness import Stream
 
 OPEN_AT_MOST = 64
-"""Shards that are kept open."""
+"""How many shards stay open."""
 
 
 class Decoder:
@@ -47,14 +47,14 @@ class Decoder:
         return (self.folder / entry["file"]).open("rb", buffering=0), index.read(beside)
 
     def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
-        """A picture's pixels, and its class."""
+        """Return a picture's pixels and its class."""
         _, picture, label = self.file(shard, row)
         box, mirrored = self.crop(picture, shard, row, epoch)
         array = crops.pixels(picture, box, self.image)
         return array[:, ::-1] if mirrored else array, label
 
     def file(self, shard: int, row: int) -> tuple[bytes, Image, int]:
-        """A picture's file, the picture, of which only the header is read so far, and its class."""
+        """Return a picture's file, the picture (not decoded yet, only its header is read), and its class."""
         stream, places = self.opened(shard)
         offset, size, label_offset, label_size = places[row].tolist()
         label = int(os.pread(stream.fileno(), label_size, label_offset))
@@ -62,7 +62,7 @@ class Decoder:
         return data, pictures.opened(data), label
 
     def crop(self, picture: Image, shard: int, row: int, epoch: int) -> tuple[crops.Box, bool]:
-        """Which part of it is shown, and whether mirrored."""
+        """Return which part of a picture is shown, and whether it is mirrored."""
         if epoch == HELD_OUT:
             return crops.middle(*picture.size) if self.crops else (0, 0, *picture.size), False
         name = Path(self.shards[shard]["file"]).stem
@@ -71,7 +71,7 @@ class Decoder:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process decides when to end
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     job = json.loads(stdin.readline())
     die_with_parent(job["parent"], signal.SIGKILL)
@@ -90,7 +90,7 @@ def main() -> None:
         for place, (shard, row, epoch) in zip(range(first, first + count * step, step), rows.tolist(), strict=True):
             try:
                 pixels[place], labels[place] = decoder.sample(shard, row, epoch)
-            except Exception as error:  # told to the rank, which ends with it
+            except Exception as error:  # the rank gets the message and ends with it
                 answer = f"picture {row} of {job['shards'][shard]['file']}: {type(error).__name__}: {error}"
                 answer = " ".join(answer.split())
 

@@ -1,7 +1,7 @@
-"""The listing of a source: its classes, and which picture goes into which shard as what number.
+"""The listing of a source: its classes, and the shard and number of each picture.
 
 The first line is a map: `classes`, `images`, `attribution`. Each other line is one picture: [shard, number, label,
-name, file, part]. Lines of one shard are found by how they begin, so that a job parses its own alone.
+name, file, part]. Each line begins with its shard, so a job parses only the lines of its own shard.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from throughline.study.images_section import SAMPLE
 
 
 class Listed(NamedTuple):
-    """A picture of a shard: its number among all, the number of its class, and as in Found."""
+    """A picture of a shard: its number among all pictures and the number of its class. The rest is as in Found."""
 
     number: int
     label: int
@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 
 
 def write(place: str, shards: Mapping[str, int], path: Path) -> dict[str, Any]:
-    """List the pictures of a source; the listing's first line. `shards`: how many for training, and for test."""
+    """Write the listing of a source and return its first line. `shards`: how many of each split, training and test."""
     is_sample = place == SAMPLE
     found = list(sample.found() if is_sample else source.found(Path(place)))
     names = classes(found, place)
@@ -52,7 +52,7 @@ def first_line(path: Path) -> dict[str, Any]:
 
 
 def of_shard(path: Path, shard: str) -> Iterator[Listed]:
-    """The pictures of a shard, in the order in which it holds them."""
+    """Yield the pictures of a shard in their order in the shard."""
     begin = f'["{shard}", '
     with path.open(encoding="ascii") as stream:
         for line in stream:
@@ -62,7 +62,11 @@ def of_shard(path: Path, shard: str) -> Iterator[Listed]:
 
 
 def classes(found: Sequence[Found], place: str) -> list[str]:
-    """The classes in their order: of names as torchvision's ImageFolder has it, of numbers all from 0 on."""
+    """Return the classes in the order of their numbers; UserError if the source has no usable classes.
+
+    Names are sorted as torchvision's ImageFolder does. If the classes are numbers (in a tar or RecordIO file), these
+    are all the numbers from 0 to the highest.
+    """
     seen = {one.label for one in found}
     training = {one.label for one in found if one.split != "test"}
     for wrong, why in (
@@ -79,8 +83,11 @@ def classes(found: Sequence[Found], place: str) -> list[str]:
 
 
 def _dealt(found: Iterable[Found], shards: Mapping[str, int], place: str) -> Iterator[tuple[str, Found]]:
-    """Each picture with its shard: in the order of the digests of their names, dealt out in turn. Pictures that the
-    source holds for tests are dealt to test shards; without any, all shards get pictures of all."""
+    """Assign each picture to a shard: sort pictures by the digests of their names and deal them out in turn.
+
+    If the source has test pictures, these go to the test shards and the others to the training shards. Otherwise all
+    pictures are dealt to all shards.
+    """
     ordered = sorted(found, key=lambda one: hashlib.sha256(ascii(one.name).encode()).digest())
     trains, tests = ([f"{split}_{number:04d}" for number in range(count)] for split, count in shards.items())
     own = [one for one in ordered if one.split == "test"]

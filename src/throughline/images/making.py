@@ -1,7 +1,7 @@
-"""From listed pictures to a shard: a tar file in webdataset's layout, and its index.
+"""Make a shard of listed pictures: a tar file in webdataset's layout, and its index.
 
-Each picture is `<number>.jpg`, its file as it was, and behind it `<number>.cls`, the number of its class as text. All
-else in the tar file is the same for everyone, so the same pictures give the same bytes.
+Each picture is `<number>.jpg`, its unchanged file, followed by `<number>.cls`, the number of its class as text.
+Everything else in the tar file is constant, so the same pictures always give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from throughline.study.images_section import SAMPLE
 
 
 def make(listed: Path, source: str, skip: bool, path: Path) -> int:
-    """Write a shard and its index beside it; the number of damaged pictures, which it leaves out where `skip` is set.
+    """Write a shard and its index beside it. With `skip`, leave damaged pictures out and return their number.
 
-    Without it nothing is decoded here: verification finds what is damaged.
+    Without `skip` no picture is decoded here: verification finds damaged ones.
     """
     samples, skipped = [], 0
     with files.atomic(path) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as archive:
@@ -51,7 +51,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> index.Place:
 
 
 def _read(listed: Iterator[Listed], source: str) -> Iterator[tuple[Listed, bytes]]:
-    """Each picture with the bytes of its file. UserError where the source is not as it was listed."""
+    """Yield each picture with the bytes of its file; UserError if the source has changed since it was listed."""
     with ExitStack() as stack:
         tars: dict[str, BinaryIO] = {}
         for one in listed:

@@ -1,4 +1,4 @@
-"""The manifest of the images: classes, every shard with its digests, and what the pictures are."""
+"""The manifest of the images: the classes, every shard with its digests, and statistics of the pictures."""
 
 from __future__ import annotations
 

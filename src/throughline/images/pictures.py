@@ -1,4 +1,4 @@
-"""One picture: what kind it is, and whether all of it can be decoded. Pillow alone."""
+"""Open one picture with Pillow, and check its format and that all of it can be decoded."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import io
 from PIL import Image, UnidentifiedImageError
 
 FORMATS = ("JPEG", "PNG")
-"""What a picture may be, whatever its name ends with: ImageNet has a PNG among its JPEG files."""
+"""The allowed formats, whatever a file's name ends with. (ImageNet has a PNG among its JPEG files.)"""
 MOST_PIXELS = 89_478_485
-"""Pillow's own limit: more is taken for a file that is made to fill the memory."""
-Image.MAX_IMAGE_PIXELS = None  # `opened` looks at the limit: Pillow's warning would be no error
+"""Pillow's own limit. We treat a larger picture as a file that was made to fill the memory."""
+Image.MAX_IMAGE_PIXELS = None  # `opened` checks the limit, because Pillow would only warn
 
 
 class Damaged(Exception):
-    """A picture that cannot be used, and why."""
+    """A picture cannot be used. The message says why."""
 
 
 def opened(data: bytes) -> Image.Image:
-    """The picture, of which only the header is read so far."""
+    """Open a picture without decoding it: only its header is read."""
     try:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)
-    except Exception as error:  # Pillow raises what its many parsers do
+    except Exception as error:  # Pillow's many parsers raise many kinds of exceptions
         raise Damaged(_reason(data, error)) from None
     if picture.width * picture.height > MOST_PIXELS:
         raise Damaged(f"it has {picture.width} x {picture.height} pixels; {MOST_PIXELS:,} is the most")
@@ -29,7 +29,7 @@ def opened(data: bytes) -> Image.Image:
 
 
 def checked(data: bytes) -> Image.Image:
-    """The picture, completely decoded once."""
+    """Open a picture and decode all of it."""
     picture = opened(data)
     try:
         picture.load()

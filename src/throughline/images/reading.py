@@ -1,8 +1,8 @@
-"""The half of this room that training reads with: batches of pixels, decoded ahead of need by other processes.
+"""Read batches of pixels for training. Other processes decode them ahead of time.
 
-A row of a shard only says which picture it is, in which epoch. Processes of the workflow's own environment, which has
-Pillow, decode rows into memory that they share with the rank: whatever the framework, the same decoder makes the same
-pixels. Every process has each n-th row of every batch, so what comes does not depend on how many there are.
+A row only states the shard, the picture in it and the epoch. Processes of the workflow's own environment, which has
+Pillow, decode the rows into memory that they share with the rank. So every framework gets the same pixels from the same
+decoder. Each of n processes decodes every n-th row of every batch, so the batches do not depend on n.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ import throughline
 from throughline.workloads import Unsupported
 
 KIND = "images"
-"""What a manifest of such shards has under `kind`."""
+"""The value of `kind` in the manifest of such shards."""
 HEADER = struct.Struct("<4q")
-"""Before a batch's rows: which slot, how many rows, the place of the first in the batch, and how far they are apart."""
+"""Precedes a batch's rows: the slot, the number of rows, the place of the first in the batch, and the step between."""
 HELD_OUT = -1
-"""The epoch of rows of test shards, of which nothing is drawn."""
+"""The epoch of rows of test shards. Nothing random is drawn for them."""
 DRAWN = "random crops and flips drawn anew each epoch"
 Arrays = dict[str, NDArray[Any]]
 
 
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Pictures:
-    """What reads the shards that a manifest (`content`) lists beside it, in `folder`, for a run's parameters and seed
-    (`rank.data.Decoder`)."""
+    """Return a reader (`rank.data.Decoder`) for the shards in `folder` that a manifest (`content`) lists.
+
+    `parameters` and `seed` are those of the run.
+    """
     return Pictures(content, folder, parameters.image, seed, crops=True)
 
 
 class Pictures:
-    """Pictures of `image` pixels in height and width. `crops` off: each is shown whole, and only mirrored."""
+    """Reads pictures of `image` pixels in height and width. Without `crops`, each is shown whole and only mirrored."""
 
     slots = 2
-    """Batches that are being decoded at a time."""
+    """How many batches are decoded at a time."""
 
     def __init__(self, content: Mapping[str, Any], folder: Path, image: int, seed: int, crops: bool) -> None:
         self.folder, self.image, self.seed, self.shards = folder, image, seed, content["shards"]
@@ -56,7 +58,7 @@ class Pictures:
         return int(shard["rows"])
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> Arrays:
-        """`rows` i8[rows, 3]: the number of the shard, of the picture in it, and of the epoch."""
+        """Return `rows` i8[rows, 3]: the number of the shard, of the picture in it, and of the epoch."""
         rows = np.empty((self.rows(shard), 3), np.int64)
         rows[:, 0] = self.numbers[shard["file"]]
         rows[:, 1] = np.arange(len(rows))
@@ -67,9 +69,12 @@ class Pictures:
         return size * (3 * self.image**2 + 4)
 
     def decoded(self, rows: Iterator[Arrays], size: int, processes: int, python: str) -> Iterator[Arrays]:
-        """`pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows, by so many processes."""
+        """Yield `pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows, decoded by processes.
+
+        `processes`: how many processes there are, at most one per row. `python`: the interpreter that runs them.
+        """
         count = min(processes, size)
-        memory = os.memfd_create("pictures")  # no name that could be left behind, and no limit of /dev/shm
+        memory = os.memfd_create("pictures")  # it leaves no file behind, and /dev/shm does not limit it
         workers: list[subprocess.Popen[bytes]] = []
         try:
             os.ftruncate(memory, self.slots * self.batch_bytes(size))
@@ -103,7 +108,7 @@ class Pictures:
             os.close(memory)
 
     def by_dali(self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None) -> Iterator[Arrays]:
-        """The same by DALI, in this process. Unsupported where this environment has none."""
+        """Yield the same arrays, decoded by DALI in this process. Unsupported if this environment has no DALI."""
         try:
             from throughline.images import dali
             from throughline.images.decoding import Decoder
@@ -117,7 +122,7 @@ class Pictures:
 
     @property
     def job(self) -> dict[str, Any]:
-        """What a decoder has to know."""
+        """The description of the work that a decoder needs."""
         return {
             "folder": str(self.folder),
             "shards": [{key: shard[key] for key in ("file", "index")} for shard in self.shards],
@@ -143,7 +148,7 @@ class Pictures:
 
 
 def views(memory: mmap.mmap, slot: int, size: int, image: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A slot's pixels u1[size, S, S, 3] and labels i4[size]."""
+    """Return views of a slot's pixels u1[size, S, S, 3] and labels i4[size]."""
     begin, pixels = slot * size * (3 * image**2 + 4), size * 3 * image**2
     flat = np.frombuffer(memory, np.uint8)[begin : begin + pixels + 4 * size]
     return flat[:pixels].reshape(size, image, image, 3), flat[pixels:].view(np.int32)
@@ -152,7 +157,7 @@ def views(memory: mmap.mmap, slot: int, size: int, image: int) -> tuple[NDArray[
 def _ask(worker: subprocess.Popen[bytes], slot: int, rows: NDArray[Any], first: int, step: int) -> None:
     own = np.ascontiguousarray(rows[first::step])
     assert worker.stdin
-    with suppress(BrokenPipeError):  # `_answer` says how it ended
+    with suppress(BrokenPipeError):  # `_answer` reports how the process ended
         worker.stdin.write(HEADER.pack(slot, len(own), first, step) + own.tobytes())
         worker.stdin.flush()
 

@@ -1,9 +1,9 @@
-"""MXNet's RecordIO, as InsightFace's sets have it: `train.rec` with pictures and classes, `train.idx` beside it.
+"""MXNet's RecordIO as in InsightFace's data sets: `train.rec` with pictures and classes, and `train.idx` beside it.
 
-A record is a magic number, its length, and its content padded to four bytes. The content begins with a header of
-MXNet's image records: how many labels follow, one label, two numbers. Record 0 of such a set holds no picture: its two
-labels are the number of pictures plus one, and the number of all records. What lies behind the pictures says which of
-them are of one person, and is not needed here.
+A record is a magic number, its length, and its content padded to a multiple of four bytes. The content begins with the
+header of MXNet's image records: how many labels follow, one label, two numbers. In these data sets record 0 holds no
+picture. Its two labels are the number of pictures plus one, and the number of all records. The records after the
+pictures say which pictures show the same person. We do not need them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import BinaryIO
 
 MAGIC = 0xCED7230A
 HEAD = struct.Struct("<II")
-"""The magic number, and the length below three bits that say whether the content goes on in the next record."""
+"""The magic number and the length. The upper three bits of the length say if the next record continues this one."""
 LENGTH = (1 << 29) - 1
 IMAGE = struct.Struct("<IfQQ")
-"""How many labels follow, a label, and two numbers that are not needed."""
+"""How many labels follow, a label, and two numbers that we do not need."""
 
 
 class Broken(Exception):
-    """What is wrong with a file."""
+    """A file is broken. The message says how."""
 
 
 def pictures(path: Path) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """Of each picture: the number of its record, where its file lies (from which byte on, how many), and its class."""
+    """Yield for each picture: the number of its record, its place (first byte, number of bytes), and its class."""
     places = _index(path.with_suffix(".idx"))
     with path.open("rb") as stream:
         last = max(places)
@@ -43,7 +43,7 @@ def pictures(path: Path) -> Iterator[tuple[int, tuple[int, int], int]]:
 
 
 def _index(path: Path) -> dict[int, int]:
-    """Number of a record -> from which byte on it lies."""
+    """Map the number of each record to its first byte in the file."""
     try:
         pairs = [line.split("\t") for line in path.read_text(encoding="ascii").splitlines() if line]
         places = {int(number): int(place) for number, place in pairs}
@@ -57,7 +57,7 @@ def _index(path: Path) -> dict[int, int]:
 
 
 def _record(stream: BinaryIO, place: int) -> tuple[tuple[float, ...], tuple[int, int]]:
-    """The labels of a record, and where its picture's file lies."""
+    """Return the labels of a record, and the place of its picture (first byte, number of bytes)."""
     stream.seek(place)
     head = stream.read(HEAD.size)
     magic, length = HEAD.unpack(head) if len(head) == HEAD.size else (0, 0)

@@ -1,4 +1,4 @@
-"""The sample: 256 crops of one photograph that an installed package carries, in 16 classes by where they lie in it."""
+"""The sample: 256 crops of one photograph from an installed package. Each of the 16 classes is a region of it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ATTRIBUTION = (
 )
 SIDE, QUALITY = 256, 90
 CELLS = 4
-"""Classes in each direction, and crops of a class in each direction."""
+"""The number of classes in each direction, and of a class's crops in each direction."""
 
 
 def found() -> Iterator[Found]:
-    """The crops: 4 x 4 classes, and in each 4 x 4 crops that lie a few pixels apart."""
+    """Yield the crops: 4 x 4 classes, each with 4 x 4 crops that begin a few pixels apart."""
     width, height = photograph().size
     steps = CELLS * CELLS - 1
     for row in range(CELLS * CELLS):
@@ -37,7 +37,7 @@ def found() -> Iterator[Found]:
 
 
 def crop(place: tuple[int, int]) -> bytes:
-    """The JPEG file of the crop that begins there."""
+    """Return the JPEG file of the crop whose upper left corner is at `place`."""
     left, top = place
     stream = io.BytesIO()
     photograph().crop((left, top, left + SIDE, top + SIDE)).save(stream, "JPEG", quality=QUALITY)
@@ -46,7 +46,7 @@ def crop(place: tuple[int, int]) -> bytes:
 
 @cache
 def photograph() -> Image.Image:
-    """The photograph, decoded."""
+    """Return the decoded photograph; UserError if the package does not have it."""
     try:
         listed = metadata.distribution(PACKAGE).files or []
         path = next(Path(str(file.locate())) for file in listed if file.name == PHOTOGRAPH)

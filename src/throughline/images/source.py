@@ -1,4 +1,4 @@
-"""Which pictures a folder holds, of which classes: in files, or inside tar files and RecordIO, which stay packed."""
+"""Find the pictures in a folder and their classes: in files, or inside tar and RecordIO files, which stay packed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from throughline.images import recordio
 
 PICTURES = (".jpg", ".jpeg", ".png")
 SPLITS = {"train": "training", "training": "training", "val": "test", "validation": "test", "test": "test"}
-"""The first folder of a path -> what its pictures are for."""
+"""Map the first folder of a path to the split of its pictures."""
 _CORRECT = "correct the folder, or name another one as `source` in config.yaml"
 
 
 class Found(NamedTuple):
-    """A picture: how messages call it, its class, its split where the source says one, its file below the source, and
-    where in that file it lies: from which byte on and how many in a tar file, None where it is the whole file."""
+    """A picture that was found in a source.
+
+    `name` is for messages. `split` is None if the source does not tell it. `file` is the path below the source. `part`
+    is the picture's place in a tar or RecordIO file (first byte, number of bytes), None if the picture is the whole
+    file; in the sample it is the crop's upper left corner.
+    """
 
     name: str
     label: str
@@ -29,7 +33,10 @@ class Found(NamedTuple):
 
 
 def found(folder: Path) -> Iterator[Found]:
-    """The pictures in a folder and its tar files; UserError where one has no class or something cannot be read."""
+    """Yield the pictures in a folder and in its tar and RecordIO files.
+
+    UserError if a picture has no class, or if a file cannot be read.
+    """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}", next_step="correct the section's `source` in config.yaml")
     for path in _files(folder, ()):
@@ -52,12 +59,12 @@ def found(folder: Path) -> Iterator[Found]:
 
 
 def named(name: str) -> str:
-    """A file's name as messages print it: in quotes and with escapes where it has line breaks or no characters."""
+    """Return a file's name for messages: in quotes and with escapes if it has characters that cannot be printed."""
     return name if name.isprintable() else ascii(name)
 
 
 def _files(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
-    """The files below a folder in the order of their names, through links; `above`: the folders that it is in."""
+    """Yield the files below a folder in the order of their names. Follows links. `above`: the folders that it is in."""
     facts = folder.stat()
     here = facts.st_dev, facts.st_ino
     if here in above:
@@ -78,13 +85,16 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
 
 
 def _split_of(stem: str) -> str | None:
-    """The split by the first word in a tar file's name that says one, such as `imagenet-val-000003`."""
+    """Return the split from the first word in a file's name that tells it, as in `imagenet-val-000003`, or None."""
     words = stem.lower().replace("_", "-").replace(".", "-").split("-")
     return next((SPLITS[word] for word in words if word in SPLITS), None)
 
 
 def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:
-    """The pictures in a tar file. Their class is in the `.cls` beside each; without any, it is the tar file's name."""
+    """Yield the pictures in a tar file.
+
+    Each picture has its class in a `.cls` file beside it. If the tar file has no `.cls`, its own name is the class.
+    """
     pictures: dict[str, tuple[int, int]] = {}
     labels: dict[str, str] = {}
     with path.open("rb") as stream:
@@ -109,7 +119,7 @@ def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:
 
 
 def _in_recordio(path: Path, file: str, split: str | None) -> Iterator[Found]:
-    """The pictures in a RecordIO file. What is cut off is found where it is read."""
+    """Yield the pictures in a RecordIO file. If a picture is cut off, the later reading of the picture finds it."""
     try:
         for number, place, label in recordio.pictures(path):
             yield Found(f"{named(file)}, record {number}", str(label), split, file, place)
@@ -118,7 +128,7 @@ def _in_recordio(path: Path, file: str, split: str | None) -> Iterator[Found]:
 
 
 def _members(path: Path, file: str) -> Iterator[tarfile.TarInfo]:
-    """The files in a tar file; UserError where it has something else, is compressed, or is cut off."""
+    """Yield the files in a tar file; UserError if it holds links or devices, is compressed, or is cut off."""
     try:
         with tarfile.open(path, "r:") as archive:
             for member in archive:
@@ -145,7 +155,7 @@ def _members(path: Path, file: str) -> Iterator[tarfile.TarInfo]:
 
 
 def _key(name: str) -> str:
-    """What webdataset calls the files of one sample: the path up to the first dot of the file's name."""
+    """Return webdataset's key, which the files of one sample share: the path up to the first dot of the file's name."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + last.partition(".")[0]
 

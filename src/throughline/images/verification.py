@@ -1,4 +1,4 @@
-"""Is a shard what it should be? Reads it whole, beside its index and the listing, and decodes every picture once."""
+"""Verify a shard: read the whole file, compare it with its index and the listing, and decode every picture once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ SCHEMA = 1
 
 
 def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dict[str, Any]:
-    """What a manifest says of a shard; UserError naming the first fault found. `skip`: pictures may be left out;
-    `side`: the pixels of a picture in height and width, where all have to be alike."""
+    """Verify a shard and return its entry for the manifest; UserError names the first fault.
+
+    `skip`: pictures may be missing. `side`: the height and width in pixels that every picture must have, if given.
+    """
     expected = {one.number: one for one in listing.of_shard(listed, path.stem)}
     beside = path.with_suffix(".idx")
     try:
@@ -85,7 +87,7 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
 
 
 def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.TarInfo]) -> Listed:
-    """The listed picture that two files of a shard are; UserError where they are none, or of another shard."""
+    """Return the listed picture of these two files of a shard; UserError if it is not listed for this shard."""
     names = [member.name for member in members]
     key = names[0].partition(".")[0]
     one = expected.get(int(key)) if key.isdecimal() else None
