@@ -1,6 +1,7 @@
 """BERT pre-training (masked tokens and next sentence), framework-neutral: shapes, batches, FLOPs.
 
-Sizes: Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium); heads of 64, feed-forward 4 x hidden.
+The sizes are from Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium). Attention heads have a width
+of 64, and the feed-forward part has a width of 4 x hidden.
 """
 
 from dataclasses import dataclass
@@ -32,9 +33,9 @@ SHAPES = {
     "bert-large": Shape(24, 1024),
 }
 VOCABULARY = 30522
-"""Entries of bert-base-uncased: what synthetic tokens are drawn from."""
+"""Entries of the vocabulary of bert-base-uncased. Synthetic tokens are drawn from it."""
 POSITIONS = 512
-"""Length of the position table, whatever the sequence."""
+"""Length of the position table, for every sequence length."""
 
 MODELS = tuple(SHAPES)
 UNIT = "samples"
@@ -67,7 +68,7 @@ class Parameters:
 
 
 def complete(values: Values, section: Any) -> dict[str, Any]:
-    """The predictions of a sequence length, as the corpus has them."""
+    """Return how many predictions the corpus has for the sequence length."""
     if values["sequence"] not in section.sequences:
         allowed = sorted(section.sequences)
         raise ValueError(f"sequence = {values['sequence']}: allowed: {allowed}, the lengths of corpus.sequences")
@@ -79,7 +80,7 @@ def folder(parameters: Parameters) -> str:
 
 
 def padded(vocabulary: int) -> int:
-    """The vocabulary padded to a multiple of 64, which matrix units like."""
+    """Pad the size of a vocabulary to a multiple of 64, with which matrix units are faster."""
     return -(-vocabulary // 64) * 64
 
 
@@ -97,7 +98,7 @@ def fits(parameters: Parameters, manifest: Values) -> str | None:
 
 
 def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """As `flops` has it; without padding the real tokens alone count."""
+    """Return what `flops` computes. If the run leaves padding out, only real tokens count."""
     tokens, pairs = spec["sequence"], None
     if leaves_padding_out(spec):
         if not counted.keys() >= {"real_token_share", "real_pair_share"}:
@@ -111,12 +112,13 @@ def leaves_padding_out(spec: Values) -> bool:
 
 
 def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None) -> float:
-    """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
+    """Return the FLOPs to train on one sample of `sequence` tokens: 3 x forward, matrix products only.
 
-    Backward is two products for each one forward (Kaplan et al. 2020, section 2.1; Narayanan et al. 2021,
-    appendix, which counts the same terms). The vocabulary head is on the `predictions` masked positions only.
-    Recomputed activations do not count: these are the model's FLOPs, not the hardware's. `pairs` of tokens attend to
-    one another: sequence x sequence, or the mean of the lengths' squares where samples of several lengths are packed.
+    A multiply-add is 2. For each product in the forward pass, the backward pass has two (Kaplan et al. 2020, section
+    2.1; Narayanan et al. 2021, appendix, counts the same terms). The vocabulary head computes only the `predictions`
+    masked positions. Recomputed activations do not count: these are the FLOPs of the model, not of the hardware.
+    `pairs` is how many pairs of tokens attend to each other. By default it is sequence x sequence. If samples of
+    several lengths are packed, it is the mean of the squares of the lengths.
     """
     hidden = shape.hidden
     projections = 4 * 2 * sequence * hidden * hidden
@@ -152,24 +154,24 @@ FORM = {
     "labels": ("masked_lm_ids", "int32"),
     "following": ("next_sentence_labels", "int8"),
 }
-"""What travels to the device: an array's name -> a shard's name for it and its type, as NVIDIA's layout has them."""
+"""Map each array that goes to the device to its name in a shard (NVIDIA's layout) and its type."""
 
 
 def batch(rows: Arrays, options: Values) -> Arrays:
-    """What one step needs, from B rows of a shard: what is stored, as it is stored.
+    """Return the arrays that one step needs, from B rows of a shard: only those that are stored, as they are stored.
 
-    input_ids, segments, mask [B, S]; positions [B, P] within a sample, 0 where unused: that is [CLS], which is
-    never masked; labels [B, P]; following [B]. What follows from these is computed on the device.
+    input_ids, segments, mask [B, S]; positions [B, P] within a sample; labels [B, P]; following [B]. An unused position
+    is 0: the place of [CLS], which is never masked. The device computes everything else.
     """
     arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
     return unpadded(arrays) if options.get("unpadded") else arrays
 
 
 def unpadded(arrays: Arrays) -> Arrays:
-    """A batch without its padding: input_ids, segments [T] of one sample after the other, lengths i4[B] for the mask.
+    """Return a batch without its padding: input_ids and segments [T] of all samples in a row; lengths i4[B], no mask.
 
-    The longest come first, so that samples of one length stand together. A batch without a mask has no padding, and
-    stays as it is. ValueError where padding is not at a sample's end, or a prediction is on it.
+    The longest samples come first, so samples of the same length are neighbours. A batch without a mask has no padding
+    and stays as it is. Raise ValueError if padding is not at the end of a sample, or if a prediction is on padding.
     """
     import numpy as np
 
@@ -188,13 +190,13 @@ def unpadded(arrays: Arrays) -> Arrays:
 
 
 def counts(rows: Arrays) -> tuple[int, ...]:
-    """Real tokens, and pairs of them within a sample."""
+    """Count the real tokens, and the pairs of real tokens within a sample."""
     lengths = rows["input_mask"].sum(1, dtype="int64")
     return int(lengths.sum()), int(lengths @ lengths)
 
 
 def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
-    """Shares of the positions, and of their pairs within a sample, that are no padding."""
+    """Return which share of the positions, and of the pairs of positions within a sample, is no padding."""
     tokens, pairs = sums
     positions = samples * spec["sequence"]
     return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * spec["sequence"])}
@@ -209,7 +211,7 @@ def look(sums: Values) -> dict[str, float]:
 
 
 def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """One batch of `count` full-length random samples; every token is real, so there is no mask."""
+    """Return a batch of `count` random samples of full length. Every token is real, so there is no mask."""
     import numpy as np
 
     sequence, predictions = spec["sequence"], spec["predictions"]

@@ -1,8 +1,8 @@
 """BERT pre-training in Keras: the layers of keras-hub's BertBackbone, heads on the masked positions, and the loss.
 
-The backbone's gelu is made exact. This form calls the backbone's layers one after the other, as the backbone does. So a
-batch without padding needs no mask, and a layer can compute its activations again in the backward pass. Every backend
-of Keras trains this form.
+We replace the backbone's approximate gelu with the exact one. This form calls the backbone's layers one after the
+other, as the backbone does. So a batch without padding needs no mask, and the backward pass can compute a layer's
+activations again. Every backend of Keras can train this form.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from throughline.workloads.in_keras_operations import (
 __all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
 
 LACKS = {"unpadded": "keras-hub's BERT computes padding as well"}
-"""Why a feature is not there."""
+"""Map each missing feature to the reason."""
 EPSILON = 1e-12
 GELU = partial(keras.activations.gelu, approximate=False)
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> BertForPretraining:
-    """The network that a run specification asks for, with random weights; `policy` is Keras' word for the precision."""
+    """Return the network of a run specification, with random weights. `policy` is Keras' name of the precision."""
     options = spec["options"]
     rows = padded(facts["vocabulary"])
     network = BertForPretraining(spec["model"], rows, options["dropout"], options["checkpointing"], policy)
@@ -45,12 +45,12 @@ def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> BertForPr
 
 
 def load(network: BertForPretraining, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     assign(network.by_name(), weights)
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     first = network.bert.transformer_layers[0]
     return {
         "predictions": network.predictions,
@@ -66,8 +66,10 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
 
 
 def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
-    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
-    samples (nsp), without dropout."""
+    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
+
+    The sums are over masked tokens (mlm) and over samples (nsp).
+    """
     scores, order = network.scores(batch, training=False)
     labels, following = ops.reshape(batch["labels"], -1), ops.cast(batch["following"], "int32")
     weights = masked(batch)
@@ -83,7 +85,7 @@ def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]
 
 
 def masked(batch: dict[str, Any]) -> Any:
-    """1 for every position that is predicted, 0 for those that are not used."""
+    """Return 1 for every position that is predicted, and 0 for unused ones."""
     return ops.cast(ops.reshape(batch["positions"], -1) != 0, "float32")
 
 
@@ -92,7 +94,10 @@ def cross_entropy(labels: Any, scores: Any) -> Any:
 
 
 class BertForPretraining(keras.Layer):  # type: ignore[misc]
-    """Takes the arrays of `bert.batch` and returns the loss: masked tokens' mean + next sentence's mean."""
+    """BERT with its heads and its loss. Calling it takes the arrays of `bert.batch`.
+
+    The loss is the mean over masked tokens + the mean over next-sentence labels.
+    """
 
     predictions: int | None = None
 
@@ -128,7 +133,8 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         return tokens + ops.mean(cross_entropy(ops.cast(batch["following"], "int32"), order))
 
     def scores(self, batch: dict[str, Any], training: bool) -> tuple[Any, Any]:
-        """Of the vocabulary at all masked positions [N, rows], and of the sentences' order [B, 2]; in fp32."""
+        """Return the scores of the vocabulary at all masked positions [N, rows], and of the order of the sentences
+        [B, 2], in fp32."""
         hidden = self.encoded(batch, training)
         chosen = ops.take_along_axis(hidden, batch["positions"][..., None], axis=1)
         chosen = self.norm(self.transform(ops.reshape(chosen, (-1, hidden.shape[-1]))))
@@ -138,7 +144,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         return ops.cast(words, "float32"), ops.cast(order, "float32")
 
     def encoded(self, batch: dict[str, Any], training: bool) -> Any:
-        """Hidden states [B, S, H] of the last layer."""
+        """Return the hidden states [B, S, H] of the last layer."""
         own = self.bert
         words = own.token_embedding(batch["input_ids"])
         hidden = own.embeddings_add((words, own.position_embedding(words), own.segment_embedding(batch["segments"])))
@@ -149,7 +155,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         return hidden
 
     def by_name(self) -> dict[str, Any]:
-        """Every weight by the name of PyTorch's form."""
+        """Return every weight by its name in the PyTorch form."""
         own, embeddings = self.bert, "bert.embeddings"
         found = {
             f"{embeddings}.word_embeddings.weight": own.token_embedding.embeddings,

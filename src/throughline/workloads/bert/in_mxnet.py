@@ -15,14 +15,14 @@ from throughline.workloads import Arrays
 from throughline.workloads.bert import FORM, POSITIONS, SHAPES, padded
 
 DEVIATION, NORM_EPSILON = 0.02, 1e-12
-"""Of the weights at random, and of the layer norms: Hugging Face's defaults."""
+"""Standard deviation of the initial weights, and epsilon of the layer norms: Hugging Face's defaults."""
 
 LACKS = {
     "bf16": "MXNet trains no BERT in bf16",
     "checkpointing": "GluonNLP's BERT recomputes no activations",
     "unpadded": "GluonNLP's BERT computes padding as well",
 }
-"""Why a feature is not there."""
+"""Map each missing feature to the reason."""
 
 NAMES = {
     r"^bert\.embeddings\.(word|token_type)_embeddings": r"bert.\1_embed.0",
@@ -41,11 +41,11 @@ NAMES = {
     r"^bias": "bert.decoder.3.bias",
     r"^following\.": "bert.classifier.",
 }
-"""What becomes, one after the other, of a name that every framework's form knows, to make GluonNLP's."""
+"""Replacements that turn a name of the PyTorch form into GluonNLP's name. They are applied one after the other."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> BertForPretraining:
-    """The network that a run specification asks for, with random weights, compiled into one graph."""
+    """Return the network of a run specification, with random weights, compiled into one graph."""
     network = BertForPretraining(spec["model"], facts["vocabulary"], spec["options"]["dropout"])
     network.predictions = spec["predictions"]
     network.initialize(mx.init.Normal(DEVIATION), ctx=at)
@@ -54,12 +54,12 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> BertFo
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what the form is made of, beside the library."""
+    """Return the versions of what the form uses beside the library."""
     return {"gluonnlp": gluonnlp.__version__}
 
 
 def load(network: BertForPretraining, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     parameters = dict(network.named_parameters())
     known = {_name(name, set(parameters)): array for name, array in weights.items()}
     if parameters.keys() != known.keys():
@@ -69,7 +69,7 @@ def load(network: BertForPretraining, weights: Arrays) -> None:
 
 
 def _name(common: str, own: set[str]) -> str:
-    """GluonNLP's name of a weight. Norms say gamma and beta there."""
+    """Return GluonNLP's name of a weight. The weight and bias of its norms are named gamma and beta."""
     name = common
     for pattern, there in NAMES.items():
         name = re.sub(pattern, there, name)
@@ -78,7 +78,8 @@ def _name(common: str, own: set[str]) -> str:
 
 
 def batch(arrays: Arrays) -> list[Any]:
-    """The arrays of `bert.batch` as GluonNLP takes them: a weight for every prediction, lengths instead of a mask."""
+    """Return the arrays of `bert.batch` as GluonNLP takes them: with a weight for each prediction, and lengths instead
+    of a mask."""
     tokens, segments, positions, labels, following = (arrays[name] for name in FORM if name != "mask")
     weights = (positions != 0).astype(np.float32).reshape(-1)
     batch = [tokens, segments.astype(np.int32), positions, labels.reshape(-1), weights, following.astype(np.int32)]
@@ -86,13 +87,13 @@ def batch(arrays: Arrays) -> list[Any]:
 
 
 def sums(network: BertForPretraining, batch: list[Any]) -> dict[str, float]:
-    """Losses and right answers over a delivered batch (what `batch` returns), summed over masked tokens (mlm) and
-    samples (nsp), without dropout.
+    """Return the sums of losses and right answers over a delivered batch (what `batch` returns), without dropout.
 
-    Through GluonNLP's own forward and not through the compiled graph, whose shapes are those of training.
+    The sums are over masked tokens (mlm) and over samples (nsp). This calls GluonNLP's own forward pass: the compiled
+    graph has the shapes of training.
     """
     tokens, segments, positions, labels, weights, following, *lengths = batch
-    network.bert.hybridize(False)  # the graph that trains is the whole network's, and stays
+    network.bert.hybridize(False)  # the graph that trains belongs to the whole network, and stays
     _, _, order, scores = network.bert(tokens, segments, lengths[0] if lengths else None, positions)
     scores = scores.reshape((-3, 0))
     masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
@@ -111,7 +112,7 @@ def sums(network: BertForPretraining, batch: list[Any]) -> dict[str, float]:
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     encoder, decoder = network.bert.encoder, network.bert.decoder
     first = encoder.transformer_cells[0]
     return {
@@ -128,7 +129,7 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
 
 
 class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
-    """Takes what `batch` returns, as arrays on the device, and returns the loss, shape (1,)."""
+    """BERT with its heads and its loss, of shape (1,). Calling it takes the arrays of `batch`, on the device."""
 
     def __init__(self, model: str, vocabulary: int, dropout: float) -> None:
         super().__init__()
@@ -147,7 +148,7 @@ class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
             self.bert = BERTModel(encoder, padded(vocabulary), token_type_vocab_size=2, **widths)
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
-        """Every weight once, by its place in the network."""
+        """Return every weight once, with a name that is its place in the network."""
         shared = "bert.decoder.3.weight"  # the word embeddings
         return [(name, one) for name, one in self._collect_params_with_prefix().items() if name != shared]
 

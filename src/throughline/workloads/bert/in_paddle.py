@@ -1,7 +1,7 @@
 """BERT pre-training in Paddle: operations of paddle.nn, heads on the masked positions.
 
-The model is ours: no library for Paddle that is kept up has a BERT. Names are those of the form in PyTorch. Paddle's
-linear layers keep their weights transposed, inputs by outputs.
+The model is ours, because no maintained library for Paddle has a BERT. The names are those of the PyTorch form.
+Paddle's linear layers keep their weights transposed: [inputs, outputs].
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["LACKS", "build", "load", "settings", "sums", "versions"]
 
 LACKS = {"unpadded": "the form in Paddle computes padding as well"}
 EPSILON = 1e-12
-"""Of the layer norms."""
+"""Epsilon of the layer norms."""
 FAR_BELOW = -1e4
-"""What is added to the scores of padding: a number of every precision, whose softmax is 0."""
+"""Added to the scores of padding, so that their softmax is 0. Every precision can represent this number."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
-    """The network that a run specification asks for, with random weights."""
+    """Return the network of a run specification, with random weights."""
     options = spec["options"]
     network = BertForPretraining(SHAPES[spec["model"]], facts["vocabulary"], options["dropout"])
     network.predictions, network.checkpointing = spec["predictions"], options["checkpointing"]
@@ -34,7 +34,7 @@ def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     table = network.bert["embeddings"]["word_embeddings"].weight
     return {
         "predictions": network.predictions,
@@ -51,8 +51,10 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
 
 @paddle.no_grad()  # type: ignore[untyped-decorator]
 def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
-    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
-    samples (nsp), without dropout."""
+    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
+
+    The sums are over masked tokens (mlm) and over samples (nsp).
+    """
     network.eval()
     given = {name: batch.get(name) for name in ("input_ids", "segments", "positions", "mask")}
     scores, order = network.scores(**given)
@@ -70,7 +72,10 @@ def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]
 
 
 class BertForPretraining(nn.Layer):  # type: ignore[misc]
-    """`forward` takes the tensors of `bert.batch`, and returns the loss: masked tokens' mean + next sentence's mean."""
+    """BERT with its heads and its loss. `forward` takes the tensors of `bert.batch`.
+
+    The loss is the mean over masked tokens + the mean over next-sentence labels.
+    """
 
     predictions: int | None = None
     checkpointing = False
@@ -109,7 +114,7 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
         return masked + F.cross_entropy(order, following.astype("int32"))
 
     def scores(self, input_ids: Any, segments: Any, positions: Any, mask: Any) -> tuple[Any, Any]:
-        """Of the masked tokens over the vocabulary [B * P, V], and of the next sentence [B, 2]."""
+        """Return the scores of the vocabulary at the masked positions [B * P, V], and of the next sentence [B, 2]."""
         hidden, (count, length) = self.encode(input_ids, segments, mask), input_ids.shape
         pooled = F.tanh(self.bert["pooler"]["dense"](hidden[:, 0]))
         places = (positions + paddle.arange(count, dtype="int32").unsqueeze(1) * length).flatten()
@@ -119,7 +124,7 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
         return paddle.matmul(chosen, table, transpose_y=True) + self.bias, self.following(pooled)
 
     def encode(self, input_ids: Any, segments: Any, mask: Any) -> Any:
-        """Hidden states [B, S, H] of the last layer; `mask` [B, S] is 0 at padding."""
+        """Return the hidden states [B, S, H] of the last layer. `mask` [B, S] is 0 at padding."""
         own, p = self.bert["embeddings"], self.dropout if self.training else 0.0
         hidden = own["word_embeddings"](input_ids) + own["token_type_embeddings"](segments.astype("int32"))
         hidden = own["LayerNorm"](hidden + own["position_embeddings"].weight[: input_ids.shape[1]])
@@ -150,7 +155,7 @@ class Layer(nn.Layer):  # type: ignore[misc]
 
 
 def _into(width: int, hidden: int) -> Any:
-    """What ends in a residual connection."""
+    """Make the linear layer before a residual connection, and the norm after it."""
     return nn.LayerDict({"dense": dense(width, hidden), "LayerNorm": nn.LayerNorm(hidden, EPSILON)})
 
 

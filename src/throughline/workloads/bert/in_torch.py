@@ -1,7 +1,7 @@
 """BERT pre-training in PyTorch: Hugging Face's parameters, our own operations, and heads on the masked positions.
 
-The forward pass is a few functions of tensors. So a compiler sees each of them whole, and compiles a layer once for all
-layers. A test compares it with Hugging Face's own.
+The forward pass is a few functions of tensors. So a compiler sees each function as a whole, and compiles one layer for
+all layers. A test compares the forward pass with Hugging Face's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHANGING: frozenset[str] = frozenset()
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> BertForPretraining:
-    """The network that a run specification asks for, with random weights; `at` is where this process trains it."""
+    """Return the network of a run specification, with random weights. `at` is the device that trains it."""
     shape, options = SHAPES[spec["model"]], spec["options"]
     network = BertForPretraining(shape, facts["vocabulary"], options["dropout"], options["checkpointing"])
     network.longest, network.predictions = spec["sequence"], spec["predictions"]
@@ -49,12 +49,12 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
 
 
 def blocks(network: BertForPretraining) -> list[nn.Module]:
-    """The layers, in their order."""
+    """Return the layers, in their order."""
     return list(network.bert.encoder.layer)
 
 
 def settings(network: BertForPretraining) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     return {
         "predictions": network.predictions,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
@@ -70,11 +70,10 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: Any, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
-    samples (nsp), without dropout.
+    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
 
-    Through the plain forward pass, in the weights' precision: it shares the weights with the training step, and none
-    of its code.
+    The sums are over masked tokens (mlm) and over samples (nsp). They come from the plain forward pass, in the weights'
+    precision. It shares the weights with the training step, but no code.
     """
     labels, following = batch["labels"].flatten().long(), batch["following"].long()
     positions, segments = batch["positions"], batch["segments"].long()
@@ -95,19 +94,19 @@ def sums(network: Any, batch: dict[str, Tensor]) -> dict[str, float]:
 
 
 class BertForPretraining(nn.Module):
-    """`forward` takes the tensors of `bert.batch`, or of `bert.unpadded`, and returns the loss: masked tokens' mean +
-    next sentence's mean.
+    """BERT with its heads and its loss. `forward` takes the tensors of `bert.batch` or `bert.unpadded`.
 
-    With `half_type`, weights stay as they are and are cast where they are used; matrix products, attention and the
-    activations between them are of that type, norms and losses are computed in the weights' own.
+    The loss is the mean over masked tokens + the mean over next-sentence labels. With `half_type`, the weights keep
+    their type and are cast where they are used. Matrix products, attention and the activations between them have the
+    half type; norms and losses are computed in the weights' type.
     """
 
     half_type: torch.dtype | None = None
     longest = POSITIONS
     predictions: int | None = None
-    """Tokens, and masked ones, that a sample has at most."""
+    """The most tokens, and the most masked tokens, that a sample has."""
     attention: str | None = None
-    """The kernel that this process is pinned to; None where it is left to PyTorch."""
+    """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()
@@ -122,9 +121,10 @@ class BertForPretraining(nn.Module):
         self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, losses)
 
     def compile_parts(self, dynamic: bool) -> None:
-        """Compile embeddings, layer and heads, each by itself: a layer's code is made once and serves them all.
+        """Compile embeddings, layer and heads, each by itself. A layer is compiled once for all layers.
 
-        `dynamic`: the number of tokens may change; it is the second number that makes code for all others.
+        `dynamic`: the number of tokens may change. PyTorch then compiles code for any number when it sees the second
+        one.
         """
         self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
 
@@ -142,9 +142,10 @@ class BertForPretraining(nn.Module):
     def encode(
         self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, bounds: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Hidden states [B, S, H] of the last layer, and the word embeddings for the head that shares them.
+        """Return the hidden states [B, S, H] of the last layer, and the word embeddings, which the head shares.
 
-        `mask` [B, S] is 0 at padding. Without padding: ids [T], `bounds` i4[B + 1] between samples, states [T, H].
+        `mask` [B, S] is 0 at padding. If padding is left out: ids [T], `bounds` i4[B + 1] between samples, states
+        [T, H].
         """
         own, p = self.bert.embeddings, self.dropout if self.training else 0.0
         words: Tensor = own.word_embeddings.weight
@@ -170,9 +171,10 @@ class BertForPretraining(nn.Module):
 def embedded(
     words: Tensor, segments: Tensor, places: Tensor | None, tables: list[Tensor], p: float, half: torch.dtype
 ) -> Tensor:
-    """Word, segment and position embeddings [B, S, H], normed, or [T, H] where `places` [T] of tokens are given.
+    """Return the sum of word, segment and position embeddings, normed: [B, S, H].
 
-    Segments are chosen, not looked up: two rows only.
+    It is [T, H] if `places` [T], the positions of the tokens, are given. There are only two segments, so each is
+    chosen with `where`, not looked up.
     """
     positions, kinds, norm, norm_bias = tables
     placed = positions[: words.shape[1]] if places is None else embedding(places, positions)
@@ -185,7 +187,8 @@ def layer(
 ) -> Tensor:
     """One encoder layer: attention, then feed-forward, each followed by residual and norm.
 
-    hidden [B, S, H], and `masked` is added to the scores; or [T, H] with `bounds` between samples of `longest` at most.
+    hidden is [B, S, H], and `masked` is added to the scores. Or hidden is [T, H], and the samples lie between `bounds`
+    and have `longest` tokens at most.
     """
     query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = own
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
@@ -207,10 +210,11 @@ def layer(
 
 
 def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float) -> Tensor:
-    """Attention of [T, heads, 64] each, within samples of `longest` tokens at most between `bounds` i4[B + 1].
+    """Attention within samples that lie in a row. query, key and value are [T, heads, 64].
 
-    On a GPU these are the kernels of PyTorch's nested tensors, called as it calls them: its `varlen_attn` has no
-    dropout, and a nested tensor's own operations cost more to launch. On a CPU neighbours of one length share a turn.
+    The samples lie between `bounds` i4[B + 1] and have `longest` tokens at most. On a GPU this calls the kernels of
+    PyTorch's nested tensors directly: PyTorch's `varlen_attn` has no dropout, and operations on nested tensors cost
+    more to launch. A CPU computes neighbours of the same length together.
     """
     if query.device.type == "cpu":
         sizes = [(len(list(same)), length) for length, same in groupby(bounds.diff().tolist())]
@@ -233,10 +237,10 @@ def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, lo
 def losses(
     hidden: Tensor, starts: Tensor, positions: Tensor, labels: Tensor, following: Tensor, own: list[Tensor]
 ) -> Tensor:
-    """Masked tokens' mean + next sentence's mean, in the weights' own type.
+    """Return the mean loss of masked tokens + the mean loss of next-sentence labels, in the weights' type.
 
-    hidden [T, H], of samples that start at `starts` [B]; positions, labels [B, P] and following [B] as a shard has
-    them: everything else is made here.
+    hidden [T, H] has the samples in a row; they start at `starts` [B]. positions, labels [B, P] and following [B] are
+    as a shard has them.
     """
     pooler, pooler_bias, next_weight, next_bias, *vocabulary = own
     kind, count = hidden.dtype, len(starts)
@@ -253,7 +257,7 @@ def losses(
 
 
 def vocabulary_scores(chosen: Tensor, own: list[Tensor]) -> Tensor:
-    """Scores [N, padded vocabulary] of hidden states [N, H]."""
+    """Return the scores [N, padded vocabulary] of hidden states [N, H]."""
     transform, transform_bias, norm, norm_bias, table, bias = own
     kind = chosen.dtype
     chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias, EPSILON)

@@ -1,7 +1,8 @@
 """BERT's parameters in PyTorch, and a plain forward pass through them.
 
-Names, shapes, order and random values are those of Hugging Face's `BertModel`: weights fit both, and a seed draws the
-same ones. Tests hold both against each other. Nothing of it is imported here: that takes longer than PyTorch itself.
+Names, shapes, order and random values are those of Hugging Face's `BertModel`. So weights fit both, and a seed gives
+both the same weights. Tests compare the two. This file does not import transformers, because that takes longer than
+importing PyTorch.
 """
 
 from collections.abc import Callable
@@ -15,12 +16,12 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from throughline.workloads.bert import POSITIONS, Shape
 
 EPSILON = 1e-12
-"""Of the layer norms."""
+"""Epsilon of the layer norms."""
 ANY_KERNEL = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def encoder(shape: Shape, vocabulary: int) -> Any:
-    """Embeddings, layers and pooler, with random weights."""
+    """Make embeddings, layers and pooler, with random weights."""
     hidden = shape.hidden
     embeddings = _parts(
         word_embeddings=nn.Embedding(vocabulary, hidden),
@@ -37,7 +38,7 @@ def encoder(shape: Shape, vocabulary: int) -> Any:
 
 
 def draw(network: nn.Module) -> None:
-    """Draw the weights of all linear layers and embeddings, in their order; those that PyTorch drew are replaced."""
+    """Draw new weights for all linear layers and embeddings, in their order. They replace those that PyTorch drew."""
     for one in network.modules():
         if isinstance(one, (nn.Linear, nn.Embedding)):
             nn.init.normal_(one.weight, std=0.02)
@@ -46,7 +47,7 @@ def draw(network: nn.Module) -> None:
 
 
 def _layer(hidden: int, wide: int) -> Any:
-    """One encoder layer."""
+    """Make one encoder layer."""
     three = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
     attention = {"self": _parts(**three), "output": _into(hidden, hidden)}
     parts = {"attention": _parts(**attention), "intermediate": _parts(dense=nn.Linear(hidden, wide))}
@@ -54,13 +55,13 @@ def _layer(hidden: int, wide: int) -> Any:
 
 
 class Layer(nn.ModuleDict):
-    """One layer's parameters. It reads them when it is called: ranks that share them out gather them just before."""
+    """The parameters of one layer. A call reads them, so ranks that split them can gather them just before the call."""
 
     def forward(self, hidden: Tensor, layer: Callable[..., Tensor], *given: Any) -> Tensor:
         return layer(hidden, self.weights(), *given)
 
     def weights(self) -> list[Tensor]:
-        """The parameters, in the order in which `in_torch.layer` names them."""
+        """Return the parameters, in the order in which `in_torch.layer` unpacks them."""
         own: Any = self
         attention, three = own.attention, own.attention.self
         parts = [three.query, three.key, three.value, attention.output.dense, attention.output.LayerNorm]
@@ -69,19 +70,20 @@ class Layer(nn.ModuleDict):
 
 
 def _into(width: int, hidden: int) -> Any:
-    """What ends in a residual connection."""
+    """Make the linear layer before a residual connection, and the norm after it."""
     return _parts(dense=nn.Linear(width, hidden), LayerNorm=nn.LayerNorm(hidden, eps=EPSILON))
 
 
 def _parts(**modules: nn.Module) -> Any:
-    """Modules that are attributes by these names."""
+    """Make a module with these modules as its attributes."""
     return nn.ModuleDict(modules)
 
 
 def states(own: Any, heads: int, ids: Tensor, segments: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Hidden states [B, S, H] of the last layer, and the pooled first ones [B, H]: no dropout, in the weights' type.
+    """Return the hidden states [B, S, H] of the last layer, and the pooled states [B, H] of the first positions.
 
-    ids, segments, mask [B, S]. One module after the other: no code of it is shared with the training step.
+    ids, segments, mask [B, S]. There is no dropout, and the weights' type is used. This pass calls one module after the
+    other and shares no code with the training step.
     """
     embeddings = own.embeddings
     hidden = embeddings.word_embeddings(ids) + embeddings.token_type_embeddings(segments)
@@ -91,7 +93,7 @@ def states(own: Any, heads: int, ids: Tensor, segments: Tensor, mask: Tensor | N
         attention = layer.attention
         three = (one(hidden) for one in attention.self.children())
         query, key, value = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in three)
-        with sdpa_kernel(ANY_KERNEL):  # whichever the training step is pinned to
+        with sdpa_kernel(ANY_KERNEL):  # any kernel, even if the training step is pinned to one
             mixed = scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(-2)
         hidden = attention.output.LayerNorm(attention.output.dense(mixed) + hidden)
         wide = gelu(layer.intermediate.dense(hidden))

@@ -1,7 +1,7 @@
 """BERT pre-training with `BertForPreTraining` of Hugging Face's transformers.
 
-Its loss is the same function as ours: the mean over masked tokens and the mean over next-sentence labels. It computes
-the scores of all positions and leaves out those without a label.
+Its loss is the same function as ours: the mean over masked tokens + the mean over next-sentence labels. It computes the
+scores of all positions. Its loss leaves out positions without a label.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NAMES = {
     "model.cls.seq_relationship.": "following.",
     "model.": "",
 }
-"""How a parameter's name begins here, and in PyTorch's form."""
+"""Map how a parameter's name begins here to how it begins in the PyTorch form."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
-    """The network that a run specification asks for, with random weights."""
+    """Return the network of a run specification, with random weights."""
     shape, options = SHAPES[spec["model"]], spec["options"]
     config = BertConfig(
         vocab_size=padded(facts["vocabulary"]),
@@ -58,7 +58,10 @@ def inputs(
     following: Tensor,
     mask: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Labels [B, S] from the masked `positions` [B, P] and their `labels`; at 0, an unused one, stands no label."""
+    """Return the library's arguments, with labels [B, S] from the masked `positions` [B, P] and their `labels`.
+
+    A position of 0 is unused and gets no label.
+    """
     every = torch.full_like(input_ids, IGNORED, dtype=torch.long)
     every.scatter_(1, positions.long(), labels.long().masked_fill(positions == 0, IGNORED))
     given = {"input_ids": input_ids, "token_type_ids": segments.long(), "labels": every}
@@ -67,12 +70,12 @@ def inputs(
 
 
 def blocks(network: Pretrained) -> list[nn.Module]:
-    """The layers, in their order."""
+    """Return the layers, in their order."""
     return list(network.model.bert.encoder.layer)
 
 
 def settings(network: Pretrained) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     config = network.model.config
     return {
         **in_transformers_operations.settings(network),
@@ -87,8 +90,10 @@ def settings(network: Pretrained) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Losses and right answers over a delivered batch (what `bert.batch` returns), summed over masked tokens (mlm) and
-    samples (nsp), without dropout."""
+    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
+
+    The sums are over masked tokens (mlm) and over samples (nsp).
+    """
     network.eval()
     given = inputs(**batch)
     labels, following = given.pop("labels").flatten(), given.pop("next_sentence_label")
@@ -106,12 +111,12 @@ def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
 
 
 def weights(network: Pretrained) -> Arrays:
-    """The weights by the names of PyTorch's form."""
+    """Return the weights by the names of the PyTorch form."""
     return {_named(name): array for name, array in in_torch_operations.weights(network).items()}
 
 
 def load(network: Pretrained, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     here = {_named(name): name for name, _ in network.named_parameters()}
     in_torch_operations.load(network, {here.get(name, name): array for name, array in weights.items()})
 
