@@ -1,7 +1,7 @@
 """BERT pre-training with `BertForPreTraining` of Hugging Face's transformers.
 
-Its loss is the same function as ours: the mean over masked tokens + the mean over next-sentence labels. It computes the
-scores of all positions. Its loss leaves out positions without a label.
+Its loss is the same function as ours: the mean over masked tokens + the mean over next-sentence labels. The model
+computes the scores of all positions, and the loss leaves out positions without a label.
 """
 
 from __future__ import annotations

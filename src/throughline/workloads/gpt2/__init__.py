@@ -1,7 +1,8 @@
 """GPT-2 pre-training (the next token), framework-neutral: shapes, batches, FLOPs.
 
-Sizes: Radford et al. 2019 (small to xl), and those that Megatron-LM and OneFlow were measured with in 2021 (hidden x
-layers); feed-forward 4 x hidden. Sources differ in the gelu and in the initial values, so these are parameters.
+The sizes are from Radford et al. 2019 (small to xl) and from measurements of Megatron-LM and OneFlow in 2021 (named by
+hidden x layers). The feed-forward part has a width of 4 x hidden. The sources differ in the gelu and in the initial
+values, so these are keys.
 """
 
 from dataclasses import dataclass
@@ -31,9 +32,9 @@ SHAPES = {
     "gpt-3072x32": Shape(32, 32, 3072),
 }
 VOCABULARY = 50257
-"""Entries of GPT-2's vocabulary: what synthetic tokens are drawn from."""
+"""Entries of GPT-2's vocabulary. Synthetic tokens are drawn from it."""
 POSITIONS = 1024
-"""Rows of the position table at least."""
+"""The fewest rows of the position table. Longer sequences have more."""
 
 MODELS = tuple(SHAPES)
 UNIT = "samples"
@@ -86,12 +87,12 @@ def complete(values: Values, section: Any) -> dict[str, Any]:
 
 
 def folder(parameters: Parameters) -> str:
-    """One manifest for every sequence length: a window is cut out of the text when it is read."""
+    """Return the folder of the one manifest for all sequence lengths: the reader cuts windows out of the text."""
     return "bpe"
 
 
 def padded(vocabulary: int) -> int:
-    """The vocabulary padded to a multiple of 128, which matrix units like."""
+    """Pad the size of a vocabulary to a multiple of 128, with which matrix units are faster."""
     return -(-vocabulary // 128) * 128
 
 
@@ -112,12 +113,12 @@ def fits(parameters: Parameters, manifest: Values) -> str | None:
 
 
 def batch(rows: Arrays, options: Values) -> Arrays:
-    """What one step needs, from B windows: tokens [B, S + 1], as they are stored. A label is the next token."""
+    """Return what one step needs, from B windows: tokens [B, S + 1], as they are stored. A label is the next token."""
     return {"tokens": rows["tokens"]}
 
 
 def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Windows of tokens that are drawn uniformly. The padding of the vocabulary is never drawn."""
+    """Return windows of tokens that are drawn uniformly. The padding of the vocabulary is never drawn."""
     import numpy as np
 
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -138,11 +139,12 @@ def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | st
 
 
 def flops(shape: Shape, sequence: int, rows: int) -> float:
-    """FLOPs to train on one sample of `sequence` tokens: 3 x forward, a multiply-add is 2, matrix products only.
+    """Return the FLOPs to train on one sample of `sequence` tokens: 3 x forward, matrix products only.
 
-    Per token 24 L d^2 + 4 L s d + 2 d V forward, with V `rows` of the vocabulary's table. Backward is two products for
-    each one forward. Attention counts in full, as the sources count it, though a causal kernel may leave out half.
-    Recomputed activations do not count: these are the model's FLOPs, not the hardware's.
+    A multiply-add is 2. The forward pass has 24 L d^2 + 4 L s d + 2 d V for each token: L layers, hidden size d,
+    sequence s, and V `rows` of the vocabulary's table. For each product in the forward pass, the backward pass has two.
+    Attention counts in full, as in the sources, although a causal kernel may leave out half of it. Recomputed
+    activations do not count: these are the FLOPs of the model, not of the hardware.
     """
     hidden = shape.hidden
     layer = 24 * hidden**2 + 4 * sequence * hidden
@@ -150,7 +152,7 @@ def flops(shape: Shape, sequence: int, rows: int) -> float:
 
 
 def decoder(spec: Values) -> Decoder:
-    """Its parts, with the vocabulary padded."""
+    """Return the model's FLOPs by parts, with the vocabulary padded."""
     shape, sequence = SHAPES[spec["model"]], spec["sequence"]
     weights, rows = 12 * shape.layers * shape.hidden**2, padded(VOCABULARY)
     pair = 4 * shape.layers * shape.hidden
@@ -164,7 +166,7 @@ def decoder(spec: Values) -> Decoder:
 
 
 def causal_flops_per_sample(spec: Values) -> float:
-    """As `flops` has it, with the attention that the causal mask lets through alone."""
+    """Return what `flops` computes, but only with the attention that the causal mask lets through."""
     parts = decoder(spec)
     return 3.0 * (parts.layers + parts.seen + parts.head)
 

@@ -1,8 +1,8 @@
 """GPT-2 pre-training in Keras: the layers of keras-hub's GPT2Backbone, the head on the token embeddings, and the loss.
 
-A run's keys decide the gelu and the initial weights. This file calls the backbone's layers one after the other, as the
-backbone does: a window has no padding and needs no mask of it, and a layer can compute its activations again in the
-backward pass. Every backend of Keras trains this form.
+The keys of a run decide the gelu and the initial weights. This form calls the backbone's layers one after the other, as
+the backbone does. So it needs no padding mask, because a window has no padding, and the backward pass can compute a
+layer's activations again. Every backend of Keras can train this form.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ LACKS = {
     "sharding": "jax and tensorflow, which train this form, keep all states on every rank",
     "tensor": "keras-hub's layers cannot be cut: every rank computes them whole",
 }
-"""Why a feature is not there."""
+"""Map each missing feature to the reason."""
 DEVIATION = 0.02
-"""Of the initial weights."""
+"""Standard deviation of the initial weights."""
 GELU = {name: partial(keras.activations.gelu, approximate=name == "tanh") for name in ("tanh", "erf")}
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> Gpt2:
-    """The network that a run specification asks for, with random weights; `policy` is Keras' word for the precision."""
+    """Return the network of a run specification, with random weights. `policy` is Keras' name of the precision."""
     given, options = workloads.parameters(spec), spec["options"]
     rows = padded(facts["vocabulary"])
     return Gpt2(SHAPES[spec["model"]], rows, given, options["dropout"], options["checkpointing"], policy)
 
 
 def load(network: Gpt2, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     assign(network.by_name(), weights)
 
 
 def settings(network: Gpt2) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     own = network.gpt2
     first = own.transformer_layers[0]
     by_itself = "products and softmax by themselves"
@@ -73,8 +73,10 @@ def settings(network: Gpt2) -> dict[str, Any]:
 
 
 def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
-    """The loss over a delivered batch (what `gpt2.batch` returns), summed over its tokens, without dropout. One sample
-    at a time: scores of a whole batch would take more memory than training does."""
+    """Return the loss summed over the tokens of a delivered batch (what `gpt2.batch` returns), without dropout.
+
+    It computes one sample at a time: the scores of a whole batch would take more memory than training does.
+    """
     samples, length = batch["tokens"].shape
     each = (network.losses_of(batch["tokens"][one : one + 1], training=False) for one in range(samples))
     total = sum(float(ops.convert_to_numpy(losses).sum(dtype="float64")) for losses in each)
@@ -82,7 +84,8 @@ def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
 
 
 class Gpt2(keras.Layer):  # type: ignore[misc]
-    """Takes the arrays of `gpt2.batch` and returns the loss: the mean over all tokens."""
+    """GPT-2 with its head and its loss. Calling it takes the arrays of `gpt2.batch` and returns the mean over all
+    tokens."""
 
     def __init__(
         self, shape: Shape, rows: int, given: Parameters, dropout: float, checkpointing: bool, policy: str
@@ -100,7 +103,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         )
         residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
         drawn = [
-            (self.gpt2.token_embedding.embeddings, DEVIATION),  # the backbone's own: 0.01
+            (self.gpt2.token_embedding.embeddings, DEVIATION),  # the backbone's default is 0.01
             (self.gpt2.position_embedding.position_embeddings, given.position_init),
         ]
         for layer in self.gpt2.transformer_layers:
@@ -116,7 +119,8 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         return ops.mean(self.losses_of(batch["tokens"], training=True))
 
     def losses_of(self, tokens: Any, training: bool) -> Any:
-        """The cross entropies [B, S] of the next tokens, in fp32. tokens [B, S + 1]: the last is a label alone."""
+        """Return the cross entropies [B, S] of the next tokens, in fp32. The last of the tokens [B, S + 1] is only a
+        label."""
         own, ids = self.gpt2, ops.cast(tokens, "int32")
         words = own.token_embedding(ids[:, :-1])
         hidden = own.embeddings_add((words, own.position_embedding(words)))
@@ -128,7 +132,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
 
     def by_name(self) -> dict[str, Any]:
-        """Every weight by the name of PyTorch's form."""
+        """Return every weight by its name in the PyTorch form."""
         own = self.gpt2
         found = {
             "tokens.weight": own.token_embedding.embeddings,

@@ -1,7 +1,7 @@
 """GPT-2 pre-training in Paddle: operations of paddle.nn, the vocabulary head on all positions.
 
-The model is ours, as BERT in Paddle is. Names are those of the form in PyTorch. Paddle's linear layers keep their
-weights transposed, inputs by outputs.
+The model is ours, like BERT in Paddle. The names are those of the PyTorch form. Paddle's linear layers keep their
+weights transposed: [inputs, outputs].
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ LACKS = {
     "tensor": "the form in Paddle lies on one device whole",
 }
 EPSILON = 1e-5
-"""Of the layer norms."""
+"""Epsilon of the layer norms."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any]) -> Gpt2:
-    """The network that a run specification asks for, with random weights."""
+    """Return the network of a run specification, with random weights."""
     given, options = workloads.parameters(spec), spec["options"]
     return Gpt2(SHAPES[spec["model"]], facts["vocabulary"], given, options["dropout"], options["checkpointing"])
 
 
 def settings(network: Gpt2) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     return {
         "parameters": sum(parameter.size for parameter in network.parameters()),
         "vocabulary_rows": network.tokens.weight.shape[0],
@@ -50,9 +50,9 @@ def settings(network: Gpt2) -> dict[str, Any]:
 
 @paddle.no_grad()  # type: ignore[untyped-decorator]
 def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
-    """The loss over a delivered batch (what `gpt2.batch` returns), summed over its tokens, without dropout.
+    """Return the loss summed over the tokens of a delivered batch (what `gpt2.batch` returns), without dropout.
 
-    One sample at a time: scores of a whole batch would take more memory than training does.
+    It computes one sample at a time: the scores of a whole batch would take more memory than training does.
     """
     network.eval()
     total, ids = 0.0, batch["tokens"]
@@ -64,7 +64,8 @@ def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
 
 
 class Gpt2(nn.Layer):  # type: ignore[misc]
-    """`forward` takes the tensors of `gpt2.batch`, and returns the loss: the mean over all tokens."""
+    """GPT-2 with its head and its loss. `forward` takes the tensors of `gpt2.batch` and returns the mean over all
+    tokens."""
 
     def __init__(self, shape: Shape, vocabulary: int, given: Parameters, dropout: float, checkpointing: bool) -> None:
         super().__init__()
@@ -77,11 +78,11 @@ class Gpt2(nn.Layer):  # type: ignore[misc]
         self.norm = nn.LayerNorm(hidden, EPSILON)
 
     def forward(self, tokens: Any) -> Any:
-        """tokens [B, S + 1]: the last is a label alone."""
+        """Return the loss. The last of the tokens [B, S + 1] is only a label."""
         return F.cross_entropy(self.scores(tokens[:, :-1]), tokens[:, 1:].flatten())
 
     def scores(self, ids: Any) -> Any:
-        """Of every next token over the vocabulary [B * S, V]."""
+        """Return the scores of the vocabulary for every next token [B * S, V]."""
         p = self.dropout if self.training else 0.0
         hidden = F.dropout(self.tokens(ids) + self.positions.weight[: ids.shape[1]], p)
         for block in self.layers:
@@ -91,7 +92,7 @@ class Gpt2(nn.Layer):  # type: ignore[misc]
 
 
 class Block(nn.Layer):  # type: ignore[misc]
-    """One layer: attention, then feed-forward, each behind a norm and added to the residual."""
+    """One layer: attention, then feed-forward. Each comes after a norm and is added to the residual."""
 
     def __init__(self, shape: Shape, gelu: str, residual: float) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """GPT-2 pre-training in PyTorch: the published architecture, with our own operations.
 
-The forward pass is a few functions of tensors. So a compiler sees each of them whole, and compiles a layer once for all
-layers. A test compares it with Hugging Face's own.
+The forward pass is a few functions of tensors. So a compiler sees each function as a whole, and compiles one layer for
+all layers. A test compares the forward pass with Hugging Face's.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ __all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "split", 
 LACKS = {"unpadded": "GPT-2's samples have no padding that could be left out"}
 CHANGING: frozenset[str] = frozenset()
 CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down": 1}
-"""What ranks that share a replica hold parts of: by vocabulary rows, by heads and columns (0), or by rows (1)."""
+"""Map each module that ranks of a replica split to the dimension of the cut: 0 by vocabulary rows, heads or outputs, 1
+by inputs."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Gpt2:
-    """The network that a run specification asks for, with random weights; `at` is where this process trains it."""
+    """Return the network of a run specification, with random weights. `at` is the device that trains it."""
     given, options = workloads.parameters(spec), spec["options"]
     network = Gpt2(SHAPES[spec["model"]], facts["vocabulary"], given, options["dropout"], options["checkpointing"])
     if at:
@@ -48,12 +49,12 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
 
 
 def blocks(network: Gpt2) -> list[nn.Module]:
-    """The layers. Each is called, and reads its parameters then; all other parameters are the network's own."""
+    """Return the layers. A call of a layer reads its parameters. All other parameters belong to the network itself."""
     return list(network.layers.children())
 
 
 def split(network: Gpt2, ranks: TensorGroup) -> None:
-    """Keep this rank's part of a network that every rank of its replica has built."""
+    """Keep this rank's part of the network. Every rank of the replica has built the whole network."""
     cut = {}
     for name, parameter in network.named_parameters():
         dimension = CUT.get(name.split(".")[-2])
@@ -67,19 +68,19 @@ def split(network: Gpt2, ranks: TensorGroup) -> None:
 
 
 def weights(network: Gpt2) -> Arrays:
-    """The whole weights; where ranks share a replica, all of them have to ask."""
+    """Return the whole weights. If ranks share a replica, all of them have to call this together."""
     return network.ranks.whole_arrays(network) if network.ranks else in_torch_operations.weights(network)
 
 
 def load(network: Gpt2, weights: Arrays) -> None:
-    """Set the weights from whole ones."""
+    """Set the weights from whole weights."""
     in_torch_operations.load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
 
 
 def settings(network: Gpt2) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     parameters = sum(one.numel() for one in network.parameters())
-    if ranks := network.ranks:  # they hold one replica's together
+    if ranks := network.ranks:  # together they hold one replica
         parameters += (ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
     return {
         "parameters": parameters,
@@ -95,10 +96,10 @@ def settings(network: Gpt2) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: Gpt2, batch: dict[str, Tensor]) -> dict[str, float]:
-    """The loss over a delivered batch (what `gpt2.batch` returns), summed over its tokens, without dropout.
+    """Return the loss summed over the tokens of a delivered batch (what `gpt2.batch` returns), without dropout.
 
-    Through the plain forward pass, in the weights' precision: it shares the weights with the training step, and none
-    of its code. One sample at a time: scores of a whole batch would take more memory than training does.
+    It uses the plain forward pass, in the weights' precision, which shares the weights with the training step, but no
+    code. It computes one sample at a time: the scores of a whole batch would take more memory than training does.
     """
     ids, total = batch["tokens"].long(), 0.0
     for one in torch.split(ids, 1):
@@ -109,17 +110,18 @@ def sums(network: Gpt2, batch: dict[str, Tensor]) -> dict[str, float]:
 
 
 class Gpt2(nn.Module):
-    """`forward` takes the tensors of `gpt2.batch`, and returns the loss: the mean over all tokens.
+    """GPT-2 with its head and its loss. `forward` takes the tensors of `gpt2.batch` and returns the mean over all
+    tokens.
 
-    With `half_type`, weights stay as they are and are cast where they are used; matrix products, attention and the
-    activations between them are of that type, norms and losses are computed in the weights' own.
+    With `half_type`, the weights keep their type and are cast where they are used. Matrix products, attention and the
+    activations between them have the half type; norms and losses are computed in the weights' type.
     """
 
     half_type: torch.dtype | None = None
     ranks: TensorGroup | None = None
-    """Those that share this replica, where each holds a part of it."""
+    """The ranks that share this replica, if each holds a part of it."""
     attention: str | None = None
-    """The kernel that this process is pinned to; None where it is left to PyTorch."""
+    """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     tokens: nn.Embedding
     positions: nn.Embedding
     layers: nn.ModuleList
@@ -133,11 +135,11 @@ class Gpt2(nn.Module):
         self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, loss)
 
     def compile_parts(self, dynamic: bool) -> None:
-        """Compile embeddings, layer and loss, each by itself: a layer's code is made once and serves them all."""
+        """Compile embeddings, layer and loss, each by itself. A layer is compiled once for all layers."""
         self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens [B, S + 1]: the last is a label alone."""
+        """Return the loss. The last of the tokens [B, S + 1] is only a label."""
         ids, p = tokens.long(), self.dropout if self.training else 0.0
         rows, table = self.embed(ids[:, :-1])
         one_layer: Callable[..., Tensor] = partial(self.parts[1], ranks=self.ranks)
@@ -149,7 +151,7 @@ class Gpt2(nn.Module):
         return self.parts[2](hidden, ids[:, 1:], table, *self.norm.parameters(), self.ranks)
 
     def embed(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Token embeddings [B, S, H], and the table, or this rank's part of it, for the head that shares it."""
+        """Return the token embeddings [B, S, H], and the table (or this rank's part of it), which the head shares."""
         table: Tensor = self.tokens.weight
         kind = self.half_type or table.dtype
         if self.ranks is None:
@@ -160,19 +162,19 @@ class Gpt2(nn.Module):
 
 
 def embedded(rows: Tensor, positions: Tensor, p: float, half: torch.dtype) -> Tensor:
-    """Token and position embeddings [B, S, H]."""
+    """Return the sum of token and position embeddings [B, S, H]."""
     return dropped((rows + positions[: rows.shape[1]]).to(half), p)
 
 
 def layer(
     hidden: Tensor, own: list[Tensor], heads: int, gelu: str, p: float, ranks: TensorGroup | None = None
 ) -> Tensor:
-    """One layer over hidden [B, S, H], with a block's parameters in their order: attention, then feed-forward."""
+    """One layer: attention, then feed-forward. hidden is [B, S, H]; `own` are a block's parameters in their order."""
     return feed_forward(attention(hidden, own[:10], heads, p, ranks), own[10:], gelu, p, ranks)
 
 
 def attention(hidden: Tensor, own: list[Tensor], heads: int, p: float, ranks: TensorGroup | None) -> Tensor:
-    """Every position mixes in what it sees, itself and those before it."""
+    """Causal attention, added to the residual: every position sees itself and the positions before it."""
     norm, norm_bias, query, query_bias, key, key_bias, value, value_bias, mix, mix_bias = own
     kind = hidden.dtype
     packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
@@ -195,7 +197,7 @@ def feed_forward(hidden: Tensor, own: list[Tensor], approximate: str, p: float, 
 def loss(
     hidden: Tensor, labels: Tensor, table: Tensor, norm: Tensor, norm_bias: Tensor, ranks: TensorGroup | None = None
 ) -> Tensor:
-    """The mean cross entropy of the next tokens, labels [B, S], in the weights' own type."""
+    """Return the mean cross entropy of the next tokens, labels [B, S], in the weights' type."""
     scores = linear(entered(normed(hidden, norm, norm_bias, EPSILON), ranks).flatten(0, 1), table)
     if ranks:
         return ranks.cross_entropy(scores, labels.flatten(), norm.dtype).mean()

@@ -13,18 +13,18 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from throughline.workloads.gpt2 import POSITIONS, Parameters, Shape
 
 EPSILON = 1e-5
-"""Of the layer norms."""
+"""Epsilon of the layer norms."""
 DEVIATION = 0.02
-"""Of the initial weights."""
+"""Standard deviation of the initial weights."""
 APPROXIMATE = {"tanh": "tanh", "erf": "none"}
-"""A parameter's `gelu` in PyTorch's words."""
+"""Map the values of the key `gelu` to PyTorch's names."""
 ANY_KERNEL = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Block(nn.Module):
-    """One layer's parameters. What it does is given to it: a function that may be compiled or checkpointed.
+    """The parameters of one layer. The caller passes the function that computes it: it may be compiled or checkpointed.
 
-    It reads them when it is called, so that whoever shards a network block by block can gather them just then.
+    A call reads the parameters, so ranks that shard the network block by block can gather them just before the call.
     """
 
     def __init__(self, hidden: int, heads: int, gelu: str) -> None:
@@ -36,12 +36,12 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
 
     def forward(self, hidden: Tensor, layer: Callable[..., Tensor], p: float) -> Tensor:
-        """`layer(hidden, own, heads, gelu, p)`, with the parameters in their order."""
+        """Return layer(hidden, own, heads, gelu, p); `own` are the parameters in their order."""
         return layer(hidden, list(self.parameters()), self.heads, self.gelu, p)
 
 
 def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
-    """Embeddings, layers and last norm, with random weights. The table of `rows` tokens is also the head's."""
+    """Make embeddings, layers and last norm, with random weights. The table of `rows` tokens is also the head's."""
     made = {
         "tokens": nn.Embedding(rows, shape.hidden),
         "positions": nn.Embedding(max(POSITIONS, given.sequence), shape.hidden),
@@ -59,9 +59,10 @@ def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
 
 
 def states(own: Any, ids: Tensor) -> Tensor:
-    """Hidden states [B, S, H] behind the last norm: no dropout, in the weights' type.
+    """Return the hidden states [B, S, H] after the last norm, of ids [B, S].
 
-    ids [B, S]. One module after the other: no code of it is shared with the training step.
+    There is no dropout, and the weights' type is used. This pass calls one module after the other and shares no code
+    with the training step.
     """
     hidden = own.tokens(ids) + own.positions.weight[: ids.shape[1]]
     for one in own.layers:
@@ -74,7 +75,7 @@ def states(own: Any, ids: Tensor) -> Tensor:
 def _mixed(one: Any, hidden: Tensor) -> Tensor:
     three = (linear(hidden) for linear in (one.query, one.key, one.value))
     query, key, value = (each.unflatten(-1, (one.heads, -1)).transpose(1, 2) for each in three)
-    with sdpa_kernel(ANY_KERNEL):  # whichever the training step is pinned to
+    with sdpa_kernel(ANY_KERNEL):  # any kernel, even if the training step is pinned to one
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(-2)
     result: Tensor = one.mix(mixed)
     return result

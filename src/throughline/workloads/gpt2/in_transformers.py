@@ -17,7 +17,7 @@ from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pr
 __all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
 
 GELU = {"tanh": "gelu_new", "erf": "gelu"}
-"""A parameter's `gelu` in the library's words."""
+"""Map the values of the key `gelu` to the library's names."""
 TABLES = {"wte": "tokens", "wpe": "positions", "ln_f": "norm"}
 LAYER = {
     "ln_1": ["attention_norm"],
@@ -27,11 +27,12 @@ LAYER = {
     "mlp.c_fc": ["up"],
     "mlp.c_proj": ["down"],
 }
-"""The library's names, and those of PyTorch's form: several where the library keeps their matrices side by side."""
+"""Map the library's names to those of the PyTorch form. Where there are several, the library keeps their matrices side
+by side."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
-    """The network that a run specification asks for, with random weights."""
+    """Return the network of a run specification, with random weights."""
     shape, given, options = SHAPES[spec["model"]], workloads.parameters(spec), spec["options"]
     config = GPT2Config(
         vocab_size=padded(facts["vocabulary"]),
@@ -49,7 +50,7 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
     )
     model = GPT2LMHeadModel(config)
     nn.init.normal_(model.transformer.wpe.weight, std=given.position_init)
-    if given.residual_init == "plain":  # the library scales them
+    if given.residual_init == "plain":  # the library has drawn them scaled
         for layer in model.transformer.h:
             for added in (layer.attn.c_proj, layer.mlp.c_proj):
                 nn.init.normal_(added.weight, std=config.initializer_range)
@@ -57,20 +58,23 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
 
 
 def inputs(tokens: Tensor) -> dict[str, Tensor]:
-    """tokens [B, S + 1]. Labels are shifted already, as the library's own shift would leave out the last position; it
-    wants `labels` as well."""
+    """Return the library's arguments from tokens [B, S + 1].
+
+    The labels are already shifted, because the library's own shift would leave out the last position. The library also
+    needs `labels`.
+    """
     ids = tokens.long()
     labels = ids[:, 1:].contiguous()
     return {"input_ids": ids[:, :-1].contiguous(), "labels": labels, "shift_labels": labels}
 
 
 def blocks(network: Pretrained) -> list[nn.Module]:
-    """The layers, in their order."""
+    """Return the layers, in their order."""
     return list(network.model.transformer.h)
 
 
 def settings(network: Pretrained) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     config = network.model.config
     return {
         **in_transformers_operations.settings(network),
@@ -84,7 +88,7 @@ def settings(network: Pretrained) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
-    """The loss over a delivered batch, summed over its tokens, without dropout; one sample at a time."""
+    """Return the loss summed over the tokens of a delivered batch, without dropout, computed one sample at a time."""
     network.eval()
     samples, each = torch.split(batch["tokens"], 1), batch["tokens"].shape[1] - 1
     total = sum(float(network(tokens=one)) * each for one in samples)
@@ -93,7 +97,7 @@ def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
 
 
 def weights(network: Pretrained) -> Arrays:
-    """The weights by the names of PyTorch's form."""
+    """Return the weights by the names of the PyTorch form."""
     found: Arrays = {}
     for name, array in in_torch_operations.weights(network).items():
         parts = _named(name)
@@ -102,7 +106,7 @@ def weights(network: Pretrained) -> Arrays:
 
 
 def load(network: Pretrained, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     parts = {name: _named(name) for name, _ in network.named_parameters()}
     if {one for names in parts.values() for one in names} != weights.keys():
         raise ValueError("weights of another network")
@@ -111,12 +115,12 @@ def load(network: Pretrained, weights: Arrays) -> None:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Matrices of a layer are the transposed ones of a linear layer."""
+    """Transpose the matrices of layers: the library keeps them as [inputs, outputs], PyTorch as [outputs, inputs]."""
     return array.T if ".h." in name and array.ndim == 2 else array
 
 
 def _named(name: str) -> list[str]:
-    """What PyTorch's form calls a parameter of this one: its parts, one below the other."""
+    """Return the names in the PyTorch form of a parameter here: several if it holds several matrices."""
     place, _, kind = name.removeprefix("model.transformer.").rpartition(".")
     if place in TABLES:
         return [f"{TABLES[place]}.{kind}"]
