@@ -1,4 +1,5 @@
-"""One rank of a run: the measured loop and its clock, data ahead of need, heartbeat, convergence training.
+"""One rank of a run: the measured loop and its clock, the data loader, the heartbeat, and convergence training.
 
-It runs in a framework's environment and knows frameworks, workloads, the ground, and the reading half of a data room.
+A rank runs in a framework's environment. This package may import frameworks, workloads, the modules directly in
+throughline/, and the reading half of a package for data.
 """

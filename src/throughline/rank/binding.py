@@ -7,13 +7,13 @@ from pathlib import Path
 from throughline.frameworks import Unsupported
 
 LIST_GPUS = ["nvidia-smi", "--query-gpu=index,uuid,pci.bus_id", "--format=csv,noheader"]
-"""The workers have CUDA_DEVICE_ORDER=PCI_BUS_ID, so that CUDA counts as nvidia-smi does."""
+"""Ranks run with CUDA_DEVICE_ORDER=PCI_BUS_ID, so CUDA numbers the GPUs as nvidia-smi does."""
 
 
 def to_numa_node(kind: str, device: int, system: Path = Path("/sys")) -> None:
-    """Bind all threads of this process to the NUMA node of its GPU; `device` counts the GPUs that the process sees.
+    """Bind all threads of this process to the NUMA node of its GPU. `device` is its number among the visible GPUs.
 
-    With one NUMA node there is nothing to bind. Unsupported where the system does not say which node it is.
+    With one NUMA node there is nothing to bind. Raise Unsupported if the system does not name the GPU's NUMA node.
     """
     if kind != "cuda":
         raise Unsupported(
@@ -34,7 +34,7 @@ def to_numa_node(kind: str, device: int, system: Path = Path("/sys")) -> None:
 
 
 def _address(device: int) -> str:
-    """A GPU's place on the PCI bus as /sys names it; ValueError or an error of nvidia-smi's where it has none."""
+    """Return a GPU's PCI address in the form of /sys. Raise ValueError or a SubprocessError if nvidia-smi has none."""
     listed = subprocess.run(LIST_GPUS, capture_output=True, text=True, timeout=60, check=True).stdout
     gpus = [[part.strip() for part in line.split(",")] for line in listed.splitlines()]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -47,6 +47,6 @@ def _address(device: int) -> str:
 
 
 def _cores(text: str) -> set[int]:
-    """The numbers in a list such as `0-3,8-11`."""
+    """Return the numbers in a list such as `0-3,8-11`."""
     spans = [part.partition("-") for part in text.strip().split(",")]
     return {core for first, _, last in spans for core in range(int(first), int(last or first) + 1)}

@@ -1,8 +1,9 @@
-"""A convergence check, a rank's side: train, look at held-out data every so many steps, and resume after a kill.
+"""A convergence check in a rank: train, evaluate held-out data every `evaluate_every` steps, and resume after a kill.
 
-It shares the step with the measured loop (worker.py) and nothing else; nothing is timed here. The run is cut into
-segments of `evaluate_every` steps. Each begins by seeding the dropout from the step, so that a run that resumes
-at a border between two segments does exactly what an uninterrupted one does. Standard library and numpy only.
+It uses the same step as the measured loop (worker.py) and nothing else of it, and it times nothing. The training is cut
+into segments of `evaluate_every` steps. At the start of each segment, we seed the dropout with the step number. So a
+training that resumes between two segments computes exactly the same as one without an interruption. Standard library
+and numpy only.
 """
 
 import hashlib
@@ -23,13 +24,13 @@ from throughline.rank.heartbeat import Heart
 
 STATE = "state.json"
 KEPT = 2
-"""Checkpoints that are kept: one may be damaged."""
+"""How many checkpoints we keep. We keep two, because one may be damaged."""
 PIECE = 1 << 25
-"""Bytes that are written and synced at a time."""
+"""How many bytes we write and sync at a time."""
 
 
 def train(run: Any, order: Training) -> Trained:
-    """Train to the last step: from the start, or from the checkpoint that the launcher has verified."""
+    """Train to the last step, from the start or from the checkpoint that the launcher has verified."""
     framework, heart = run.framework, run.heart
     if "convergence" not in frameworks.features(run.spec["framework"], run.spec["model"]):
         raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
@@ -59,7 +60,7 @@ def train(run: Any, order: Training) -> Trained:
     while done < order.steps:
         heart.phase("training", order.steps)
         heart.step(done)
-        # A seed of its own for every rank and segment.
+        # Each rank and segment has its own seed.
         framework.seed((run.spec["seed"] * 1_000_003 + run.rank) * 1_000_003 + done + 1 & 2**63 - 1)
         until = min(order.steps, (done // order.evaluate_every + 1) * order.evaluate_every)
         values = []
@@ -81,13 +82,13 @@ def train(run: Any, order: Training) -> Trained:
 
 
 def _held_out(run: Any, samples: int) -> Iterator[Any]:
-    """The first `samples` rows of the test shards as delivered batches."""
+    """Yield the first `samples` rows of the test shards, as batches on the device."""
     for rows in run.decoded(_first(run.manifest, samples, run.size.batch_per_replica)):
         yield run.framework.deliver(run.framework.data(run.workload.batch(rows, {})))
 
 
 def _first(manifest: Manifest, samples: int, size: int) -> Iterator[dict[str, Any]]:
-    """The first `samples` rows of the test shards, at most `size` at a time."""
+    """Yield the first `samples` rows of the test shards, at most `size` at a time."""
     import numpy as np
 
     left = samples
@@ -100,7 +101,10 @@ def _first(manifest: Manifest, samples: int, size: int) -> Iterator[dict[str, An
 
 
 def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:
-    """The workload's figures of the held-out samples, from the sums over every batch. Each batch is a sign of life."""
+    """Return the workload's figures of the held-out samples, from sums over all batches.
+
+    Each batch counts as progress for the watchdog.
+    """
     sums: dict[str, float] = {}
     run.heart.phase("evaluation", len(held_out))
     for number, batch in enumerate(held_out, 1):
@@ -112,14 +116,15 @@ def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:
 
 
 def _number(value: float) -> float | None:
-    """The value as JSON knows it: None where it is not finite."""
+    """Return the value, or None if it is not finite and JSON cannot express it."""
     return value if math.isfinite(value) else None
 
 
 class Watched(io.FileIO):
-    """A file whose every piece is a sign of life: a large checkpoint on a slow disk is no hang.
+    """A file that reports progress to the watchdog for every piece that is read or written.
 
-    What is written is synced piece by piece: one sync at the end would be silent for as long as all of it takes.
+    So a large checkpoint on a slow disk does not look like a hang. Each written piece is synced, because a single sync
+    at the end could take too long without any progress.
     """
 
     def __init__(self, path: Path, mode: str, heart: Heart | None) -> None:
@@ -144,17 +149,18 @@ class Watched(io.FileIO):
 
 
 class Book:
-    """The checkpoints of one check in a folder: state.json names those that are complete, with their digests.
+    """The checkpoints of one check in a folder. state.json lists the complete checkpoints with their digests.
 
-    A checkpoint exists once state.json says so; the file is written before, and synced. state.json holds what was
-    recorded up to its newest checkpoint. One of another check (`identity`; None: any) is not looked at.
+    The file of a checkpoint is written and synced first. The checkpoint exists as soon as state.json lists it.
+    state.json also has the curve and the losses up to the newest checkpoint. We ignore a state.json whose `identity` is
+    not this one (None: any is accepted), because it belongs to another check.
     """
 
     def __init__(self, folder: Path, identity: str | None, heart: Heart | None = None) -> None:
         self.folder, self.identity, self.heart = folder, identity, heart
 
     def read(self) -> dict[str, Any]:
-        """What state.json holds; nothing where there is none of this check, or none that can be read."""
+        """Return the content of state.json. It has no checkpoints if there is no readable state.json of this check."""
         try:
             state: dict[str, Any] = json.loads((self.folder / STATE).read_text(encoding="utf-8"))
             if self.identity in (None, state["identity"]):
@@ -164,7 +170,7 @@ class Book:
         return {"identity": self.identity, "checkpoints": [], "curve": [], "losses": []}
 
     def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest checkpoint whose content is what was written, and what is wrong with newer ones."""
+        """Return the newest undamaged checkpoint (None without one), and what is wrong with the newer checkpoints."""
         faults: list[str] = []
         for entry in reversed(self.read()["checkpoints"]):
             try:
@@ -177,7 +183,7 @@ class Book:
 
     @contextmanager
     def verified(self, checkpoint: Checkpoint) -> Iterator[IO[bytes]]:
-        """The content of a checkpoint; ValueError where it is another than was written."""
+        """Yield the opened file of a checkpoint. Raise ValueError if its digest is not that of state.json."""
         path = self.folder / checkpoint.file
         if self._sha256(path) != checkpoint.sha256:
             raise ValueError(f"the sha256 of {path.name} differs")
@@ -185,12 +191,12 @@ class Book:
             yield stream
 
     def until(self, step: int) -> tuple[list[dict[str, Any]], list[float | None]]:
-        """Curve and losses up to `step`."""
+        """Return the curve and the losses up to `step`."""
         state = self.read()
         return [point for point in state["curve"] if point["step"] <= step], state["losses"][:step]
 
     def add(self, step: int, save: Any, curve: list[dict[str, Any]], losses: list[float | None]) -> None:
-        """Write a checkpoint through `save(stream)`, then that it is there; older ones go."""
+        """Write a checkpoint with `save(stream)`, then add it to state.json, and remove the oldest checkpoints."""
         path = self.folder / f"step_{step:09d}.checkpoint"
         with (
             files.atomic(path) as partial,
@@ -209,7 +215,7 @@ class Book:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def leave_last(self, folder: Path) -> None:
-        """The newest checkpoint goes to `folder`, in place of what lies there; all others go."""
+        """Move the newest checkpoint to `folder`, which is replaced, and remove all others."""
         shutil.rmtree(folder, ignore_errors=True)
         state = self.read()
         for entry in state["checkpoints"][:-1]:

@@ -1,8 +1,8 @@
-"""Training data for one rank: manifest, shards, and batches that are ready before the step asks for them.
+"""Training data for one rank: the manifest, its shards, and batches that are ready before a step needs them.
 
-What stands in a shard, and how its rows are read, is the data room's (`throughline.<room>.reading`). Here a thread
-reads one shard ahead, and another gathers batches into a short queue; the training thread runs meanwhile. A replica
-reads rows of its own: the ranks that share one read the same. Standard library and numpy only.
+The data package knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead,
+and another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads
+its own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
 """
 
 import importlib
@@ -20,53 +20,55 @@ from throughline.files import UserError
 from throughline.workloads import Arrays, Workload
 
 AHEAD = 8
-"""Batches that are ready, or nearly so, before they are needed."""
+"""How many batches we prepare before they are needed."""
 AHEAD_BYTES = 256 << 20
-"""Where batches are decoded: what those may hold together. There are three at least."""
+"""The memory for decoded batches that are prepared ahead. We prepare at least three, even if they need more."""
 GATHERED = 1024
-"""Rows that are gathered at a time, or a few more: whole batches."""
+"""How many rows we gather at a time, rounded up to whole batches."""
 SYNTHETIC_BATCHES = 4
-"""Different batches on the device, where nothing is read."""
+"""The number of different batches on the device with synthetic data."""
 
 
 Shard = Mapping[str, Any]
-"""A shard as its manifest lists it."""
+"""The entry of a shard in its manifest."""
 
 
 class Reader(Protocol):
-    """What a data room's `reading.reader` gives for a manifest's content, its folder, a run's parameters and seed."""
+    """Reads shards. A data package's `reading.reader` makes one from a manifest's content and folder, and a run's
+    parameters and seed."""
 
     how: str | None
-    """What reading adds to the data, in words; None where they are read as they are."""
+    """What reading adds to the data, in words (such as new masks in each epoch); None if rows are read unchanged."""
 
     def rows(self, shard: Shard) -> int:
-        """How many rows these parameters get from a shard, in every epoch."""
+        """Return how many rows a shard gives in every epoch, with the run's parameters."""
 
     def read(self, shard: Shard, epoch: int) -> Arrays:
-        """A shard's arrays, whole, with a row each as they are in the epoch."""
+        """Return all rows of a shard for this epoch, as arrays whose first axis is the row."""
 
 
 @runtime_checkable
 class Decoder(Reader, Protocol):
-    """A reader whose rows only name samples, such as pictures: it has other processes decode whole batches of them."""
+    """A reader whose rows only name samples, such as pictures. Other processes decode whole batches of samples."""
 
     slots: int
-    """Batches that are being decoded at a time."""
+    """How many batches are decoded at the same time."""
 
     def batch_bytes(self, size: int) -> int:
-        """The bytes of a decoded batch of so many rows."""
+        """Return the size in bytes of a decoded batch with `size` rows."""
 
     def decoded(self, rows: Iterator[Arrays], size: int, processes: int, python: str) -> Iterator[Arrays]:
-        """The arrays of batches of at most `size` rows, in their order; `python` is the interpreter of the processes.
-        They end with this iterator, and with this process."""
+        """Yield the decoded arrays of each batch (at most `size` rows), in the order of the batches.
+
+        `python` is the interpreter of the decoding processes. They end when the iterator or this process ends.
+        """
 
     def by_dali(self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None) -> Iterator[Arrays]:
-        """The same by DALI in this process, on the GPU of this number if it has one. Raises Unsupported."""
+        """Do the same with DALI in this process, on GPU number `gpu` (None: on the CPU). May raise Unsupported."""
 
 
 class Manifest:
-    """A manifest.json of the data room `room`: its shards, by their split, and the reader that knows how a run with
-    these parameters and this seed reads them."""
+    """A manifest.json of the data package `room`: its shards by split, and the reader for these parameters and seed."""
 
     def __init__(self, path: Path, room: str, parameters: Any = None, seed: int = 0, repair: str | None = None) -> None:
         if not path.is_file():
@@ -82,7 +84,7 @@ class Manifest:
         self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))
 
     def fits(self, workload: Workload, parameters: Any, replicas: int) -> None:
-        """UserError unless the shards are what these parameters need, with a row for every replica."""
+        """Raise UserError unless the shards fit these parameters and have at least one row for every replica."""
         fault = workload.fits(parameters, self.content)
         if fault:
             what, _, why = fault.partition("; ")
@@ -91,7 +93,7 @@ class Manifest:
                 why=why or None,
                 next_step=f"correct the section {self.room} in config.yaml, or use the manifest that fits",
             )
-        # where shards are fewer than replicas, all share each of them
+        # With fewer shards than replicas, all replicas share every shard.
         shared = max(map(self.reader.rows, self.shards), default=0) if len(self.shards) < replicas else self.rows
         if shared < replicas:
             raise UserError(
@@ -104,9 +106,11 @@ class Manifest:
         return self.path.parent / str(shard["file"])
 
     def used(self, seed: int, replicas: int, count: int, size: int) -> list[dict[str, Any]]:
-        """The shards that any replica reads for `count` batches of `size` rows, for those that are prepared ahead of
-        need, and one shard more, which is read ahead."""
-        needed = (count + AHEAD + 1) * size  # the queue is full, and one batch waits for room
+        """Return the shards that any replica reads for `count` batches of `size` rows.
+
+        They include the shards for the batches that are prepared ahead, and one more shard, which is read ahead.
+        """
+        needed = (count + AHEAD + 1) * size  # a full queue, and one batch that waits for a place in it
         used: set[int] = set()
         for replica in range(replicas):
             rows = 0
@@ -118,7 +122,7 @@ class Manifest:
         return [self.shards[shard] for shard in sorted(used)]
 
     def ahead(self, size: int) -> int:
-        """Batches of `size` rows that may wait, beside those that are being decoded."""
+        """Return how many batches of `size` rows may wait in the queue, without those that are being decoded."""
         if not isinstance(self.reader, Decoder):
             return AHEAD
         return max(1, min(AHEAD, AHEAD_BYTES // self.reader.batch_bytes(size)) - self.reader.slots)
@@ -126,14 +130,14 @@ class Manifest:
     def decoded(
         self, rows: Iterator[Arrays], size: int, processes: int = 1, python: str = sys.executable
     ) -> Iterator[Arrays]:
-        """What a workload takes, from batches of rows as the reader gives them."""
+        """Return the batches that a workload takes: decoded if the reader is a Decoder, otherwise unchanged."""
         return self.reader.decoded(rows, size, processes, python) if isinstance(self.reader, Decoder) else rows
 
     def order(self, seed: int, replica: int, replicas: int) -> Iterator[tuple[int, int, int]]:
-        """(epoch, shard, this replica's rows in it), for ever: shards in another order each epoch.
+        """Yield (epoch, shard, this replica's rows in it) without end. Each epoch has another order of shards.
 
-        With a shard for every replica, each reads whole shards of its own; otherwise every one reads all of them and
-        takes each `replicas`-th row.
+        If there are at least as many shards as replicas, each replica reads whole shards of its own. Otherwise each
+        replica reads all shards and takes every `replicas`-th row.
         """
         epoch, whole = 0, len(self.shards) >= replicas
         while True:
@@ -145,7 +149,7 @@ class Manifest:
             epoch += 1
 
     def check(self, shards: list[dict[str, Any]], repair: str | None = None) -> None:
-        """UserError, naming the command that repairs it, where a shard is missing or not what the manifest says."""
+        """Raise UserError, with the command that repairs it, if a shard is missing or differs from the manifest."""
         with ThreadPoolExecutor(4) as pool:
             for path, fault in zip(map(self.file, shards), pool.map(self._fault, shards), strict=True):
                 if fault:
@@ -166,7 +170,7 @@ class Manifest:
 
 
 def _shuffled(count: int, *key: int) -> Any:
-    """A permutation of `count` that is the same with every version of numpy."""
+    """Return a permutation of range(count) that is the same with every version of numpy."""
     import numpy as np
 
     bits = np.random.Philox(key=int.from_bytes(b"".join(k.to_bytes(4, "little") for k in key), "little"))
@@ -174,7 +178,10 @@ def _shuffled(count: int, *key: int) -> Any:
 
 
 def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: int) -> Iterator[Arrays]:
-    """Batches of `size` rows for this replica, for ever; rows shuffled within a shard; shards read one ahead."""
+    """Yield batches of `size` rows for this replica without end.
+
+    Rows are shuffled within a shard. The next shard is read while the current one is used.
+    """
     import numpy as np
 
     whole = len(manifest.shards) >= replicas
@@ -207,7 +214,7 @@ def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: in
 
 
 def held_out(manifest: Manifest, count: int) -> Arrays:
-    """The first `count` held-out rows, as arrays by their names. UserError where there are fewer."""
+    """Return the first `count` held-out rows, as arrays by name. Raise UserError if there are fewer rows."""
     import numpy as np
 
     has = sum(map(manifest.reader.rows, manifest.held_out))
@@ -226,12 +233,12 @@ def held_out(manifest: Manifest, count: int) -> Arrays:
 
 
 def synthetic_seeds(seed: int, replica: int) -> list[int]:
-    """Seeds of the batches that a replica trains on in turn, where nothing is read."""
+    """Return the seeds of the synthetic batches that a replica trains on in turn."""
     return [seed * 1_000_003 + replica * SYNTHETIC_BATCHES + turn for turn in range(SYNTHETIC_BATCHES)]
 
 
 class Loader:
-    """Prepares items of `source` in a thread; `next()` hands one over and counts the seconds it had to wait."""
+    """Prepares items of `source` in a thread. `next()` returns one, and adds the seconds it waited to `stall_s`."""
 
     def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any], ahead: int = AHEAD) -> None:
         self.stall_s, self.ahead = 0.0, ahead
@@ -245,7 +252,7 @@ class Loader:
         self._thread.start()
 
     def next(self) -> Any:
-        """The next item; an error of the thread is raised here."""
+        """Return the next item. Raise the error of the thread, if it had one."""
         try:
             item = self._items.get_nowait()
         except queue.Empty:
@@ -258,7 +265,7 @@ class Loader:
         return item
 
     def close(self) -> None:
-        """Stop the thread, and wait for it."""
+        """Stop the thread, and wait until it has ended."""
         self._stopped.set()
         self._room.put(None)
         self._thread.join()
@@ -271,5 +278,5 @@ class Loader:
                 if self._stopped.is_set():
                     return
                 self._items.put(prepared)
-        except BaseException as error:  # handed to the training thread
+        except BaseException as error:  # `next` raises it in the training thread
             self._items.put(error)

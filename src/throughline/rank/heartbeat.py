@@ -1,7 +1,7 @@
-"""Where each rank stands, for the launcher to see: 56 bytes of shared memory, written without a system call.
+"""Show a rank's progress to its agent through 56 bytes of shared memory, written without a system call.
 
-The training thread stores its step with one `pack_into` of some 0.2 microseconds, so that nothing (no thread, no
-file write, no lock) is added to a measured step.
+The training thread stores its step with one `pack_into`, which takes about 0.2 microseconds. So a measured step has no
+additional thread, file write or lock.
 """
 
 import itertools
@@ -18,8 +18,11 @@ STEP = struct.Struct("<q")
 
 
 class Heart:
-    """One rank's writer. Phases: start, join, device, model, data, optimizer, warm-up, training, end; a convergence
-    check goes back and forth between evaluation, training and checkpoint."""
+    """Writes the progress of one rank.
+
+    The phases are start, join, device, model, data, optimizer, warm-up, training and end. A convergence check
+    alternates between evaluation, training and checkpoint.
+    """
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(LAYOUT.size))
@@ -29,7 +32,7 @@ class Heart:
         self.phase("start")
 
     def phase(self, name: str, steps: int = 0) -> None:
-        """Enter a phase of `steps` steps, of which none is done."""
+        """Enter a phase of `steps` steps, with 0 of them done."""
         LAYOUT.pack_into(self._memory, 0, name.encode()[:32], 0, steps, os.getpid())
         self._entered.append((name, time.monotonic()))
 
@@ -37,7 +40,7 @@ class Heart:
         STEP.pack_into(self._memory, 32, done)
 
     def durations(self) -> dict[str, float]:
-        """Seconds that each phase took; the last one, up to now."""
+        """Return the seconds of each phase. The last phase counts until now."""
         taken: dict[str, float] = {}
         for (name, start), (_, end) in itertools.pairwise([*self._entered, ("", time.monotonic())]):
             taken[name] = taken.get(name, 0.0) + end - start
@@ -45,13 +48,13 @@ class Heart:
 
 
 def read(path: Path) -> Beat:
-    """Where a rank stands; phase `start` where it has not said yet."""
+    """Return the progress of a rank; phase `start` if it has not written any yet."""
     name, step, steps, _ = _content(path)
     return Beat(name.rstrip(b"\0").decode("ascii", "replace") or "start", step, steps)
 
 
 def process(path: Path) -> int | None:
-    """The rank's process id; None where it has not said yet."""
+    """Return the rank's process id; None if it has not written it yet."""
     return _content(path)[3] or None
 
 

@@ -1,4 +1,4 @@
-"""Which rank this process is, as its starter says it, and where its node hears of it. Standard library only."""
+"""Find out which rank this process is, and where it reports its progress to its node. Standard library only."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,17 @@ from pathlib import Path
 from throughline import frameworks
 
 NODE_FOLDER = "THROUGHLINE_NODE"
-"""Variable with the folder of this node's agent."""
+"""The environment variable with the folder of this node's agent."""
 OWN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 STARTERS = [starter for name in frameworks.NAMES if (starter := frameworks.of(name).starter)]
 VARIABLES = (OWN, *dict.fromkeys(names for starter in STARTERS for names in starter.variables))
-"""For the agent and every other program that starts ranks, the variables in which it tells a process its place."""
+"""The variables with rank, local rank and world size: those of our agent, and those of each framework's starter."""
 
 NAMES = frozenset(name for names in VARIABLES for name in names)
 
 
 def of(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    """This process's rank, its rank on the node, and the number of all; RuntimeError where no starter has set them."""
+    """Return this process's rank, its rank on the node, and the world size. Raise RuntimeError if none are set."""
     for names in VARIABLES:
         if all(name in environment for name in names):
             rank, local_rank, world = (int(environment[name]) for name in names)
@@ -26,20 +26,20 @@ def of(environment: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def variables(rank: int, local_rank: int, addresses: Sequence[str]) -> dict[str, str]:
-    """What an agent tells a rank; `addresses`: for every rank of the run, where it may listen (`host:port`)."""
+    """Return the variables that an agent sets for a rank. `addresses` has where each rank may listen (`host:port`)."""
     host, _, port = addresses[0].rpartition(":")
     place = dict(zip(OWN, map(str, (rank, local_rank, len(addresses))), strict=True))
     return {**place, "MASTER_ADDR": host, "MASTER_PORT": port, "RANK_ADDRESSES": ",".join(addresses)}
 
 
 def folder(shared: Path) -> Path:
-    """Where this rank's signs of life belong: with its node's agent, or in the run's folder where there is none."""
+    """Return the folder for this rank's heartbeat: its agent's folder, or the run's folder if it has no agent."""
     own = Path(os.environ.get(NODE_FOLDER, ""))
     return own if os.environ.get(NODE_FOLDER) and own.is_dir() else shared
 
 
 def speak_through(pipe: Path) -> None:
-    """Send this process's output through the named pipe, where there is one: the agent marks it with the rank."""
+    """Send this process's output through the named pipe, if it exists. The agent adds the rank to each line."""
     if pipe.is_fifo():
         descriptor = os.open(pipe, os.O_WRONLY)
         os.dup2(descriptor, 1)

@@ -1,4 +1,4 @@
-"""How a rank's end becomes its report: what it ran with, and what an error says. Standard library only."""
+"""Make a rank's report when the rank ends: its software, or the error that ended it. Standard library only."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ from throughline.messages import RankReport
 
 
 def of_error(rank: int, error: BaseException, framework: Any | None) -> RankReport:
-    """The report of a rank that an error ended; `framework` knows its own words for memory."""
+    """Return the report of a rank that an error ended. `framework` knows its own messages about lack of memory."""
     if isinstance(error, Unsupported):
         return RankReport(rank, time.time(), "unsupported", str(error))
     refused = isinstance(error, MemoryError) or (framework is not None and framework.is_out_of_memory(error))
@@ -22,14 +22,14 @@ def of_error(rank: int, error: BaseException, framework: Any | None) -> RankRepo
 
 
 def words(error: BaseException) -> str:
-    """An error's kind and message; of one that begins with a traceback of its own (MXNet's), the last line."""
+    """Return an error's type and message. If the message begins with a traceback (MXNet), return only its last line."""
     text = str(error)
     message = text.splitlines()[-1].partition(": ")[2] if text.startswith("Traceback") else text
     return f"{type(error).__name__}: {message}"
 
 
 def packages(modules: Mapping[str, Any]) -> dict[str, str]:
-    """Versions that the loaded modules (`sys.modules`) state of themselves, the standard library's left out."""
+    """Return the `__version__` of each loaded module (`sys.modules`), without the standard library and ours."""
     versions = {}
     for name, module in sorted(modules.items()):
         version = getattr(module, "__version__", None)
@@ -40,7 +40,7 @@ def packages(modules: Mapping[str, Any]) -> dict[str, str]:
 
 
 def bound() -> dict[str, list[int]] | None:
-    """The cores that this process may use, and their NUMA nodes; None where these are all cores that are online."""
+    """Return the cores that this process may use, and their NUMA nodes; None if it may use all cores of the machine."""
     cores = os.sched_getaffinity(0)
     if len(cores) == os.cpu_count():
         return None
@@ -50,12 +50,12 @@ def bound() -> dict[str, list[int]] | None:
 
 
 def limit_memory(megabytes: int | None) -> None:
-    """Cap this process's data segment, so that too much is the allocator's error; the libraries are loaded by now."""
-    if megabytes is not None:  # the soft limit alone: the report is written without it
+    """Limit this process's data segment, so that larger allocations fail. Call it after the libraries are loaded."""
+    if megabytes is not None:  # only the soft limit, because we lift it to write the report
         resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def write(report: RankReport, work: Path) -> None:
-    """Leave the report where the launcher looks for it, whatever memory this process was limited to."""
+    """Write the report to the folder where the launcher looks for it, after lifting the limit of memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
     messages.write(report, work / f"rank_{report.rank}.json")

@@ -1,10 +1,11 @@
-"""The measured loop: one rank, any framework. Run by the launcher, in the framework's own environment.
+"""The measured loop of one rank, the same for every framework. It runs in the framework's own environment.
 
-    python -m throughline.rank.worker WORK/job.json     (its rank stands in the environment: ranks.py)
+    python -m throughline.rank.worker WORK/job.json     (variables of the environment give the rank: ranks.py)
 
-Order, in every framework: join, device, model, data, optimizer, warm-up, barrier + synchronize + clock, timed steps,
-synchronize + clock. One clock, the monotonic one. Within the window: no print, no reading of a device's value, no
-synchronization, no garbage collection. Imports the standard library, numpy, h5py and the framework only.
+The order is the same in every framework: join, device, model, data, optimizer, warm-up, barrier + synchronize + clock,
+timed steps, synchronize + clock. The only clock is the monotonic one. Within the window, there is no print, no reading
+of a value from the device, no synchronization and no garbage collection. This module imports only the standard library,
+numpy, h5py and the framework.
 """
 
 import faulthandler
@@ -36,13 +37,13 @@ NETWORK_S = 2.0
 WARMUP_SHARE = 1 / 3
 LEAST_WARMUP, LEAST_TIMED = 2, 3
 MARGIN = 0.95
-"""Where a run's time is capped (`at_most_s`): the share to aim at, as steps do not all take the same time."""
+"""The share of a time limit (`at_most_s`) that we plan to use, because steps do not all take the same time."""
 
 
 def warmup_steps(requested: int, timed: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
-    """Warm-up steps in all, when LEAST_WARMUP of them took `elapsed_s` and the last one `step_s`.
+    """Return the number of warm-up steps, after LEAST_WARMUP of them took `elapsed_s` and the last one took `step_s`.
 
-    All that were asked for where everything fits, else what fits into a third of the cap.
+    It is the requested number if all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
     """
     budget = at_most_s * MARGIN
     if elapsed_s + (requested - LEAST_WARMUP + timed) * step_s <= budget:
@@ -52,15 +53,22 @@ def warmup_steps(requested: int, timed: int, at_most_s: float, elapsed_s: float,
 
 
 def timed_steps(requested: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
-    """Timed steps that fit into what the warm-up left of the cap; at least LEAST_TIMED, never above `requested`."""
+    """Return how many timed steps fit into the time that the warm-up left of `at_most_s`.
+
+    It is at least LEAST_TIMED, and at most `requested`.
+    """
     fit = int(max(0.0, at_most_s * MARGIN - elapsed_s) / step_s)
     return min(requested, max(LEAST_TIMED, fit))
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What the measured loop has seen: the loss of every step, warm-up included, and a mark at the window's start and
-    after each timed step; seconds of the processor in the window, and what was skipped and waited for before it."""
+    """The raw results of the measured loop.
+
+    losses: of every step, with the warm-up; marks: one at the window's start and one after each timed step;
+    cpu_seconds: processor time within the window; skipped, stalled: the skipped steps and the seconds of waiting for
+    data before the window.
+    """
 
     losses: list[Any]
     warmup: int
@@ -72,11 +80,11 @@ class Timed:
 
 
 Loop = Generator[None, Any, Timed]
-"""It is sent the loss of each step, as the device holds it."""
+"""A generator that receives the loss of each step, as the framework's value on the device."""
 
 
 class Run:
-    """One rank of one run, after its framework is joined and built."""
+    """One rank of one run, with its framework, workload and data."""
 
     def __init__(self, order: Order, rank: int, heart: Heart) -> None:
         self.order, self.spec, self.rank, self.world, self.heart = order, order.spec, rank, order.world, heart
@@ -95,7 +103,7 @@ class Run:
         self.framework = framework(self.spec, rank, rank % order.devices, self.world, order.kind)
 
     def build(self) -> None:
-        """Everything before the first step."""
+        """Do everything that comes before the first step."""
         stages = {
             "join": self.framework.join,
             "device": self.framework.device,
@@ -138,7 +146,10 @@ class Run:
             self.resident: Iterator[Any] = itertools.cycle(kept)
 
     def decoded(self, rows: Iterator[Any]) -> Iterator[Any]:
-        """What the workload takes, from batches of rows; decoded, where they need it, in the workflow's environment."""
+        """Return the batches that the workload takes, from batches of rows.
+
+        Rows that need decoding are decoded by processes in the workflow's environment, or by DALI in this process.
+        """
         assert self.manifest
         reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec["threads"]
         if self.options["decoder"] == "dali" and isinstance(reader, Decoder):
@@ -147,7 +158,7 @@ class Run:
         return self.manifest.decoded(rows, size, threads, self.order.beside)
 
     def _open_job(self, job: Job) -> None:
-        """All samples at once: the framework shares them out among the ranks."""
+        """Load all samples at once. The framework divides them among the ranks."""
         seed, ready = self.spec["seed"], self.framework.data
         if self.manifest is None:
             training, evaluation = (
@@ -165,39 +176,45 @@ class Run:
         return self.framework.data(self.workload.batch(rows, self.options))
 
     def _counted(self, warmup: int, timed: int) -> dict[str, float]:
-        """What the workload says of the window's rows, which the thread that prepares batches has counted."""
+        """Return the workload's figures from the counts of the window's rows.
+
+        The thread that prepares batches has counted them.
+        """
         if not self.counts:
             return {}
         each = self.options["accumulate"]
         window = self.counts
-        if not self.job:  # made-up batches come again and again
+        if not self.job:  # synthetic batches repeat
             window = [*itertools.islice(itertools.cycle(window), warmup * each, (warmup + timed) * each)]
         sums = tuple(sum(counts) for counts in zip(*window, strict=True))
         samples = self.job.samples if self.job else len(window) * self.size.batch_per_replica
         return self.workload.counted(sums, samples, self.spec)
 
     def micro_batches(self) -> list[Any]:
-        """What one optimizer step takes, on its way to the device."""
+        """Return the micro-batches of one optimizer step, on their way to the device."""
         count = self.options["accumulate"]
         if self.loader is None:
             return [next(self.resident) for _ in range(count)]
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
 
     def step(self) -> Any:
-        """One optimizer step, and its loss as the device holds it; or one call of what trains nothing: None."""
+        """Make one optimizer step and return its loss as a value on the device.
+
+        For a workload without training, make one call and return None.
+        """
         self.steps_made += 1
         if self.rates:
             self.framework.set_rate(self.rates(self.steps_made))
         return self.framework.step(self.micro_batches()) if self.trains else self.framework.call()
 
     def measure(self) -> Measured:
-        """Warm up, time the window, and read everything afterwards."""
+        """Warm up, time the window, and read all results after it."""
         framework, loop = self.framework, self._loop()
         done = framework.drive(loop, self.micro_batches, self.heart) if framework.own_step else self._drive(loop)
         losses, warmup, timed = done.losses, done.warmup, len(done.marks) - 1
         step_seconds = framework.seconds(done.marks)
         every = framework.losses(losses) if self.trains else None
-        memory = Memory(**framework.memory())  # of the run: what is measured from here on needs memory as well
+        memory = Memory(**framework.memory())  # read it now, because the measurements below need memory too
         flops_per_s, why = self._matmul(done.window.seconds)
         return Measured(
             window=done.window,
@@ -219,7 +236,7 @@ class Run:
         )
 
     def _drive(self, loop: Loop) -> Timed:
-        """Make the steps that the loop asks for."""
+        """Make each step that the loop asks for, and send its loss to the loop."""
         next(loop)
         while True:
             try:
@@ -229,8 +246,11 @@ class Run:
                 return timed
 
     def _loop(self) -> Loop:
-        """The measured loop: it waits for a step and is sent its loss, until it has timed enough of them. Whoever makes
-        the steps, this is where they are counted and timed."""
+        """The measured loop: count and time the steps, and end when the window has enough of them.
+
+        It is a generator, because in some frameworks the framework makes the steps itself. After each step, the loop
+        receives the step's loss.
+        """
         framework, heart = self.framework, self.heart
         losses, warmup, timed = yield from self._warm_up()
 
@@ -250,7 +270,7 @@ class Run:
             marks.append(framework.mark())
             heart.step(done)
         if self.job:
-            yield  # until its last evaluation is over
+            yield  # wait until the job's last evaluation is done
         framework.sync()
         end = time.monotonic()
         cpu = time.process_time() - cpu
@@ -259,7 +279,7 @@ class Run:
         return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled)
 
     def _figures(self) -> list[dict[str, Any]]:
-        """What the workload declares beside throughput, as its form measures it after the window."""
+        """Return the figures beside throughput that the workload declares and its form measures after the window."""
         declared = {one.name: one for one in self.workload.FIGURES if not (one.of_steps or one.of_counts)}
         return [
             {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
@@ -267,21 +287,21 @@ class Run:
         ]
 
     def _network(self) -> Network | None:
-        """What the exchange of a step's gradients takes alone; None where nobody asks."""
+        """Measure the exchange of a step's gradients alone. Return None if the run does not ask for it."""
         asked = self.spec["network"]
         asked = self.order.kind == "cuda" if asked is None else asked
         if not (asked and self.framework.exchanges) or self.order.weights:
             return None
         try:
             told = self.framework.exchange_alone(NETWORK_S)
-        except Exception as error:  # the run itself is measured by now
+        except Exception as error:  # the run itself has already been measured
             return Network(None, None, None, report.words(error).splitlines()[0])
         if told is None:
             return Network(None, None, None, "the framework does not measure it here, or memory was too short")
         return Network(len(told[0]), sum(told[0]), told[1], None)
 
     def _of_job(self, window: Window, training_s: float) -> list[dict[str, Any]]:
-        """What a whole job is measured by; none of a run that is steps."""
+        """Return the figures of a whole job; none if the run is not a job."""
         if self.job is None:
             return []
         own = {
@@ -291,25 +311,27 @@ class Run:
         return figures({**self.framework.told(), **own})
 
     def _matmul(self, window_s: float) -> tuple[float | None, str | None]:
-        """What this device can do at most: FLOP/s of a large matrix product, over as long as the window or a second;
-        or why that is not known."""
+        """Return the FLOP/s of a large matrix product on this device, or the reason why it is unknown.
+
+        The measurement takes as long as the window, but at most MATMUL_S.
+        """
         if self.order.weights:
             return None, "not measured where frameworks are compared"
         try:
             rate = self.framework.matmul(min(MATMUL_S, window_s))
-        except Exception as error:  # the run itself is measured by now
+        except Exception as error:  # the run itself has already been measured
             return None, report.words(error).splitlines()[0]
         return rate, "this framework does not measure it" if rate is None else None
 
     def _warm_up(self) -> Generator[None, Any, tuple[list[Any], int, int]]:
-        """Losses of the warm-up, its number of steps, and the number of steps to time."""
+        """Make the warm-up. Return its losses, its number of steps, and the number of steps to time."""
         framework, cap = self.framework, self.steps["at_most_s"]
         requested, timed = self.steps["warmup"], self.steps["timed"]
         losses: list[Any] = []
         self.heart.phase("warm-up", requested)
 
         def steps(until: int) -> Generator[None, Any, float]:
-            """Warm up to step `until`; seconds that it took."""
+            """Warm up until step `until`, and return the seconds that this took."""
             framework.sync()
             start = time.monotonic()
             while len(losses) < until:
@@ -321,7 +343,7 @@ class Run:
         if cap is None:
             yield from steps(requested)
             return losses, requested, timed
-        # Two steps tell the speed; rank 0 decides for all.
+        # We estimate the speed from the first steps. Rank 0 decides the numbers of steps for all ranks.
         first = yield from steps(LEAST_WARMUP - 1)
         second = yield from steps(LEAST_WARMUP)
         elapsed = first + second
@@ -331,7 +353,7 @@ class Run:
         return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed + more, speed))
 
     def settings(self) -> dict[str, Any]:
-        """What the framework states of itself, and what this loop does the same for all."""
+        """Return the settings of the framework, and those of this loop, which are the same for all frameworks."""
         if not self.trains:
             return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
@@ -364,7 +386,7 @@ def main() -> int:
     try:
         if world != order.world:
             raise RuntimeError(f"{world} ranks were started, and {order.world} belong to this run")
-        gc.disable()  # what is imported and built stays: to look for garbage in it takes a sixth of a rank's start
+        gc.disable()  # imports and the model stay in memory; looking for garbage takes a sixth of a rank's start-up
         if order.spec["binding"] == "numa":
             binding.to_numa_node(order.kind, rank % order.devices)
         run = Run(order, rank, heart)
@@ -389,7 +411,7 @@ def main() -> int:
     report.write(end, work)
     if end.status == "ok" and run is not None:
         run.close()
-    # Without the interpreter's tear-down: a rank that stops early must not wait for the others.
+    # Skip the interpreter's shutdown, because a rank that stops early must not wait for the other ranks.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1 if end.status == "failed" else 0)
