@@ -1,5 +1,6 @@
-"""Questions that training itself answers: equal mathematics, convergence, the largest batch.
+"""Checks that train in order to answer a question: equal mathematics, convergence, the largest batch.
 
-A check says which benchmarks ask for it (`requests`), runs the launcher, and gives the content of a file under
-results/. Nothing is timed here. This room knows every room but report/.
+Each check has a function `requests`, which returns what the configuration asks of it. It starts training through the
+launcher and returns the content of a file under results/. Nothing is timed here. This room may import every room but
+report/.
 """

@@ -1,7 +1,8 @@
-"""The reference of a proof (reference.py) in a process of its own, which has ended before any rank starts.
+"""Compute the reference of a proof (reference.py) in a process of its own, which ends before any rank starts.
 
-A process that has trained on a GPU holds memory there as long as it lives, and a run refuses GPUs that others use: so
-the launcher trains nothing itself. The reference waits for this machine's devices as a run does.
+A process that has trained on a GPU holds memory there until it ends, and a run refuses a GPU that another process uses.
+Therefore the launcher's process does not train the reference itself. The reference waits for the devices of this
+machine in the same way as a run.
 """
 
 import json
@@ -19,19 +20,22 @@ from throughline.study.runs import RunSpec
 
 
 class Trained(NamedTuple):
-    """The loss at every step, and at how many of them clipping changed a gradient."""
+    """The loss of every step, and the number of steps at which clipping changed a gradient."""
 
     losses: list[float]
     clipped_steps: int
 
 
 def initial(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> None:
-    """Write the weights that everybody starts from. `target`: what Snakemake makes of it all."""
+    """Write the weights that the reference and all frameworks start from.
+
+    `target` is the file that Snakemake makes; errors name it.
+    """
     _answer("initial", spec, manifest, weights, target)
 
 
 def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Trained:
-    """Train from these weights."""
+    """Train the reference from these weights."""
     return Trained(*_answer("train", spec, manifest, weights, target))
 
 

@@ -1,4 +1,7 @@
-"""A convergence check, the launcher's side: which there are, start or resume, the verdict against a stated curve."""
+"""The launcher's side of a convergence check.
+
+Which checks the configuration asks for, how one is started or resumed, and its verdict against a stated curve.
+"""
 
 import csv
 import hashlib
@@ -23,17 +26,21 @@ from throughline.study.targets import CHECK
 from throughline.topology import Topology
 
 LAST, CHECKPOINTS = "last", ".checkpoints"
-"""The folder beside a finished curve that holds its last checkpoint; how that of an unfinished one ends."""
+"""LAST is the folder beside a finished curve that holds its last checkpoint.
+
+CHECKPOINTS is the ending of the folder that holds the checkpoints of an unfinished curve.
+"""
 FORMAT = 2
-"""Of the checkpoints; those of another one are not taken up."""
+"""The version of the checkpoints' format. Checkpoints of another version are not used."""
 Stated = dict[str, list[tuple[int, float]]]
-"""Figure of held-out data -> its (step, value) pairs, rising in step."""
+"""Map each figure of held-out data to its (step, value) pairs, sorted by step."""
 
 
 def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
-    """results/<benchmark>/convergence_<...>.json -> the run behind it.
+    """Map each results/<benchmark>/convergence_<...>.json to the run that makes it.
 
-    One for every framework and precision of a benchmark with `convergence`: its smallest batch on its largest topology.
+    A benchmark with `convergence` has one for each framework and precision: with its smallest batch on its largest
+    topology.
     """
     requested = {}
     for spec in sorted(specs, key=lambda spec: spec.batch_per_device):
@@ -57,12 +64,11 @@ def run(
     hosts: Sequence[str],
     begin: Path | None = None,
 ) -> None:
-    """Train to the end and write the curve to `output`; what an earlier call has checkpointed beside it is taken up.
-    The last checkpoint stays in `last/` beside the curve. `begin`: the curve of the check with whose last weights this
-    one begins.
+    """Train to the end and write the curve to `output`. The last checkpoint stays in the folder `last` beside it.
 
-    UserError where it does not end by itself: the checkpoints stay, and the next call resumes. Checkpoints of another
-    specification, of other settings or of other data are not taken up.
+    Training resumes from the checkpoints of an earlier call that did not finish. Checkpoints of another specification,
+    other settings or other data are not used. If `begin` is given, training begins with the last weights of the check
+    whose curve it is. Raises UserError if training is stopped; the checkpoints stay, and the next call resumes.
     """
     wanted = settings.model_dump(include={"steps", "evaluate_every", "samples"})
     same = [FORMAT, spec.canonical, *wanted.values(), _data(spec, manifest).content["content_digest"]]
@@ -87,9 +93,10 @@ def run(
 
 
 def _last_weights(curve: Path, model: str) -> Checkpoint:
-    """The last checkpoint of a finished check. UserError where there is none that this model can begin with."""
+    """Return the last checkpoint of a finished check. Raises UserError if `model` cannot begin with it."""
     done, kept = records.read_curve(curve), curve.with_name(LAST)
-    book = Book(kept if kept.exists() else curve.with_suffix(CHECKPOINTS), None)  # where a call ended before it moved
+    # If the call ended before it moved the last checkpoint, all checkpoints are still in the other folder.
+    book = Book(kept if kept.exists() else curve.with_suffix(CHECKPOINTS), None)
     again = f"remove {curve} and run snakemake again: it trains once more, and its last checkpoint stays"
     if done.spec.model != model:
         raise UserError(
@@ -109,7 +116,7 @@ def _last_weights(curve: Path, model: str) -> Checkpoint:
 
 
 def _data(spec: RunSpec, manifest: Path) -> Manifest:
-    """The data, with what is held out checked. UserError where nothing is held out."""
+    """Return the data, with the held-out data checked. Raises UserError if there are no held-out data."""
     data = Manifest(manifest, str(spec.workload.DATA), spec.typed_parameters, spec.seed)
     if not data.held_out:
         raise UserError(
@@ -122,7 +129,7 @@ def _data(spec: RunSpec, manifest: Path) -> Manifest:
 
 
 def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
-    """A curve's record: rank 0's looks and losses, or why there are none."""
+    """Return the record of a curve: the evaluations and losses of rank 0, or the reason why there are none."""
     bad = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
     trained = None if bad else ended.reports[0].trained
     return {
@@ -144,11 +151,12 @@ def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
 
 
 def judge(curve: records.Curve, against: Path | None, tolerance: float) -> records.ConvergenceVerdict:
-    """The content of convergence_<...>.json: the curve's points against those of a CSV file.
+    """Return the content of convergence_<...>.json: the comparison of the curve with the stated curve in a CSV file.
 
-    The file has a column `step` and some of the figures that the workload looks at in held-out data; between its
-    steps it is taken to be straight. A point passes where it is not worse than stated by more than the tolerance: an
-    absolute difference where more is better (an accuracy), else a share of what is stated (a loss).
+    The file has a column `step` and columns of some of the workload's figures of held-out data. Between two of its
+    steps we interpolate linearly. A point passes if it is not worse than the stated value by more than the tolerance.
+    For a figure of which more is better (an accuracy), the tolerance is an absolute difference; for others (a loss),
+    it is a share of the stated value.
     """
     held_out = curve.spec.workload.HELD_OUT
     expected = stated(against, held_out) if against else {}
@@ -174,7 +182,10 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
 
 
 def stated(path: Path, held_out: Iterable[str]) -> Stated:
-    """Figure -> its (step, value) pairs, rising in step. UserError where the file is no curve of these figures."""
+    """Read the stated curve of each figure in `held_out` from a CSV file.
+
+    Raises UserError if the file is no such curve.
+    """
     columns = f"give it the columns step and some of {', '.join(held_out)}"
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -192,7 +203,7 @@ def stated(path: Path, held_out: Iterable[str]) -> Stated:
 
 
 def between(points: list[tuple[int, float]], step: int) -> float | None:
-    """The stated value at `step`; None outside of what is stated."""
+    """Return the stated value at `step`, or None before the first and after the last stated step."""
     before = [point for point in points if point[0] <= step]
     after = [point for point in points if point[0] >= step]
     if not before or not after:
@@ -202,14 +213,14 @@ def between(points: list[tuple[int, float]], step: int) -> float | None:
 
 
 def _against(there: float, look: records.Look, name: str, more: bool, tolerance: float) -> AgainstStated:
-    """A figure of a look against what is stated `there`; `more`: whether more of it is better."""
+    """Compare a figure of an evaluation with its stated value `there`. `more`: True if more of the figure is better."""
     value, limit = look.figures.get(name), there - tolerance if more else there * (1 + tolerance)
     passes = value is not None and (value >= limit if more else value <= limit)
     return AgainstStated(quantity=name, step=look.step, value=value, stated=there, limit=limit, passes=passes)
 
 
 def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[AgainstStated]) -> tuple[Verdict, str]:
-    """Verdict and reason."""
+    """Return the verdict and its reason."""
     if curve.status != "ok":
         return "unsupported" if curve.status == "unsupported" else "fail", f"{curve.status}: {curve.reason}"
     broken = next((step for step, loss in enumerate(curve.loss, 1) if loss is None), None)
@@ -217,7 +228,7 @@ def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[Agai
         return "fail", f"the loss is not finite from step {broken} on"
     if against is None:
         return "not judged", "no curve is stated: set convergence.against"
-    if not compared:  # a curve that says nothing passes nothing
+    if not compared:  # a stated curve without a common step proves nothing
         return "fail", f"{against.name} states nothing about the steps that were looked at"
     if worse := [one for one in compared if not one.passes]:
         first = worse[0]

@@ -1,9 +1,9 @@
-"""Equal mathematics: which benchmarks have a proof, what it covers, and making it.
+"""The proof of equal mathematics: which benchmarks have one, what it covers, and how it is made.
 
-A benchmark has one where it compares frameworks, and where its options change how a model lies on its ranks
-(tensor, sharding, a workload's own split). Every framework trains from the same weights, on the same batches in the
-same order, with the benchmark's own optimizer and options. Its losses in fp32 are held against a reference in double
-precision (reference.py), and those of every other precision that is measured against its own in fp32.
+A benchmark has a proof if it compares frameworks, or if its options change how a model is divided among its ranks
+(tensor, sharding, a workload's own split or own exchange). Every framework trains from the same weights, on the same
+batches in the same order, with the benchmark's optimizer and options. We compare its losses in fp32 with a reference in
+double precision (reference.py), and its losses in every other measured precision with its own losses in fp32.
 """
 
 import json
@@ -29,27 +29,36 @@ from throughline.topology import Layout
 
 STEPS = 50
 TOLERANCE = 2e-5
-"""Largest relative difference of any step's loss from the reference's. fp32 carries 24 bits, and one in the last place
-is 1.2e-7: three that are lost in the same direction at every step (in the gradient, the moments, the weights) make
-1.8e-5 in 50. Measured with bert-tiny are at most 2e-7 (PyTorch, compiled and unpadded as well) and 6e-6 (MXNet), over
-every optimizer and kind of clipping. A beta2 of 0.998 comes to 3e-5 and more, an epsilon of 1e-6 instead of 1e-8 to
-6e-5."""
+"""The largest relative difference that is allowed between the loss of a step and the reference's loss.
+
+fp32 has 24 bits, so an error in the last bit is 1.2e-7. Three such errors at every step in the same direction (in the
+gradient, the moments and the weights) add up to 1.8e-5 in 50 steps. With bert-tiny, over all optimizers and kinds of
+clipping, we measured at most 2e-7 in PyTorch (also compiled and unpadded) and 6e-6 in MXNet. Wrong constants are above
+the limit: a beta2 of 0.998 gives 3e-5 or more, and an epsilon of 1e-6 instead of 1e-8 gives 6e-5.
+"""
 LOWER_STEPS = 10
 LOWER = {"tf32": 2**-11 / 3, "fp16": 2**-11 / 3, "bf16": 2**-8 / 3}
-"""Largest relative difference of a loss in this precision from the same framework's in fp32: a third of the rounding of
-one number (11 bits, bf16: 8), as the errors of a dozen predictions level out in their mean. Measured in 10 steps are at
-most 6e-4 in bf16 (bert-base, four samples; bert-tiny: 2e-4) and 3e-5 in fp16; weights kept in bf16 come to 1.6e-3."""
+"""The largest relative difference that is allowed between a loss in this precision and the same framework's in fp32.
+
+It is a third of the rounding of one number (11 bits; bf16: 8 bits), because the loss is a mean over a dozen predictions
+and their errors partly cancel. In 10 steps we measured at most 6e-4 in bf16 (bert-base with four samples; bert-tiny:
+2e-4) and 3e-5 in fp16. Weights that are stored in bf16, which is wrong, give 1.6e-3.
+"""
 SKIPPED_AT_MOST = 0.25
-"""Share of the steps that a loss scaler may skip while it finds its scale."""
+"""Largest share of the steps that a loss scaler may skip while it searches for its scale."""
 RATE = {"adam": 1e-4, "adamw": 1e-4, "lamb": 3e-3, "sgd": 1e-6}
 DECAY = 1.0
-"""The learning rate of a proof, and the decay, where there is one (Adam's shows as it is). With lower ones 50
-steps bring no wrong constant out of the rounding: AdamW's default (a decay of 0.01 at 1e-4) moves losses by 3e-6. With
-higher ones training itself amplifies the rounding: to 1e-5 in AdamW at 1e-3, to 7e-3 at 1e-2. Batch norms amplify it
-more: with resnet-tiny and SGD it is 1e-6 at a rate of 1e-6, where a momentum of 0.899 instead of 0.9, a rate that is
-1 % higher, or no decay come to 5e-5 and more, and 1e-5 at ten times that rate."""
+"""RATE is the learning rate of a proof for each optimizer. DECAY is its weight decay, if the benchmark has one.
+
+Adam keeps the benchmark's decay, because its effect is large enough. With a lower rate and decay, the effect of a wrong
+constant within 50 steps would be smaller than the rounding: AdamW's default decay of 0.01 at a rate of 1e-4 changes
+losses by 3e-6. With a higher rate, training itself amplifies the rounding: in AdamW to 1e-5 at a rate of 1e-3, and to
+7e-3 at 1e-2. Batch norms amplify it more. With resnet-tiny and SGD, the rounding is 1e-6 at a rate of 1e-6, and 1e-5 at
+ten times that rate. At 1e-6, a momentum of 0.899 instead of 0.9, a rate that is 1 % higher, or no decay change losses
+by 5e-5 or more.
+"""
 MICRO_BATCHES = 2
-"""Of an accumulation, a proof has so many at most: the sum over two is that over hundreds."""
+"""Largest number of micro-batches in a step of a proof. A sum over two takes the same code as a sum over hundreds."""
 LIMITS = (
     "What is left is rounding: fp32 carries 24 bits (6e-8), sums of thousands of products differ in their order, and "
     "every step builds on the one before. Adam turns even the smallest gradients into steps of full size: of a weight "
@@ -59,7 +68,7 @@ AS_MEASURED = ("clip", "accumulate", "compile", "checkpointing", "unpadded", "da
 
 
 def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
-    """Benchmark -> the runs that its proof is made of, for those that have one; derived runs are no part of it."""
+    """Map each benchmark that has a proof to the runs of its proof. Derived benchmarks have none."""
     blocks: dict[str, list[RunSpec]] = {}
     for spec in specs:
         if "__" not in spec.benchmark:
@@ -75,11 +84,13 @@ def _needs_proof(block: Sequence[RunSpec]) -> bool:
 
 
 def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
-    """Every framework of a benchmark in fp32 on one replica of the model and, where the benchmark uses several, on two;
-    on the first of these in every other precision that is measured as well.
+    """Return the runs of a benchmark's proof.
 
-    The smallest batch of a replica, in fp32 where the benchmark has it, but no smaller than the workload's proof needs.
-    One replica alone shards nothing. The largest topology comes last.
+    Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
+    sharding it runs on two replicas only, because one replica alone has nothing to shard. Every other measured
+    precision runs on the smaller of these topologies. The batch is the benchmark's smallest batch of a replica (in
+    fp32, if the benchmark measures fp32), but not smaller than the workload's proof needs. The largest topology comes
+    last.
     """
     base = min(block, key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica))
     several = any(spec.size.replicas > 1 for spec in block)
@@ -104,9 +115,12 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
-    """What is measured, without what is random, and with a rate and a decay whose work shows within so few steps."""
+    """Return the specification of a proof's run: the measured run without its random parts.
+
+    Its learning rate and decay are such that their effect is visible within a few steps. See RATE and DECAY.
+    """
     own, options = spec.optimizer, spec.options
-    decays = own.weight_decay and own.name != "adam"  # Adam's is part of the gradient, and shows
+    decays = own.weight_decay and own.name != "adam"  # Adam's decay is part of the gradient, so its effect is visible
     course = _within_a_proof(own.schedule)
     mean = math.fsum(course.as_schedule().share(step) for step in range(1, STEPS + 1)) / STEPS
     optimizer = {
@@ -129,7 +143,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
 
 
 def _within_a_proof(own: Schedule) -> Schedule:
-    """The whole course of a schedule within the steps of a proof, with the same share of them for the warm-up."""
+    """Return the schedule shortened to the steps of a proof. The warm-up keeps its share of the steps."""
     total = own.total_steps or max(own.warmup_steps, STEPS)
     most = STEPS - 1 if own.total_steps else STEPS // 2
     warmup = min(most, math.ceil(own.warmup_steps * STEPS / total))
@@ -137,7 +151,7 @@ def _within_a_proof(own: Schedule) -> Schedule:
 
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
-    """What a proof on these runs holds for, and in what they differ from the runs that are measured."""
+    """Return sentences that say what a proof with these runs covers, and how they differ from the measured runs."""
     measured = specs[0]
     proven, own = settings(measured), workloads.proven(measured.model_dump())
     where = ", ".join(dict.fromkeys(spec.topology for spec in specs if spec.precision == "fp32"))
@@ -170,11 +184,11 @@ def _differences(place: str, *sections: Section) -> list[str]:
 
 
 def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """The content of equivalence.json: one entry per framework and topology of `specs`, in fp32 against the reference,
-    and one per framework and other precision, against fp32.
+    """Make the proof and return the content of equivalence.json.
 
-    `pythons` are the interpreters of the frameworks with an environment of their own; every run's record and log go
-    to `folder`.
+    It has one entry for each framework and topology of `specs` in fp32, compared with the reference. It has another
+    entry for each framework and other precision, compared with fp32. `pythons` are the interpreters of the frameworks
+    that have their own environment. The records and logs of all runs are written to `folder`.
     """
     first = settings(specs[0])
     read = str(first.workload.DATA), first.typed_parameters, first.seed
@@ -209,21 +223,27 @@ def _dumped(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of one proof, from the same weights; the reference is computed where a run has to be held against it."""
+    """The runs of one proof, which start from the same weights.
+
+    The reference is computed only when a run has to be compared with it.
+    """
 
     data: Manifest | None
     pythons: Mapping[str, str]
     folder: Path
     weights: Path
     expected: dict[int, apart.Trained] = field(default_factory=dict)
-    """Replicas -> what the reference came to."""
+    """Map the number of replicas to the result of the reference."""
     proven: dict[str, dict[str, Comparison]] = field(default_factory=dict)
-    """Framework -> topology -> fp32 against the reference."""
+    """Map framework and topology to the comparison of fp32 with the reference."""
     lower: dict[str, dict[str, Comparison]] = field(default_factory=dict)
-    """Framework -> precision -> that precision against fp32."""
+    """Map framework and precision to the comparison of this precision with fp32."""
 
     def compare(self, spec: RunSpec) -> None:
-        """Run one framework on one topology in one precision. In fp32 comes first."""
+        """Run one framework on one topology in one precision, and compare its losses.
+
+        The run in fp32 has to come before those in other precisions.
+        """
         if spec.precision == "fp32":
             self.proven.setdefault(spec.framework, {})[spec.topology] = self._against_reference(spec)
         else:
@@ -255,13 +275,13 @@ class _Runs:
         expected, skipped = own.loss[: spec.steps.timed], record["scaler_skipped_steps"]
         if skipped > SKIPPED_AT_MOST * spec.steps.timed:
             return Comparison(verdict="invalid", reason=record["reason"])
-        # A step that the scaler skips leaves the losses behind, at most by as much as they change in these steps.
+        # If the scaler skips a step, later losses lag behind, at most by as much as losses change in these steps.
         behind = (max(expected) - min(expected)) / min(expected) if skipped else 0.0
         rounding = LOWER[spec.precision] * workloads.rounding(spec.model)
         return judged(_means(record), expected, rounding + behind)
 
     def _ran(self, spec: RunSpec) -> dict[str, Any] | Comparison:
-        """The record of a run whose losses can be compared, or why there is none."""
+        """Run `spec` and return its record. Return a Comparison with the reason if its losses cannot be compared."""
         precision = "" if spec.precision == "fp32" else f"_{spec.precision}"
         place = self.folder / f"{spec.framework}_{spec.topology}{precision}.json"
         log, manifest = place.with_suffix(".log"), self.data.path if self.data else None
@@ -269,7 +289,7 @@ class _Runs:
         job = Job(spec, place, log, manifest, python, weights=self.weights, part_of=f"{self.folder}.json")
         try:
             record = launch.run(job)
-        except (UserError, ValueError) as error:  # ValueError: what it reports makes no record
+        except (UserError, ValueError) as error:  # ValueError: the reports of the ranks do not make a valid record
             print(f"{place}: {error}", file=sys.stderr)
             return Comparison(verdict="failed", reason=error.what if isinstance(error, UserError) else str(error))
         if record["status"] in ("oom", "unsupported"):
@@ -280,18 +300,18 @@ class _Runs:
 
 
 def _means(record: Mapping[str, Any]) -> list[float]:
-    """The mean of all ranks' losses at every step; NaN where one is not finite."""
+    """Return the mean of all ranks' losses at every step. It is NaN if one of them is not finite."""
     every = ([math.nan if loss is None else loss for loss in rank["loss"]] for rank in record["ranks"])
     return [math.fsum(step) / len(step) for step in zip(*every, strict=True)]
 
 
 def _finite(losses: Iterable[float]) -> list[float]:
-    """The losses before the first that is not finite."""
+    """Return the losses before the first one that is not finite."""
     return list(takewhile(math.isfinite, losses))
 
 
 def judged(losses: Sequence[float], expected: Sequence[float], tolerance: float) -> Comparison:
-    """The losses of a run's steps against those that they should be."""
+    """Compare the losses of a run's steps with the expected losses."""
     known, true = _finite(losses), _finite(expected)
     if len(true) < len(expected):
         diverges = f"the reference's own loss is not finite from step {len(true) + 1} on: this training diverges"

@@ -1,8 +1,8 @@
-"""The largest batch per device that fits, or the most classes: doubling until an allocator refuses, then bisection.
+"""Search the largest batch per device that fits in memory, or the largest number of classes.
 
-Every try is a run of its own, of a few steps in fresh processes: what one left behind in an allocator must not decide
-the next. Nothing is timed here. Memory is taken to grow with what is searched; the answer also names the smallest size
-that was refused.
+The search doubles the size until an allocator refuses, and then bisects. Every try is a separate run of a few steps in
+new processes, so that memory that an earlier try left in an allocator cannot change the result. Nothing is timed here.
+We assume that a larger size always needs more memory. The result also names the smallest size that was refused.
 """
 
 import os
@@ -24,22 +24,27 @@ from throughline.study.targets import SEARCH
 from throughline.topology import Topology
 
 STEPS = Steps(warmup=1, timed=2)
-"""The first step ends with the optimizer's states, so that from the second on everything is held at once."""
+"""The steps of a try. The first one creates the optimizer's states; from the second on, everything is in memory."""
 AT_MOST = 2**20
-"""Larger batches are not tried; of other quantities, as many times what the benchmark asks for."""
+"""The largest batch that is tried. Another quantity is tried up to this many times the benchmark's own value."""
 FINENESS = 64
-"""The search ends where the gap between fitting and refused is 1, or this fraction of the size that fits."""
+"""How exact the result is.
+
+The search ends when the largest size that fits and the smallest refused size differ by at most 1, or by at most
+1/FINENESS of the size that fits.
+"""
 BATCH = "batch"
-"""The quantity that is searched where no other is named."""
+"""The quantity that is searched by default."""
 NO_LIMIT = "on a CPU nothing refuses before the whole machine is full: set options.memory_limit_mb"
 
 
 def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:
-    """results/<benchmark>/max_<quantity>_<precision>.json -> what to search with, a specification per framework.
+    """Map each results/<benchmark>/max_<quantity>_<precision>.json to the specifications that its search starts from.
 
-    The quantity is `batch`, or a parameter of the model. The topology is the largest one on a single node, since
-    exchanging gradients takes memory too (a single replica where all have several nodes). The search starts from the
-    smallest batch, or from the parameter's value, that the benchmark asks for.
+    There is one specification for each framework. The quantity is `batch` or a parameter of the model. The topology is
+    the benchmark's largest one with a single node, because the exchange of gradients needs memory too. If all its
+    topologies have several nodes, the topology is a single replica. The search starts from the benchmark's smallest
+    batch, or from its value of the parameter.
     """
     requested: dict[str, list[RunSpec]] = {}
     for name, block in config.benchmarks.items():
@@ -58,7 +63,10 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
 
 
 def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> tuple[int | None, int | None]:
-    """(the largest size found to fit, the smallest found not to); None where there is none of the kind."""
+    """Return the largest size that was found to fit, and the smallest that was found not to fit.
+
+    Each is None if no such size was found.
+    """
     low, high = 0, None
     size = min(start, at_most)
     while high is None or high - low > max(1, low // FINENESS):
@@ -80,10 +88,10 @@ def find(
     hosts: Sequence[str] = (),
     quantity: str = BATCH,
 ) -> dict[str, Any]:
-    """The content of max_<quantity>_<precision>.json: a search per framework of `specs`, whose records and logs go to
-    `folder`.
+    """Search with each framework of `specs` and return the content of max_<quantity>_<precision>.json.
 
-    UserError where a try fails for another reason than memory: then nothing is known of larger ones.
+    Records and logs are written to `folder`. Raises UserError if a try fails for another reason than memory, because
+    then we cannot say whether larger sizes fit.
     """
     started, first = now(), specs[0]
     searches = [
@@ -107,12 +115,12 @@ def find(
 
 
 class _UnsupportedError(Exception):
-    """The framework cannot do this here, whatever the batch."""
+    """The framework cannot train this here with any batch."""
 
 
 @dataclass
 class _Search:
-    """One framework's tries, in their order."""
+    """The search with one framework: its tries in order."""
 
     spec: RunSpec
     manifest: Path | None
@@ -125,7 +133,7 @@ class _Search:
 
     @property
     def start(self) -> int:
-        """The size that the benchmark asks for."""
+        """The size that the search starts from: the benchmark's own."""
         return (
             self.spec.batch_per_device if self.quantity == BATCH else cast("int", self.spec.parameters[self.quantity])
         )
@@ -135,7 +143,7 @@ class _Search:
         return AT_MOST if self.quantity == BATCH else AT_MOST * self.start
 
     def at(self, size: int) -> RunSpec:
-        """The run of that size."""
+        """Return the specification of a run of this size."""
         change = (
             {"batch_per_device": size}
             if self.quantity == BATCH
@@ -144,7 +152,7 @@ class _Search:
         return self.spec.model_copy(update=change)
 
     def run(self) -> dict[str, Any]:
-        """The search's entry in the result."""
+        """Search, and return this framework's entry in the result."""
         status, largest, refused = "unsupported", None, None
         try:
             if lacking := lacks(self.spec.framework, self.python):
@@ -198,7 +206,7 @@ class _Search:
         if record["status"] == "unsupported":
             raise _UnsupportedError(record["reason"])
         self.device = record["device"]
-        # `invalid` speaks of losses, and a run that ended had the memory for them.
+        # `invalid` is a statement about losses: such a run has ended, so it had enough memory.
         status = "oom" if record["status"] == "oom" else "fits"
         reason = record["reason"] if status == "oom" else None
         peak = record["peak_memory_bytes"]

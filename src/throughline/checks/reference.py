@@ -1,11 +1,11 @@
 """The reference of every proof: the same training in one process, in double precision.
 
-Its gradient is the mean of the replicas' means, as an exchange of gradients computes it (one mean over everything
-differs wherever replicas have different numbers of what the loss counts). Optimizers and clipping are written out here
-from the papers: nothing of them is shared with anybody. The workload's form in PyTorch gives the model, whole, and the
-workload the batches.
+Its gradient is the mean of the replicas' means, as in an exchange of gradients. A single mean over all samples would be
+different if the replicas have different numbers of the items that the loss counts. The optimizers and the clipping are
+written here from the papers, and no framework's code uses them. The workload provides the batches, and its form in
+PyTorch provides the whole model.
 
-    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS [MANIFEST]      (apart.py asks)
+    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS [MANIFEST]      (apart.py calls this)
 """
 
 import itertools
@@ -33,7 +33,7 @@ Batches = Iterator[dict[str, Any]]
 
 
 def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
-    """Write the weights that everybody starts from."""
+    """Write the weights that the reference and all frameworks start from."""
     torch.manual_seed(spec.seed)
     form = workloads.form(spec.model, "torch")
     with path.open("wb") as file:
@@ -41,11 +41,12 @@ def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
 
 
 def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequence[Batches] = ()) -> Trained:
-    """Train from `weights`. `sources`: the batches of every replica, if not those of the run."""
+    """Train from `weights`. `sources` are the batches of each replica; without them, the run's own batches are used."""
     network = _network(spec, manifest)
     with np.load(weights) as file:
         workloads.form(spec.model, "torch").load(network, {name: file[name] for name in file.files})
-    torch.set_num_threads(spec.threads)  # as a worker: where others compute as well, threads wait for one another
+    # As many threads as a worker. If other processes compute too, more threads would only wait for one another.
+    torch.set_num_threads(spec.threads)
     at = "cuda" if spec.device != "cpu" and torch.cuda.is_available() else "cpu"
     network.double().to(at)
     sources = sources or [batches_of(spec, manifest, replica) for replica in range(spec.size.replicas)]
@@ -69,7 +70,7 @@ def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequ
 
 
 def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batches:
-    """The batches that the ranks of a replica read."""
+    """Return the batches that the ranks of a replica read."""
     model, size = workloads.of(spec.model), spec.size
     if manifest:
         rows = batches(manifest, spec.seed, replica, size.replicas, size.batch_per_replica)
@@ -79,8 +80,11 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
 
 
 def _rate(step: int, settings: Optimizer) -> float:
-    """The rate of a step, counted from 1: whole at the end of the warm-up, then a function of the time from there (or
-    from the start) to the last step, as the share of it that is over."""
+    """Return the learning rate of a step; steps count from 1.
+
+    The rate rises until the end of the warm-up. Then it is a function of the time that has passed, as a share of the
+    time from the end of the warm-up (or from the start) to the last step.
+    """
     own, whole = settings.schedule, settings.learning_rate
     if step <= own.warmup_steps:
         return whole * step / own.warmup_steps
@@ -94,7 +98,10 @@ def _rate(step: int, settings: Optimizer) -> float:
 
 
 def _clip(gradients: Sequence[Any], kind: str) -> bool:
-    """Clip at 1.0: every number, each tensor's norm, or the norm of all (Pascanu et al. 2013). False: nothing to do."""
+    """Clip at 1.0 each number, the norm of each tensor, or the norm of all tensors (Pascanu et al. 2013).
+
+    Return True if a gradient was changed.
+    """
     measured = [gradient.abs().max() if kind == "value" else gradient.norm() for gradient in gradients]
     if kind == "global_norm":
         measured = [torch.stack(measured).norm()] * len(measured)
@@ -108,7 +115,7 @@ def _clip(gradients: Sequence[Any], kind: str) -> bool:
 
 
 def _update(weight: Tensor, gradient: Any, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """Of a gradient that names single rows: these rows alone, with their moments."""
+    """Update a weight in place. A sparse gradient updates only the rows that it names, and their moments."""
     if not gradient.is_sparse:
         UPDATES[settings.name](weight, gradient, mean, square, step, settings)
         return
@@ -121,7 +128,10 @@ def _update(weight: Tensor, gradient: Any, mean: Tensor, square: Tensor, step: i
 
 
 def _direction(gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> Tensor:
-    """Kingma and Ba 2015, algorithm 1: the moments, their bias corrected, epsilon beside the corrected root."""
+    """Update the moments and return Adam's direction (Kingma and Ba 2015, algorithm 1).
+
+    The bias of both moments is corrected, and epsilon is added to the root of the corrected second moment.
+    """
     beta1, beta2 = settings.betas
     mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
     square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -129,33 +139,38 @@ def _direction(gradient: Tensor, mean: Tensor, square: Tensor, step: int, settin
 
 
 def _decay(weight: Tensor, settings: Optimizer) -> float:
-    """Weight decay is on matrices only."""
+    """Return the weight decay, which applies only to weights of two dimensions or more."""
     return settings.weight_decay if weight.ndim >= 2 else 0.0
 
 
 def _adam(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """Its decay is an L2 penalty: part of the gradient."""
+    """Adam. Its decay is an L2 penalty, which is part of the gradient."""
     gradient = gradient + _decay(weight, settings) * weight
     weight -= settings.learning_rate * _direction(gradient, mean, square, step, settings)
 
 
 def _adamw(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """Loshchilov and Hutter 2019, algorithm 2: decay is decoupled from the gradient, and multiplied by the rate."""
+    """AdamW (Loshchilov and Hutter 2019, algorithm 2). Its decay is no part of the gradient; the rate multiplies it."""
     update = _direction(gradient, mean, square, step, settings) + _decay(weight, settings) * weight
     weight -= settings.learning_rate * update
 
 
 def _lamb(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """You et al. 2020, algorithm 2: AdamW's update, as long as the weight; phi is the identity."""
+    """LAMB (You et al. 2020, algorithm 2, with the identity as phi).
+
+    It is AdamW's update, scaled to the norm of the weight.
+    """
     update = _direction(gradient, mean, square, step, settings) + _decay(weight, settings) * weight
     size, length = float(weight.norm()), float(update.norm())
     weight -= settings.learning_rate * (size / length if size and length else 1.0) * update
 
 
 def _sgd(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """Sutskever et al. 2013, without Nesterov's change; its decay is an L2 penalty: part of the gradient.
+    """SGD with momentum (Sutskever et al. 2013), without Nesterov's change.
 
-    Here `mean` is the velocity, to which the rate is applied when it moves the weight."""
+    Its decay is an L2 penalty, which is part of the gradient. `mean` is the velocity; the learning rate multiplies it
+    when it changes the weight.
+    """
     mean.mul_(settings.momentum).add_(gradient + _decay(weight, settings) * weight)
     weight -= settings.learning_rate * mean
 
@@ -169,7 +184,7 @@ def _network(spec: RunSpec, manifest: Manifest | None) -> Any:
 
 
 def _whole(spec: RunSpec) -> dict[str, Any]:
-    """The specification as JSON, with the whole model on one rank."""
+    """Return the specification as a dictionary, with the whole model on one rank."""
     return {**spec.model_dump(), **workloads.whole(spec.model)}
 
 
@@ -181,7 +196,10 @@ def _double(array: Any, at: str) -> Any:
 
 
 def main() -> None:
-    """The output's last line is the answer: nothing that a library prints is in the way."""
+    """Compute what the command line asks for, and print the answer as the last line of the output.
+
+    Libraries may print lines before it.
+    """
     die_with_parent(os.getppid(), signal.SIGKILL)
     what, values, weights, *manifest = sys.argv[1:]
     spec = RunSpec.model_validate_json(values)

@@ -1,6 +1,6 @@
-"""docs/workloads.md, generated from the workloads, their keys, and what a proof of equal mathematics covers.
+"""Generate docs/workloads.md from the workloads, their keys, and what a proof of equal mathematics covers.
 
-`python -m throughline.checks.workload_reference` writes it; a test fails when it is out of date.
+`python -m throughline.checks.workload_reference` writes it. A test fails if it is out of date.
 """
 
 import ast
@@ -20,7 +20,7 @@ from throughline.study.runs import RunSpec, expand
 
 PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
 BY_FEATURE = {"clipping": "clip", "accumulation": "accumulate"}
-"""Features -> options, where these have other names."""
+"""Map a feature to its option, if the option has another name."""
 
 HEADER = f"""# Workloads
 
@@ -44,7 +44,7 @@ measured.
 
 
 def reference() -> str:
-    """The page as Markdown: a section per workload."""
+    """Return the page as Markdown, with one section per workload."""
     return HEADER + "".join(map(_section, workloads.FOLDERS))
 
 
@@ -79,7 +79,7 @@ def _section(folder: str) -> str:
 
 
 def _default(model: str) -> RunSpec:
-    """A run of a model with the default keys."""
+    """Return the specification of a run of a model with the default keys."""
     return expand(Config.model_validate({"benchmarks": {"any": {"model": model, "options": {"data": "synthetic"}}}}))[0]
 
 
@@ -106,7 +106,7 @@ def _words(features: frozenset[str]) -> str:
 
 
 def _proven(features: frozenset[str]) -> str:
-    """What a proof of this form can run with as it is measured."""
+    """Return the precisions and options that a proof of a form with these features can use as they are measured."""
     options = [BY_FEATURE.get(key, key) for key in frameworks.FEATURES if key in features]
     precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
     proven = ", ".join(f"`{name}`" for name in options if name in equivalence.AS_MEASURED)
@@ -114,7 +114,10 @@ def _proven(features: frozenset[str]) -> str:
 
 
 def _own_words(folder: str, name: str, begin: str = "") -> str:
-    """What a workload's file says of itself, in lines of the page's width; read without its library."""
+    """Return the docstring of a workload's file, wrapped to the width of the page.
+
+    The file is parsed and not imported, because its library may not be installed.
+    """
     source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
     paragraphs = (begin + (ast.get_docstring(ast.parse(source)) or "")).split("\n\n")
     filled = (one if one.startswith(" ") else textwrap.fill(one, 98, break_on_hyphens=False) for one in paragraphs)

@@ -108,7 +108,10 @@ def _source(folder: str, library: str) -> str:
 
 
 def _features(folder: str) -> str:
-    """A workload's table: which framework has which feature with it. Rows and columns without any "yes" are left out."""
+    """Return the table of a workload: which framework has which feature with it.
+
+    Rows and columns without a "yes" are left out.
+    """
     model = next(model for model, own in workloads.models().items() if own == folder)
     offered = {name: has for name in frameworks.NAMES if (has := frameworks.features(name, model))}
     rows = [
