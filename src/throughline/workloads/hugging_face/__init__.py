@@ -1,8 +1,9 @@
 """Any language model of Hugging Face's transformers, framework-neutral: from its config.json, with random weights.
 
 A model for masked words (`mlm`) trains on BERT's samples, a model for the next word (`clm`) on windows of GPT-2's
-tokens. If the model's vocabulary is smaller than that of the data, an id is taken modulo the model's: it names another
-word, and the work is the same. Rates of dropout are those of config.json; `options.dropout: 0` turns them all off.
+tokens. If the data's vocabulary is larger than the model's, each id is taken modulo the size of the model's. Ids then
+name other words, but the work is the same. The rates of dropout are those of config.json. `options.dropout: 0` turns
+them all off.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LIBRARIES = {
 }  # fmt: skip
 NO_FORM = dict.fromkeys(("torch", "mxnet"), "it is transformers' own model, which hf-loop and hf-trainer train")
 IGNORED = -100
-"""The label of a position that is not predicted, in transformers."""
+"""The label that transformers gives to a position that is not predicted."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Parameters:
 
 
 def complete(values: Values, section: Any) -> dict[str, Any]:
-    """Task and file of the model; the predictions of a sequence length, as the corpus has them."""
+    """Return the model's task and the SHA-256 of its file, and for `mlm` how many predictions the corpus has for the
+    sequence length."""
     model, sequence = values["model"], values["sequence"]
     if not isinstance(model, configuration.Model):
         model = configuration.of_shape(model)
@@ -66,12 +68,12 @@ def complete(values: Values, section: Any) -> dict[str, Any]:
 
 
 def handed(spec: Values) -> dict[str, Any]:
-    """What ranks are told beside the specification: what the config.json of its SHA-256 holds."""
+    """Return what ranks get beside the specification: the content of the config.json with its SHA-256."""
     return {"config": configuration.content(spec)}
 
 
 def _data(parameters: Parameters) -> Any:
-    """The workload whose data these parameters read."""
+    """Return the workload whose data these parameters read."""
     return bert if parameters.task == "mlm" else gpt2
 
 
@@ -85,15 +87,15 @@ def fits(parameters: Parameters, manifest: Values) -> str | None:
 
 
 def facts(manifest: Values | None) -> dict[str, Any]:
-    """Entries of the vocabulary that made the data; made-up batches keep to the model's own."""
+    """Return the size of the data's vocabulary; None for made-up batches, which use the model's own."""
     return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else None}
 
 
 def batch(rows: Arrays, options: Values) -> Arrays:
-    """What one step needs, by transformers' names.
+    """Return the arrays that one step needs, by transformers' names.
 
-    The next word: input_ids [B, S]. Masked words: input_ids, attention_mask, token_type_ids and labels [B, S], which
-    are set where a word is predicted.
+    For the next word: input_ids [B, S]. For masked words: input_ids, attention_mask, token_type_ids and labels, all
+    [B, S]. A label is IGNORED unless its word is predicted.
     """
     import numpy as np
 
@@ -111,7 +113,7 @@ def batch(rows: Arrays, options: Values) -> Arrays:
 
 
 def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Full-length samples of words that are drawn uniformly from the model's vocabulary."""
+    """Return samples of full length, with words that are drawn uniformly from the model's vocabulary."""
     import numpy as np
 
     draw, shape = np.random.Generator(np.random.Philox(key=seed)), (count, spec["sequence"])
@@ -132,19 +134,19 @@ def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, floa
 
 
 def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """Attention in full."""
+    """Return the FLOPs with attention counted in full."""
     return _flops(spec, causal=False)
 
 
 def causal_flops_per_sample(spec: Values) -> float | str:
-    """Attention where the causal mask, and a sliding window, let positions see each other."""
+    """Return the FLOPs with only the attention that the causal mask and a sliding window let through."""
     if spec["task"] != "clm":
         return "positions see each other in both directions"
     return _flops(spec, causal=True)
 
 
 def decoder(spec: Values) -> Decoder | None:
-    """Its parts; None of a model that is none."""
+    """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known."""
     return work.decoder(configuration.content(spec), spec["sequence"]) if spec["task"] == "clm" else None
 
 

@@ -1,6 +1,6 @@
 """A model's config.json: the shapes that ship with Throughline, and files on the user's disk.
 
-What a file says is read as numbers and names. Nothing that it names is imported, run or downloaded.
+We read a file only as numbers and names. We never import, run or download anything that it names.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from throughline.files import UserError
 from throughline.workloads import Described
 
 KEY = "transformers"
-"""Of the map that a block has as its `model`; names of such models begin with it and a colon."""
+"""The key of a map that a block has as its `model`. The names of such models begin with this key and a colon."""
 TASKS = ("mlm", "clm")
 FILES = "THROUGHLINE_MODELS"
-"""Variable with the places of the user's files, by their SHA-256: no specification holds a path."""
+"""The environment variable that maps each SHA-256 to the path of the user's file: specifications hold no paths."""
 RESOURCES = Path(__file__).parents[4] / "resources" / "shapes"
 
 
 class Model(Described):
-    """A model's name, with what is known of it: its config.json, the file's SHA-256, and the task that it trains."""
+    """A model's name, with its config.json, the file's SHA-256, and the task for which it is trained."""
 
     task: str
 
@@ -40,7 +40,8 @@ class Model(Described):
 
 @dataclass(frozen=True)
 class Shape:
-    """What a published model is trained for, its number of parameters, and where on huggingface.co it is."""
+    """A published model: the task for which it is trained, its number of parameters, and its place on
+    huggingface.co."""
 
     task: str
     parameters: int
@@ -73,7 +74,7 @@ def of_shape(name: str) -> Model:
 
 
 def described(values: Mapping[str, Any]) -> Model:
-    """The model of `{transformers: FILE, task: mlm | clm}`; ValueError where the map or the file cannot be used."""
+    """Return the model of `{transformers: FILE, task: mlm | clm}`; ValueError if the map or the file is not usable."""
     if values.keys() != {KEY, "task"} or not isinstance(values[KEY], str) or values["task"] not in TASKS:
         raise ValueError(f"a model's name is needed, or {{{KEY}: FILE, task: mlm | clm}} with a config.json")
     path = Path(values[KEY])
@@ -86,7 +87,7 @@ def described(values: Mapping[str, Any]) -> Model:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a config.json holds; ValueError where it is none that can be trained."""
+    """Return the content of a config.json; ValueError if it is not that of a language model that we can train."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -101,7 +102,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _code(value: Any) -> str | None:
-    """The key, at any depth, that names code: classes of a repository, or a kernel to download."""
+    """Return the first key, at any depth, that names code: classes of a repository, or a kernel to download."""
     if isinstance(value, list):
         return next(filter(None, map(_code, value)), None)
     if not isinstance(value, dict):
@@ -111,25 +112,29 @@ def _code(value: Any) -> str | None:
 
 
 def vocabulary(content: Mapping[str, Any]) -> int | None:
-    """Entries of the model's vocabulary."""
+    """Return the size of the model's vocabulary; None if the file does not state it."""
     size = text(content).get("vocab_size")
     return size if isinstance(size, int) and size > 0 else None
 
 
 def text(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part that describes the language model, where a config.json has several."""
+    """Return the part of a config.json that describes the language model, or all of it if it has one part."""
     inner = content.get("text_config")
     return inner if isinstance(inner, dict) else content
 
 
 def positions(content: Mapping[str, Any]) -> int | None:
-    """The longest sample that the model is made for; None where the file does not say."""
+    """Return the longest sample for which the model is made; None if the file does not state it."""
     most = text(content).get("max_position_embeddings", content.get("n_positions"))
     return most if isinstance(most, int) and most > 0 else None
 
 
 def content(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The config.json of a specification: what came with the order, else the file, which has to have its SHA-256."""
+    """Return the content of a specification's config.json.
+
+    It may have come with the specification (`handed`). Otherwise this reads the file; UserError if the file is unknown
+    or no longer has the SHA-256 of the specification.
+    """
     if "config" in spec:
         found: dict[str, Any] = spec["config"]
         return found

@@ -1,4 +1,4 @@
-"""A model of transformers by its config.json: the library's own class with random weights, and the loss it computes."""
+"""A model of transformers by its config.json: the library's own class, with random weights and its own loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import Any
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # read where the library is imported: nothing is ever downloaded
+os.environ["HF_HUB_OFFLINE"] = "1"  # the library reads it when it is imported: nothing is ever downloaded
 
 import torch
 import transformers
@@ -30,7 +30,7 @@ CLASSES: dict[str, Any] = {
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
-    """The network that a run specification asks for, with random weights, made where this process trains it."""
+    """Return the network of a run specification, with random weights, built on the device that trains it."""
     config = _config(spec)
     if not spec["options"]["dropout"]:
         for name in _dropouts(config):
@@ -48,7 +48,7 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
 
 
 def _config(spec: dict[str, Any]) -> Any:
-    """The library's configuration for what config.json says; UserError where it cannot make one of it."""
+    """Return the library's configuration for a config.json; UserError if the library cannot read it."""
     content, model = configuration.content(spec), spec["model"]
     kind = content["model_type"]
     if kind not in CONFIG_MAPPING:
@@ -59,14 +59,14 @@ def _config(spec: dict[str, Any]) -> Any:
         )
     try:
         return CONFIG_MAPPING[kind].from_dict({**content, "dtype": "float32", "use_cache": False})
-    except Exception as error:  # whatever its checks raise
+    except Exception as error:  # the library's checks may raise any type
         raise UserError(
             f"{model}: transformers cannot read its config.json", why=" ".join(str(error).split())
         ) from None
 
 
 def _class(spec: dict[str, Any], config: Any) -> Any:
-    """The model's class for the task; UserError where the architecture has none."""
+    """Return the model's class for the task; UserError if the architecture has none."""
     task, kinds = spec["task"], {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
     if task == "clm" and kinds["mlm"] and not getattr(config, "is_decoder", False):
         kinds["clm"] = None  # an encoder: its positions would see the word that they predict
@@ -81,16 +81,17 @@ def _class(spec: dict[str, Any], config: Any) -> Any:
 
 
 def _dropouts(config: Any) -> dict[str, float]:
-    """The rates of dropout that a configuration has, by its own names."""
+    """Return the rates of dropout in a configuration, by the configuration's names."""
     values = config.get_text_config().to_dict().items()
     ends = ("dropout", "dropout_prob", "_pdrop")
     return {name: value for name, value in values if name.endswith(ends) and isinstance(value, (int, float))}
 
 
 def inputs(entries: int | None, segments: bool, **batch: Tensor) -> dict[str, Tensor]:
-    """The arguments of the model's forward pass, labels among them, from the tensors of a batch.
+    """Return the arguments of the model's forward pass, labels included, from the tensors of a batch.
 
-    entries: of the model's vocabulary, where the data have more; segments: whether the model tells them apart.
+    entries: the size of the model's vocabulary if the data's is larger, otherwise None. segments: True if the model
+    distinguishes segments.
     """
     ids = _below(entries, batch["input_ids"].long())
     given = {"input_ids": ids, "labels": _below(entries, batch["labels"].long()) if "labels" in batch else ids}
@@ -99,17 +100,17 @@ def inputs(entries: int | None, segments: bool, **batch: Tensor) -> dict[str, Te
 
 
 def _below(entries: int | None, ids: Tensor) -> Tensor:
-    """Ids below the number of entries; labels of positions that are not predicted stay negative."""
+    """Return ids modulo the number of entries. Negative ids, the labels of positions that are not predicted, stay."""
     return ids if entries is None else ids.where(ids < 0, ids % entries)
 
 
 def blocks(network: Pretrained) -> list[nn.Module]:
-    """The layers, as the library marks them for recomputing."""
+    """Return the layers: the modules that the library marks for recomputation."""
     return [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
 def settings(network: Pretrained) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     return {
         **in_transformers_operations.settings(network),
         "architecture": type(network.model).__name__,

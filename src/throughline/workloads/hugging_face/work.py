@@ -1,4 +1,4 @@
-"""FLOPs of a Transformer, read from its config.json: matrix products alone, a multiply-add is 2."""
+"""FLOPs of a Transformer, computed from its config.json: matrix products only, a multiply-add is 2."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from throughline.workloads.decoder import Decoder
 GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "olmo2", "smollm3", "modernbert"}
 """Architectures whose feed-forward part has three matrices."""
 PLAIN = {"gpt2", "bert", "roberta", "deberta-v2"}
-"""Those where it has two."""
+"""Architectures whose feed-forward part has two matrices."""
 HIDDEN, LAYERS, HEADS = ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")
 
 
 def trained(content: Mapping[str, Any], task: str, sequence: int, batch: int, *, causal: bool = False) -> float | str:
-    """FLOPs to train on a sample of `sequence` tokens, 3 x forward; or why they are not known.
+    """Return the FLOPs to train on a sample of `sequence` tokens, 3 x forward; or why they are not known.
 
-    Attention counts all pairs of positions; with `causal` those alone that the mask of a decoder lets through.
-    `batch`: DeBERTa projects its table of relative positions once for a whole batch.
+    Attention counts all pairs of positions; with `causal`, only the pairs that the mask of a decoder lets through.
+    `batch` is needed for DeBERTa, which projects its table of relative positions once for a whole batch.
     """
     kind = content["model_type"]
     if kind not in GATED | PLAIN:
@@ -46,7 +46,7 @@ def _forward(content: Mapping[str, Any], task: str, sequence: int, batch: int, c
 
 
 def decoder(content: Mapping[str, Any], sequence: int) -> Decoder | None:
-    """The parts of a decoder; None where its FLOPs are not known."""
+    """Return the FLOPs of a decoder by parts; None if they are not known."""
     full, causal = (trained(content, "clm", sequence, 1, causal=causal) for causal in (False, True))
     if isinstance(full, str) or isinstance(causal, str):
         return None
@@ -65,7 +65,7 @@ def decoder(content: Mapping[str, Any], sequence: int) -> Decoder | None:
 
 
 def window(content: Mapping[str, Any], layer: int) -> int | None:
-    """How many positions a position of this layer sees, itself among them; None for all."""
+    """Return how many positions a position of this layer sees, including itself; None for all."""
     width = content.get("sliding_window")
     if not width or content.get("use_sliding_window") is False:
         return None
@@ -76,11 +76,11 @@ def window(content: Mapping[str, Any], layer: int) -> int | None:
 
 
 def seen(sequence: int, width: int | None) -> int:
-    """Pairs of positions in a causal mask: each sees itself and those before it, `width` at most."""
+    """Return the number of pairs in a causal mask. Each position sees itself and those before it, at most `width`."""
     near = min(width or sequence, sequence)
     return near * (near + 1) // 2 + (sequence - near) * near
 
 
 def _stated(content: Mapping[str, Any], *names: str) -> int:
-    """The value of the first of these names that a config.json has."""
+    """Return the value of the first of these names that a config.json has; KeyError if it has none."""
     return int(next((content[name] for name in names if name in content), None) or content[names[0]])

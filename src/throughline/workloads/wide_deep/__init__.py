@@ -1,8 +1,8 @@
 """Wide & deep (Cheng et al. 2016), which predicts whether somebody clicks; framework-neutral: fields, batches, FLOPs.
 
-A sample has 26 categories and 13 numbers, as in Criteo's logs. Every category is a row of one deep table [V, E]; the
-rows and the numbers go through hidden layers. Two crosses of categories are rows of a wide table [V, 1]; their sum is
-added to the logit.
+A sample has 26 categories and 13 numbers, as in Criteo's logs. Each category selects a row of one deep table [V, E].
+These rows and the numbers are the input of the hidden layers. Two pairs of categories each select a row of a wide table
+[V, 1]. The sum of these two rows is added to the logit.
 """
 
 import math
@@ -12,18 +12,18 @@ from typing import Any
 from throughline.workloads import LATENCY, Arrays, Figure, Values, key
 
 FIELDS, NUMBERS = 26, 13
-"""Categories and numbers of a sample."""
+"""How many categories and numbers a sample has."""
 CROSSES = ((0, 1), (2, 3))
-"""The pairs of fields that the wide table knows."""
+"""The pairs of fields that select rows of the wide table."""
 CARDINALITIES = (
     1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
     27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
 )  # fmt: skip
-"""How many values each field has in Criteo's data of 2014; made-up fields have the same shares of the vocabulary."""
+"""How many values each field has in Criteo's data of 2014. Made-up fields have the same shares of the vocabulary."""
 EXPONENT = 1.05
-"""Of Zipf's law, by which made-up values are drawn."""
+"""Exponent of Zipf's law, by which made-up values are drawn."""
 BIAS, EFFECT, SLOPE = -0.3, 0.35, 0.2
-"""The rule behind made-up samples: 17 to 40 of 100 are clicks, the more the larger the vocabulary."""
+"""The rule behind made-up samples. 17 to 40 of 100 are clicks: more with a larger vocabulary."""
 
 MODELS = ("wide-deep",)
 UNIT = "samples"
@@ -79,12 +79,12 @@ def complete(values: Values, section: Any) -> dict[str, Any]:
 
 
 def own_exchange(spec: Values) -> bool:
-    """Whether ranks exchange the tables, or their gradients, in another way than dense gradients."""
+    """True unless ranks only exchange dense gradients of whole tables."""
     return bool(spec["table"] != "replicated" or spec["update"] == "lazy")
 
 
 def folder(parameters: Parameters) -> str:
-    """One manifest for every vocabulary: ids are mapped into it when they are read."""
+    """Return the folder of the one manifest for all vocabularies: the reader maps ids into the vocabulary."""
     return "clicks"
 
 
@@ -97,12 +97,12 @@ def facts(manifest: Values | None) -> dict[str, Any]:
 
 
 def batch(rows: Arrays, options: Values) -> Arrays:
-    """What one step needs: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
+    """Return the arrays that one step needs: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
     return {**rows, "labels": rows["labels"].astype("f4")}
 
 
 def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Made-up clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
+    """Return made-up clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
     import numpy as np
 
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -118,7 +118,7 @@ def synthetic(count: int, spec: Values, seed: int) -> Arrays:
 
 
 def cardinalities(vocabulary: int) -> list[int]:
-    """How many values each made-up field has; together they fill the vocabulary."""
+    """Return how many values each made-up field has. Together they fill the vocabulary."""
     whole = sum(CARDINALITIES)
     sizes = [max(2, size * vocabulary // whole) for size in CARDINALITIES]
     sizes[CARDINALITIES.index(max(CARDINALITIES))] += vocabulary - sum(sizes)
@@ -126,7 +126,10 @@ def cardinalities(vocabulary: int) -> list[int]:
 
 
 def drawn(draw: Any, count: int, sizes: list[int]) -> Any:
-    """Values i8[count, fields], from 0 on, by Zipf's law within each field: of a continuous one, rounded down."""
+    """Draw values i8[count, fields] by Zipf's law within each field, beginning with 0.
+
+    They are drawn from the continuous form of the law and rounded down.
+    """
     import numpy as np
 
     power = 1 - EXPONENT
@@ -136,12 +139,12 @@ def drawn(draw: Any, count: int, sizes: list[int]) -> Any:
 
 
 def clicked(draw: Any, values: Any, numbers: Any) -> Any:
-    """Clicks f4[count]: each value of each field has an effect of its own, each number a slope."""
+    """Draw clicks f4[count]. Each value of each field has its own effect, and each number has a slope."""
     return (draw.random(len(values)) < probability(values, numbers)).astype("f4")
 
 
 def probability(values: Any, numbers: Any) -> Any:
-    """How probable a click is under the made-up rule: what the best possible model would say."""
+    """Return the probability of a click by the made-up rule. The best possible model would predict it."""
     import numpy as np
 
     field = np.arange(values.shape[1], dtype=np.uint64) << np.uint64(32)
@@ -152,7 +155,7 @@ def probability(values: Any, numbers: Any) -> Any:
 
 
 def counts(rows: Arrays) -> tuple[int, ...]:
-    """Different ids of the batch, and that it is one."""
+    """Count the different ids of a batch, and the batch itself (1)."""
     import numpy as np
 
     ordered = np.sort(rows["ids"], axis=None)
@@ -164,14 +167,17 @@ def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, floa
 
 
 def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """FLOPs to train on one sample: 3 x forward, a multiply-add is 2, matrix products only."""
+    """Return the FLOPs to train on one sample: 3 x forward, a multiply-add is 2, matrix products only."""
     first, width = FIELDS * spec["embedding"] + NUMBERS, spec["width"]
     return float(3 * 2 * (first * width + (spec["hidden"] - 1) * width**2 + width))
 
 
 def bytes_per_sample(spec: Values) -> int:
-    """Bytes of both tables and their states that a sample's rows come to, in a lazy update: each is read by the
-    forward pass; weight and two moments are then read and written. Rows that samples share count for each."""
+    """Return the bytes of both tables and their moments that a lazy update moves for one sample.
+
+    The forward pass reads each row. Then the update reads and writes the weight and two moments. A row that several
+    samples share counts for each of them.
+    """
     return int(FIELDS * spec["embedding"] + len(CROSSES)) * 4 * (1 + 2 * 3)
 
 
@@ -189,7 +195,7 @@ def convention(spec: Values) -> dict[str, str]:
 
 
 def look(sums: Values) -> dict[str, float]:
-    """Loss, and the area under the ROC curve from the counts of clicks and others by score."""
+    """Return the loss, and the area under the ROC curve (AUC) from the counts of clicks and other samples by score."""
     clicks = [sums[f"click_{step}"] for step in range(BINS)]
     others = [sums[f"other_{step}"] for step in range(BINS)]
     below, area = 0.0, 0.0
@@ -201,4 +207,4 @@ def look(sums: Values) -> dict[str, float]:
 
 
 BINS = 1000
-"""Steps of the predicted probability by which clicks are counted for the AUC; ties within a step count half."""
+"""Clicks are counted for the AUC in this many steps of the predicted probability. Ties within a step count half."""

@@ -29,7 +29,7 @@ LACKS = {
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> WideDeep:
-    """The network with random weights; its tables come with `spread` where several ranks share them."""
+    """Return the network with random weights. If ranks split its tables, `spread` fills them."""
     given, options, optimizer = workloads.parameters(spec), spec["options"], spec["optimizer"]["name"]
     special = given.update == "lazy" or given.table != "replicated"
     if special and optimizer not in ("adam", "adamw"):
@@ -40,20 +40,20 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
 
 
 def spread(network: WideDeep, ranks: TensorGroup) -> frozenset[str]:
-    """Keep this rank's part of the tables; returns the names of the parameters that the network exchanges itself."""
+    """Keep this rank's part of the tables. Return the names of the parameters that the network exchanges itself."""
     for table in network.tables:
         table.spread(ranks)
     return frozenset(f"{name}.weight" for name in ("deep", "wide"))
 
 
 def weights(network: WideDeep) -> Arrays:
-    """The whole weights; where ranks share tables, all of them have to ask."""
+    """Return the whole weights. If ranks share tables, all of them have to call this together."""
     arrays = {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
     return {**arrays, "deep.weight": network.deep.whole(), "wide.weight": network.wide.whole()}
 
 
 def load(network: WideDeep, weights: Arrays) -> None:
-    """Set the weights from whole ones."""
+    """Set the weights from whole weights."""
     parameters = dict(network.named_parameters())
     if parameters.keys() != weights.keys():
         raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
@@ -64,7 +64,7 @@ def load(network: WideDeep, weights: Arrays) -> None:
 
 
 def settings(network: WideDeep) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     tables = {table.weight for table in network.tables}
     layers = sum(one.numel() for one in network.parameters() if one not in tables)
     return {
@@ -78,7 +78,8 @@ def settings(network: WideDeep) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: WideDeep, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Sums over a delivered batch without dropout: the loss, and clicks and others by their predicted probability."""
+    """Return sums over a delivered batch, without dropout: the loss, and counts by predicted probability of clicks and
+    other samples."""
     training, labels = network.training, batch["labels"]
     network.eval()
     logits = network.logits(batch["ids"], batch["numbers"]).double()
@@ -95,9 +96,9 @@ def sums(network: WideDeep, batch: dict[str, Tensor]) -> dict[str, float]:
 
 
 class WideDeep(nn.Module):
-    """`forward` takes the tensors of a batch, and returns the loss: the mean over its samples.
+    """Wide & deep with its loss. `forward` takes the tensors of a batch and returns the mean over its samples.
 
-    With `half_type` the layers' products are of that type; tables and loss stay in the weights' own.
+    With `half_type`, the products of the layers have that type; tables and loss are computed in the weights' type.
     """
 
     half_type: torch.dtype | None = None
@@ -118,7 +119,7 @@ class WideDeep(nn.Module):
         self.by_rows = [table.weight for table in self.tables if table.lazy]
 
     def compile_parts(self, dynamic: bool) -> None:
-        """Compile the layers; looking up rows is one kernel by itself."""
+        """Compile the layers. Looking up rows is already one kernel."""
         self.through = torch.compile(through, dynamic=None if dynamic else False)
 
     def forward(self, ids: Tensor, numbers: Tensor, labels: Tensor) -> Tensor:
@@ -133,12 +134,15 @@ class WideDeep(nn.Module):
 
 
 def crossed(ids: Tensor, rows: int) -> Tensor:
-    """Rows of the wide table [B, crosses]: two ids, mixed."""
+    """Return rows of the wide table [B, crosses]: each is a hash of two ids."""
     return torch.stack([(ids[:, one] * 0x7FEB352D + ids[:, other]) % rows for one, other in CROSSES], 1)
 
 
 def through(rows: Tensor, numbers: Tensor, wide: Tensor, own: list[Tensor], p: float, kind: torch.dtype) -> Tensor:
-    """Logits [B] of rows [B, 26, E], numbers [B, 13] and wide [B, crosses, 1], with the layers' parameters in order."""
+    """Return the logits [B] of rows [B, 26, E], numbers [B, 13] and wide [B, crosses, 1].
+
+    `own` are the parameters of the layers, in order.
+    """
     hidden = torch.cat([rows.flatten(1), numbers], 1).to(kind)
     for weight, bias in zip(own[:-2:2], own[1:-2:2], strict=True):
         hidden = dropped(relu(linear(hidden, weight.to(kind), bias.to(kind))), p)

@@ -1,8 +1,8 @@
-"""Tables of embeddings whose ranks exchange rows, in PyTorch: whole on every rank, or split by columns or by rows.
+"""Tables of embeddings in PyTorch that are whole on every rank, or split over the ranks by columns or by rows.
 
-Every rank has samples of its own, and the loss is the mean of the ranks'. Ids are gathered from all ranks (all-gather),
-vectors go where they are needed (all-to-all), and the backward pass does the same the other way round. Nothing of it is
-a gradient of single rows that travels as such, which NCCL does not know.
+Every rank has its own samples, and the loss is the mean over the ranks. For a split table, the ranks gather the ids of
+all ranks (all-gather) and send vectors to the ranks that need them (all-to-all). The backward pass sends gradients in
+the opposite direction. No rank sends a sparse tensor, because NCCL cannot exchange sparse tensors.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from throughline.workloads import Unsupported
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 INITIAL = 0.05
-"""Rows are drawn uniformly between this and its negative."""
+"""Initial weights are drawn uniformly between this and its negative."""
 
 
 class Table(nn.Module):
-    """Rows by their ids. `lazy`: its gradient names single rows, else it is dense. `exchange` off: ranks train alone.
+    """A table that looks up rows by their ids.
 
-    `apart`: a split table has no rows before `spread`: no rank ever holds all of it.
+    `lazy`: the gradient is sparse and names single rows; otherwise it is dense. `exchange=False`: each rank trains
+    alone. `apart`: there are several ranks, so a split table has no rows before `spread`, and no rank ever holds the
+    whole table.
     """
 
     ranks: TensorGroup | None = None
@@ -39,7 +41,7 @@ class Table(nn.Module):
         self.weight = nn.Parameter(torch.empty(held, columns).uniform_(-INITIAL, INITIAL))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Rows [B, fields, columns] of ids i8[B, fields]."""
+        """Return the rows [B, fields, columns] of ids i8[B, fields]."""
         if self.split == "replicated" and not self.lazy:
             return embedding(ids, self.weight)  # its dense gradient is exchanged like any other
         look: dict[str, Callable[..., Tensor]] = {"replicated": WHOLE, "columns": COLUMNS, "rows": ROWS}
@@ -52,18 +54,18 @@ class Table(nn.Module):
         return f"{self.rows} x {self.columns}, {parted}"
 
     def spread(self, ranks: TensorGroup) -> None:
-        """Share this table with other ranks: hold a part of it, or exchange its gradient."""
+        """Share this table with other ranks: keep a part of it, or exchange its gradient."""
         if self.split == "columns" and self.columns < ranks.size:
             raise Unsupported(f"{self.columns} columns of a table cannot be split over {ranks.size} ranks")
         self.ranks = ranks
         if self.split != "replicated":
-            # The ranks draw the same numbers up to here, and different rows or columns from here on.
+            # Up to here the ranks have drawn the same numbers. Now each rank draws its own rows or columns.
             draw = torch.Generator().manual_seed(int(torch.randint(2**62, ())) + ranks.place)
             shape = self.part(np.broadcast_to(0, (self.rows, self.columns))).shape
             self.weight.data = torch.empty(shape).uniform_(-INITIAL, INITIAL, generator=draw)
 
     def part(self, whole: Any) -> Any:
-        """What this rank holds of a whole table: columns side by side, or every so many-th row."""
+        """Return this rank's part of a whole table: neighbouring columns, or every W-th row with W ranks."""
         if self.ranks is None or self.split == "replicated":
             return whole
         if self.split == "rows":
@@ -72,7 +74,7 @@ class Table(nn.Module):
         return whole[:, ends[self.ranks.place] : ends[self.ranks.place + 1]]
 
     def whole(self) -> Any:
-        """The whole table, as an array. All ranks that share it have to call this."""
+        """Return the whole table as an array. All ranks that share it have to call this together."""
         own = self.weight.detach().cpu().numpy()
         if self.ranks is None or self.split == "replicated":
             return own
@@ -87,35 +89,36 @@ class Table(nn.Module):
 
 
 def columns_of(columns: int, size: int) -> list[int]:
-    """Where each rank's columns begin, and where the last ones end."""
+    """Return the first column of each rank, and the end of the last rank's columns."""
     return [columns * place // size for place in range(size + 1)]
 
 
 def gathered(own: Tensor, ranks: TensorGroup) -> Tensor:
-    """The ranks' tensors, one after the other, along the first dimension."""
+    """Return the tensors of all ranks, concatenated along the first dimension."""
     every = own.new_empty((ranks.size * len(own), *own.shape[1:]))
     dist.all_gather_single(every, own.contiguous(), group=ranks.group)
     return every
 
 
 def sent(own: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
-    """All-to-all: the first `sizes[0]` rows go to the first rank, and so on; `received` from each."""
+    """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
+    rank."""
     here = own.new_empty((sum(received), *own.shape[1:]))
     dist.all_to_all_single(here, own, received, sizes, group=group)
     return here
 
 
 def gradient(table: Tensor, ids: Tensor, vectors: Tensor, lazy: bool) -> Tensor:
-    """A table's gradient from those of its rows, of which some are named several times."""
+    """Return a table's gradient from the gradients of its rows. Ids may repeat: their gradients add up."""
     vectors = vectors.reshape(-1, table.shape[1])
     if lazy:
-        # Unchecked: checks would wait for the device.
+        # Without checks, which would wait for the device.
         return torch.sparse_coo_tensor(ids.reshape(1, -1), vectors, table.shape, check_invariants=False)
     return torch.zeros_like(table).index_add_(0, ids.flatten(), vectors)
 
 
 class Whole(torch.autograd.Function):
-    """Every rank has the table; the backward pass gathers ids and gradients of all ranks."""
+    """Every rank has the whole table. The backward pass gathers the ids and gradients of all ranks."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup | None, columns: int) -> Tensor:
@@ -132,7 +135,7 @@ class Whole(torch.autograd.Function):
 
 
 class Columns(torch.autograd.Function):
-    """Every rank has some columns, looks up the samples of all ranks, and sends each rank what is its."""
+    """Every rank has some columns. It looks them up for the samples of all ranks, and sends each rank its vectors."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
@@ -155,9 +158,9 @@ class Columns(torch.autograd.Function):
 
 
 class Rows(torch.autograd.Function):
-    """Rank r of W has the rows r, r + W, ...: so frequent ids, which are often neighbours, lie on all ranks.
+    """Rank r of W has the rows r, r + W, ...: so all ranks share the frequent ids, which are often neighbours.
 
-    How many vectors go where follows from the ids: one look at the device's numbers in every forward pass.
+    How many vectors go to each rank depends on the ids. So every forward pass waits once for numbers of the device.
     """
 
     @staticmethod
