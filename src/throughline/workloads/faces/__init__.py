@@ -15,14 +15,14 @@ from typing import Any
 from throughline.workloads import LATENCY, Arrays, Values, key
 
 SIDE = 112
-"""Pixels of a face, in height and width."""
+"""Height and width of a face, in pixels."""
 PATTERN = 7
-"""Rows and columns of the pattern by which made-up faces of one class are alike."""
+"""Rows and columns of the pattern that all made-up faces of a class share."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """`layers`: the residual blocks of each stage, or None for MobileFaceNet."""
+    """The sizes of a network. `layers`: how many residual blocks each stage has, or None for MobileFaceNet."""
 
     embedding: int
     layers: tuple[int, ...] | None
@@ -37,9 +37,9 @@ NETWORKS = {
     "mobilefacenet-y1": Network(128, None),
 }
 SCALE = 64.0
-"""What cosines are multiplied by before the softmax."""
+"""Cosines are multiplied by this before the softmax."""
 MARGINS = {"arcface": 0.5, "cosface": 0.4}
-"""In radians, and as a difference of cosines."""
+"""The margin of each loss: in radians, and as a difference of cosines."""
 
 MODELS = tuple(NETWORKS)
 UNIT = "samples"
@@ -50,7 +50,7 @@ LEARNS_FROM = 100
 HELD_OUT: dict[str, bool] = {}
 NO_PROOF: str | None = None
 PROVEN_BATCH = 4
-"""Faces of a rank in a proof of equal mathematics, at least: fewer amplify rounding (above)."""
+"""The fewest faces of a rank in a proof of equal mathematics: fewer amplify rounding (above)."""
 SETTINGS = ("embedding", "classifier", "classes", "margin", "scale", "batch_norm", "memory_format")
 LIBRARIES = {"torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange"})}
 NO_FORM = {"mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"}
@@ -94,12 +94,12 @@ def complete(values: Values, section: Any) -> dict[str, Any]:
 
 
 def own_exchange(spec: Values) -> bool:
-    """Whether ranks exchange embeddings and their gradients for a classifier that they split."""
+    """True if ranks split the classifier, and so exchange embeddings and their gradients."""
     return bool(spec["classifier"] != "data_parallel")
 
 
 def proven(spec: Values) -> dict[str, Any]:
-    """A sample of the classes is drawn at random; with all of them partial FC is a split classifier."""
+    """Partial FC samples classes at random. The proof takes all classes: then it is the same as a split classifier."""
     return {"sample_ratio": 1.0} if spec["classifier"] == "partial" else {}
 
 
@@ -118,13 +118,13 @@ def facts(manifest: Values | None) -> dict[str, Any]:
 
 
 def batch(rows: Arrays, options: Values) -> Arrays:
-    """What one step needs: pixels u1 [B, 112, 112, 3], labels i4 [B]."""
+    """Return the arrays that one step needs: pixels u1 [B, 112, 112, 3], labels i4 [B]."""
     return rows
 
 
 def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Made-up faces. Labels are drawn uniformly over all classes. A face is noise around a coarse pattern, which its
-    class alone decides."""
+    """Return made-up faces. Labels are drawn uniformly from all classes. A face is the coarse pattern of its class plus
+    noise."""
     import numpy as np
 
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -145,8 +145,11 @@ def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, floa
 
 
 def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """FLOPs to train on one face: 3 x forward without the gradient of the pixels, a multiply-add is 2; convolutions
-    and matrix products only. A sampled classifier counts with the classes that it computes with."""
+    """Return the FLOPs to train on one face: 3 x forward without the gradient of the pixels.
+
+    A multiply-add is 2; only convolutions and matrix products count. A classifier that samples counts only the classes
+    with which a step computes.
+    """
     network = NETWORKS[spec["model"]]
     share = spec["sample_ratio"] if spec["classifier"] == "partial" else 1.0
     layers = forward(network)
@@ -154,7 +157,7 @@ def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | st
 
 
 def forward(network: Network) -> list[float]:
-    """FLOPs of the forward pass over one face, by layers: the first is the only one that sees pixels."""
+    """Return the FLOPs of the forward pass on one face, by layers. Only the first layer sees pixels."""
 
     def of(side: int, inside: int, outside: int, kernel: int = 3, groups: int = 1) -> float:
         return 2.0 * side * side * outside * (inside // groups) * kernel * kernel

@@ -29,7 +29,7 @@ LACKS = {
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Faces:
-    """The network with random weights; its classifier is split by `spread`."""
+    """Return the network with random weights. `spread` splits its classifier."""
     given, network = workloads.parameters(spec), NETWORKS[spec["model"]]
     dropout = spec["options"]["dropout"]
     if given.classifier != "data_parallel" and not spec["options"]["exchange"]:
@@ -39,20 +39,20 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
 
 
 def spread(network: Faces, ranks: TensorGroup) -> frozenset[str]:
-    """Keep this rank's classes; returns the names of the parameters that no other rank has."""
+    """Keep this rank's classes. Return the names of the parameters that no other rank has."""
     network.classifier.spread(ranks)
     return frozenset({"classifier.weight"})
 
 
 def weights(network: Faces) -> Arrays:
-    """The whole weights; where ranks split the classifier, all of them have to ask."""
+    """Return the whole weights. If ranks split the classifier, all of them have to call this together."""
     own = {name: parameter.detach() for name, parameter in network.named_parameters()}
     whole = {**own, "classifier.weight": network.classifier.whole()}
     return {name: one.cpu().numpy() for name, one in whole.items()}
 
 
 def load(network: Faces, weights: Arrays) -> None:
-    """Set the weights from whole ones."""
+    """Set the weights from whole weights."""
     parameters = dict(network.named_parameters())
     if parameters.keys() != weights.keys():
         raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
@@ -63,7 +63,7 @@ def load(network: Faces, weights: Arrays) -> None:
 
 
 def settings(network: Faces) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     given, classifier = network.classifier.given, network.classifier
     own = sum(one.numel() for one in network.layers.parameters())
     embedding, sampled = classifier.weight.shape[1], f", {given.sample_ratio:g} of them in a step"
@@ -84,10 +84,10 @@ def settings(network: Faces) -> dict[str, Any]:
 
 
 class Faces(nn.Module):
-    """`forward` takes the tensors of a batch, and returns the loss.
+    """The network for embeddings, and the classifier. `forward` takes the tensors of a batch and returns the loss.
 
-    With `half_type`, PyTorch's autocast chooses the operations of the network that are of that type; the last layer and
-    the softmax are computed in the weights' own.
+    With `half_type`, PyTorch's autocast chooses the operations of the network that have this type. The last layer and
+    the softmax are computed in the weights' type.
     """
 
     half_type: torch.dtype | None = None
@@ -99,7 +99,7 @@ class Faces(nn.Module):
         self.embedded: Callable[[Tensor], Tensor] = self.embed
 
     def compile_parts(self, dynamic: bool) -> None:
-        """Compile the network; the classifier's exchange stays as it is."""
+        """Compile the network for embeddings. The classifier, with its exchange, is not compiled."""
         self.embedded = torch.compile(self.embed, dynamic=None if dynamic else False)
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class Faces(nn.Module):
         return loss
 
     def embed(self, pixels: Tensor) -> Tensor:
-        """Embeddings [B, D] of pixels u1 [B, 112, 112, 3], which become numbers from -1 to 1."""
+        """Return the embeddings [B, D] of pixels u1 [B, 112, 112, 3], which are first scaled to -1 to 1."""
         *first, last, norm = self.layers.children()
         faces = (pixels.permute(0, 3, 1, 2).to(last.weight.dtype) - 127.5) / 127.5
         with torch.autocast(pixels.device.type, self.half_type, enabled=self.half_type is not None):

@@ -1,7 +1,7 @@
 """The classifier with a margin, in PyTorch: whole on every rank, or split over the ranks by classes.
 
-Where it is split, every rank gets the embeddings of all ranks, computes the scores of its own classes, and the ranks
-exchange two numbers a face for the softmax over all classes (the arrangement of An et al. 2021, partial FC).
+If it is split, every rank gets the embeddings of all ranks and computes the scores of its own classes. For the softmax
+over all classes, the ranks exchange two numbers for each face. This is the method of An et al. 2021 (partial FC).
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from throughline.workloads.faces import MARGINS, SCALE, Parameters
 from throughline.workloads.in_torch_tensor_parallel import CROSS_ENTROPY, TensorGroup
 
 INITIAL = 0.01
-"""Standard deviation of a class's first vector."""
+"""Standard deviation of the initial vectors of classes."""
 BELOW_1 = 1 - 1e-7
 """The largest cosine whose angle has a finite gradient."""
 
 
 class Classifier(nn.Module):
-    """`forward` takes embeddings [B, D] and labels [B], and returns the mean loss: of all ranks where they split it."""
+    """The classifier. `forward` takes embeddings [B, D] and labels [B] of this rank and returns the mean loss.
+
+    If ranks split the classifier, the mean is over the faces of all ranks.
+    """
 
     ranks: TensorGroup | None = None
 
@@ -40,18 +43,18 @@ class Classifier(nn.Module):
         self.weight.data = self.part(self.weight.data).clone()
 
     def starts(self, ranks: TensorGroup) -> list[int]:
-        """The first class of each rank, and the number of all; ranks have as many classes as others, or one less."""
+        """Return the first class of each rank, then the number of classes. Ranks differ by at most one class."""
         return [self.given.classes * place // ranks.size for place in range(ranks.size + 1)]
 
     def part(self, whole: Any) -> Any:
-        """This rank's classes of a whole weight."""
+        """Return this rank's classes from the whole weight."""
         if self.ranks is None:
             return whole
         starts = self.starts(self.ranks)
         return whole[starts[self.ranks.place] : starts[self.ranks.place + 1]]
 
     def whole(self) -> Tensor:
-        """The whole weight; where ranks split it, all of them have to ask."""
+        """Return the whole weight. If ranks split it, all of them have to call this together."""
         own = self.weight.detach()
         if self.ranks is None:
             return own
@@ -81,20 +84,21 @@ class Classifier(nn.Module):
         return CROSS_ENTROPY(scores, own, others, scores.dtype, self.ranks).mean()
 
     def sampled(self, own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-        """The classes of this rank that a step computes with, in their order, and the labels' places among them.
+        """Return the classes of this rank with which a step computes, in their order, and the places of the labels
+        among them.
 
-        As many as `sample_ratio` says; at least as many as there are faces, so that each one's class is among them
-        and nobody has to wait for the device to hear how many there are.
+        `sample_ratio` decides how many, but there are at least as many classes as faces. So the class of each face is
+        always among them, and the host knows the number without waiting for the device.
         """
         count = len(self.weight)
         keep = min(count, max(int(self.given.sample_ratio * count), len(own)))
         drawn = torch.rand(count, device=own.device)
-        drawn = drawn.index_add(0, own, (~others).to(drawn.dtype))  # beyond any that is drawn
+        drawn = drawn.index_add(0, own, (~others).to(drawn.dtype))  # the faces' classes get more than any drawn number
         kept = drawn.topk(keep).indices.sort().values
         return kept, torch.searchsorted(kept, own).clamp(max=keep - 1)
 
     def margin(self, cosines: Tensor) -> Tensor:
-        """Cosines with the margin."""
+        """Return the cosines with the margin."""
         margin = MARGINS[self.given.margin_loss]
         if self.given.margin_loss == "cosface":
             return cosines - margin
@@ -104,8 +108,12 @@ class Classifier(nn.Module):
 
 
 class Gather(torch.autograd.Function):
-    """The rows of all ranks. The backward pass adds up what the ranks' classes say of this rank's rows, times the
-    number of ranks: the gradients of what comes before are averaged over them, and the loss is a mean over all."""
+    """Gather the rows of all ranks.
+
+    The backward pass adds up the gradients that all ranks have for this rank's rows, and multiplies by the number of
+    ranks. The factor is needed because the loss is already a mean over all ranks, and the framework averages the
+    gradients of the layers before over the ranks again.
+    """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, ranks: TensorGroup) -> Tensor:

@@ -1,7 +1,7 @@
 """The networks that turn a face of 112 x 112 pixels into an embedding: iResNet and MobileFaceNet.
 
-iResNet is the residual network of Deng et al. 2019 (ArcFace, section 3.1, after Han et al. 2017), MobileFaceNet that
-of Chen et al. 2018 in InsightFace's variant y1. Names of parameters are ours.
+iResNet is the residual network of Deng et al. 2019 (ArcFace, section 3.1, after Han et al. 2017). MobileFaceNet is that
+of Chen et al. 2018, in InsightFace's variant y1. The names of the parameters are ours.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ def normalized(channels: int) -> nn.BatchNorm2d:
 def convolution(
     inside: int, outside: int, kernel: int = 3, stride: int = 1, groups: int = 1, padding: int | None = None
 ) -> nn.Conv2d:
-    """Without a bias: a norm follows."""
+    """Make a convolution without bias, because a norm follows."""
     return nn.Conv2d(
         inside, outside, kernel, stride, kernel // 2 if padding is None else padding, groups=groups, bias=False
     )
 
 
 class Residual(nn.Module):
-    """norm, 3x3, norm, PReLU, 3x3 with the stride, norm; added to the input, which a stride or a width projects."""
+    """norm, 3x3, norm, PReLU, 3x3 with the stride, norm; then the input is added.
+
+    If the stride or the width changes the shape, a 1x1 convolution and a norm project the input first.
+    """
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -48,7 +51,7 @@ class Residual(nn.Module):
 
 
 def iresnet(network: Network, dropout: float) -> nn.Sequential:
-    """The stem, four stages that halve the picture each, and a fully connected layer between two norms."""
+    """Make the stem, four stages that each halve the picture, and a fully connected layer between two norms."""
     widths, stages = network.widths, list[nn.Module]()
     inside = widths[0]
     for width, count in zip(widths, network.layers or (), strict=True):
@@ -66,7 +69,7 @@ def activated(inside: int, outside: int, kernel: int = 1, stride: int = 1, group
 
 
 def bottleneck(inside: int, wide: int, outside: int, stride: int) -> list[nn.Module]:
-    """Widen, convolve each channel by itself, and narrow without an activation."""
+    """Make the layers that widen, convolve each channel by itself, and narrow without an activation."""
     return [
         *activated(inside, wide), *activated(wide, wide, 3, stride, wide),
         convolution(wide, outside, 1), normalized(outside),
@@ -84,7 +87,10 @@ class Added(nn.Module):
 
 
 def mobilefacenet(embedding: int) -> nn.Sequential:
-    """y1: one depthwise layer, then 4, 6 and 2 bottlenecks; at the end each channel's 7 x 7 is weighed."""
+    """Make variant y1: one depthwise layer, then stages with 4, 6 and 2 residual bottlenecks.
+
+    At the end, a depthwise 7 x 7 convolution takes a weighted sum of each channel.
+    """
     return nn.Sequential(
         *activated(3, 64, 3, 2), *activated(64, 64, 3, 1, 64),
         *bottleneck(64, 128, 64, 2), *(Added(*bottleneck(64, 128, 64, 1)) for _ in range(4)),

@@ -1,8 +1,8 @@
 """ResNet image classification, framework-neutral: shapes, batches, FLOPs.
 
-He et al. 2015 in the version that is called v1.5: if a bottleneck halves the picture, its 3x3 convolution has the
-stride of 2. Pixels reach the device as bytes and are normalized there, so a quarter of the bytes travels that floats
-would take.
+The architecture is that of He et al. 2015 in the version called v1.5: if a bottleneck halves the picture, its 3x3
+convolution has the stride of 2. Pixels go to the device as bytes and are normalized there. Floats would take four times
+as many bytes.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from throughline.workloads import Arrays, Figure, Values, key
 
 @dataclass(frozen=True)
 class Block:
-    """What is added to the residual: two or, in a bottleneck, three convolutions of `width` channels inside."""
+    """A residual block: two convolutions, or three in a bottleneck, with `width` channels inside."""
 
     inputs: int
     width: int
@@ -27,18 +27,18 @@ class Block:
 
     @property
     def has_shortcut(self) -> bool:
-        """Whether a 1x1 convolution brings the residual to the block's outputs."""
+        """True if a 1x1 convolution brings the residual to the shape of the block's outputs."""
         return self.stride > 1 or self.inputs != self.outputs
 
 
 @dataclass(frozen=True)
 class Shape:
     stages: tuple[int, ...]
-    """Blocks of each stage."""
+    """How many blocks each stage has."""
     width: int = 64
-    """Channels of the stem, and inside the first stage's blocks; each stage doubles them."""
+    """Channels of the stem, and inside the blocks of the first stage. Each further stage has twice as many."""
     expansion: int = 4
-    """Outputs of a block by its width; 1: its two convolutions are no bottleneck."""
+    """Output channels of a block divided by its width. 1: a block is two convolutions and no bottleneck."""
 
     @property
     def blocks(self) -> list[Block]:
@@ -59,11 +59,11 @@ SHAPES = {
 }
 MEAN = (123.675, 116.28, 103.53)
 DEVIATION = (58.395, 57.12, 57.375)
-"""Of ImageNet's pixels, red, green and blue, in 0 to 255: what pictures are normalized by."""
+"""Mean and standard deviation of ImageNet's pixels (red, green, blue, from 0 to 255). They normalize all pictures."""
 EPSILON = 1e-5
-"""Of the batch norms."""
+"""Epsilon of the batch norms."""
 MOMENTUM = 0.1
-"""A batch's share of the batch norms' running statistics."""
+"""The share that a new batch has in the running statistics of batch norms."""
 
 MODELS = tuple(SHAPES)
 UNIT = "images"
@@ -74,9 +74,9 @@ LEARNS_FROM: int | None = None
 HELD_OUT = {"loss": False, "top1": True}
 NO_PROOF: str | None = None
 ROUNDING = 6
-"""How many times the rounding of other workloads a loss in a lower precision may show: a batch norm takes away what all
-pictures have in common, and rounding stays. Measured with untrained models, batches of 4 to 32 and random pixels are at
-most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
+"""How many times the rounding of other workloads a loss in a lower precision may show. The reason: a batch norm removes
+what all pictures have in common, but not the rounding. With untrained models, batches of 4 to 32 and random pixels, we
+measured differences of at most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
 SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
 _BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping"})
 _COMPILED = _BOTH | {"bf16", "compile"}
@@ -111,7 +111,7 @@ def complete(values: Values, section: Any) -> dict[str, Any]:
 
 
 def folder(parameters: Parameters) -> str:
-    """One manifest for every size of picture: a crop is cut out and resized when it is read."""
+    """Return the folder of the one manifest for all sizes of pictures: the reader cuts out a crop and resizes it."""
     return "images"
 
 
@@ -126,12 +126,12 @@ def facts(manifest: Values | None) -> dict[str, Any]:
 
 
 def batch(rows: Arrays, options: Values) -> Arrays:
-    """What one step needs: pixels u1[B, S, S, 3], red, green and blue, cropped and flipped; labels i4[B]."""
+    """Return what one step needs: labels i4[B], and pixels u1[B, S, S, 3] (red, green, blue), cropped and flipped."""
     return {name: rows[name] for name in ("pixels", "labels")}
 
 
 def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Pictures of pixels that are drawn uniformly, and labels as well."""
+    """Return pictures and labels that are drawn uniformly."""
     import numpy as np
 
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -155,16 +155,18 @@ def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | st
 
 
 def flops(shape: Shape, image: int, classes: int) -> float:
-    """FLOPs to train on one picture: 3 x forward, a multiply-add is 2, convolutions and the last product only.
+    """Return the FLOPs to train on one picture: 3 x forward, a multiply-add is 2, convolutions and last product only.
 
-    Backward is two products for each one forward; the first convolution needs no gradient of the picture.
+    For each product in the forward pass, the backward pass has two. The first convolution has only one there, because
+    it needs no gradient of the picture.
     """
     first, *others = multiply_adds(shape, image, classes)
     return 2.0 * (2 * first + 3 * sum(others))
 
 
 def multiply_adds(shape: Shape, image: int, classes: int) -> Iterator[int]:
-    """Of each convolution's forward pass on one picture, the first one first, and of the last product."""
+    """Yield the multiply-adds of the forward pass on one picture: of each convolution in order, then of the last
+    product."""
     side = halved(image)
     yield 7 * 7 * 3 * shape.width * side**2
     side = halved(side)  # the pooling
@@ -183,7 +185,7 @@ def multiply_adds(shape: Shape, image: int, classes: int) -> Iterator[int]:
 
 
 def halved(side: int) -> int:
-    """The side of a picture after a stride of 2: every second pixel, the first one among them."""
+    """Return the side of a picture after a stride of 2, which keeps every second pixel, beginning with the first."""
     return -(-side // 2)
 
 

@@ -1,6 +1,6 @@
 """ResNet in Keras. The blocks are ours, because keras-hub's ResNetBackbone cannot begin with fewer than 64 channels.
 
-Pictures are channels last, whatever `channels_last` says. Every backend of Keras trains this form.
+Pictures are always channels last, whatever the value of `channels_last`. Every backend of Keras can train this form.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ LACKS = {
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> ResNet:
-    """The network that a run specification asks for, with random weights; `policy` is Keras' word for the precision."""
+    """Return the network of a run specification, with random weights. `policy` is Keras' name of the precision."""
     return ResNet(SHAPES[spec["model"]], workloads.parameters(spec), policy)
 
 
 def load(network: ResNet, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     assign(network.by_name(), weights)
 
 
 def settings(network: ResNet) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     norm = network.stem.norm
     return {
         "parameters": counted(network),
@@ -51,8 +51,8 @@ def settings(network: ResNet) -> dict[str, Any]:
 
 
 def sums(network: ResNet, batch: dict[str, Any]) -> dict[str, float]:
-    """The loss over a delivered batch, without smoothing, and the pictures whose class has the highest score. Norms use
-    their running statistics."""
+    """Return sums over a delivered batch: the loss without smoothing, and the pictures whose class has the highest
+    score. Norms use their running statistics."""
     scores, labels = network.scores(batch["pixels"], training=False), ops.convert_to_numpy(batch["labels"])
     losses = ops.sparse_categorical_crossentropy(batch["labels"], scores, from_logits=True)
     return {
@@ -63,7 +63,7 @@ def sums(network: ResNet, batch: dict[str, Any]) -> dict[str, float]:
 
 
 class Convolution(keras.Layer):  # type: ignore[misc]
-    """A convolution without bias, and the batch norm behind it."""
+    """A convolution without bias, followed by a batch norm."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int, policy: str) -> None:
         super().__init__(dtype=policy)
@@ -87,7 +87,7 @@ class Convolution(keras.Layer):  # type: ignore[misc]
 
 
 class Residual(keras.Layer):  # type: ignore[misc]
-    """A block: what its convolutions make is added to what it is given."""
+    """A residual block: the output of its convolutions is added to its input."""
 
     def __init__(self, block: Block, policy: str) -> None:
         super().__init__(dtype=policy)
@@ -115,7 +115,7 @@ class Residual(keras.Layer):  # type: ignore[misc]
 
 
 class ResNet(keras.Layer):  # type: ignore[misc]
-    """Takes the arrays of `resnet.batch` and returns the loss: the mean over all pictures."""
+    """ResNet with its loss. Calling it takes the arrays of `resnet.batch` and returns the mean over all pictures."""
 
     def __init__(self, shape: Shape, given: Parameters, policy: str) -> None:
         super().__init__(dtype=policy)
@@ -124,7 +124,7 @@ class ResNet(keras.Layer):  # type: ignore[misc]
         self.blocks = [Residual(block, policy) for block in shape.blocks]
         self.places = [f"{stage}.{number}" for stage, count in enumerate(shape.stages) for number in range(count)]
         outputs = shape.blocks[-1].outputs
-        spread = keras.initializers.RandomUniform(-(outputs**-0.5), outputs**-0.5)  # as PyTorch's
+        spread = keras.initializers.RandomUniform(-(outputs**-0.5), outputs**-0.5)  # as in PyTorch
         self.head = keras.layers.Dense(
             given.classes, kernel_initializer=spread, bias_initializer=spread.clone(), dtype=policy
         )
@@ -137,17 +137,17 @@ class ResNet(keras.Layer):  # type: ignore[misc]
         return (1 - self.smoothing) * right + self.smoothing * ops.mean(surprises)
 
     def scores(self, pixels: Any, training: bool) -> Any:
-        """The scores of all classes [B, C], in fp32."""
+        """Return the scores of all classes [B, C], in fp32."""
         hidden = (ops.cast(pixels, "float32") - ops.array(MEAN, "float32")) / ops.array(DEVIATION, "float32")
         hidden = ops.relu(self.stem(ops.cast(hidden, self.compute_dtype), training=training))
-        around = [[0, 0], [1, 1], [1, 1], [0, 0]]  # with zeros, which are no more than any pixel behind a relu
+        around = [[0, 0], [1, 1], [1, 1], [0, 0]]  # zeros cannot exceed any value after a relu
         hidden = ops.max_pool(ops.pad(hidden, around), 3, 2, data_format="channels_last")
         for block in self.blocks:
             hidden = block(hidden, training=training)
         return ops.cast(self.head(ops.mean(hidden, axis=(1, 2))), "float32")
 
     def by_name(self) -> dict[str, Any]:
-        """Every weight by the name of PyTorch's form."""
+        """Return every weight by its name in the PyTorch form."""
         found = {**self.stem.by_name("stem"), **of_layer("head", self.head)}
         for place, block in zip(self.places, self.blocks, strict=True):
             found |= block.by_name(f"stages.{place}")

@@ -1,7 +1,7 @@
-"""ResNet in MXNet, as one graph. The blocks are ours, as Gluon's model zoo has versions 1 and 2 of ResNet, not 1.5.
+"""ResNet in MXNet, as one graph. The blocks are ours, because Gluon's model zoo has only versions 1 and 2, not 1.5.
 
-Pictures are channels first: MXNet computes no other convolutions on a CPU. Its batch norms keep a biased running
-variance (PyTorch's is unbiased). Each rank keeps its own, and training never reads it.
+Pictures are channels first, because MXNet has no other convolutions on a CPU. Its batch norms keep a biased running
+variance (PyTorch's is unbiased). Each rank has its own running variance, and training never reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LACKS = {
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> ResNet:
-    """The network that a run specification asks for, with random weights, compiled into one graph."""
+    """Return the network of a run specification, with random weights, compiled into one graph."""
     network = ResNet(SHAPES[spec["model"]], workloads.parameters(spec))
     network.initialize(ctx=at)
     network.hybridize(static_alloc=True, static_shape=True)
@@ -34,12 +34,12 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> ResNet
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what the form is made of, beside the library: nothing."""
+    """Return no versions: the form uses nothing beside the library."""
     return {}
 
 
 def load(network: ResNet, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     parameters = dict(network.named_parameters())
     if parameters.keys() != weights.keys():
         raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
@@ -48,12 +48,12 @@ def load(network: ResNet, weights: Arrays) -> None:
 
 
 def batch(arrays: Arrays) -> list[Any]:
-    """The arrays of `resnet.batch` as the network takes them."""
+    """Return the arrays of `resnet.batch` as the network takes them."""
     return [arrays["pixels"], arrays["labels"]]
 
 
 def settings(network: ResNet) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     parameters = [parameter for _, parameter in network.named_parameters()]
     is_cuda = parameters[0].list_ctx()[0].device_type == "gpu"
     return {
@@ -69,7 +69,7 @@ def settings(network: ResNet) -> dict[str, Any]:
 
 
 class Convolution(gluon.HybridBlock):  # type: ignore[misc]
-    """A convolution without bias, and the batch norm behind it."""
+    """A convolution without bias, followed by a batch norm."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Convolution(gluon.HybridBlock):  # type: ignore[misc]
 
 
 class Residual(gluon.HybridBlock):  # type: ignore[misc]
-    """A block: what its convolutions make is added to what it is given."""
+    """A residual block: the output of its convolutions is added to its input."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -117,13 +117,13 @@ class Residual(gluon.HybridBlock):  # type: ignore[misc]
 
 
 class Head(gluon.HybridBlock):  # type: ignore[misc]
-    """The scores of all classes, from the mean over all pixels."""
+    """Compute the scores of all classes from the mean over all pixels."""
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()
         self.classes = classes
         with self.name_scope():
-            spread = mx.init.Uniform(inputs**-0.5)  # as PyTorch's
+            spread = mx.init.Uniform(inputs**-0.5)  # as in PyTorch
             self.weight = self.params.get("weight", shape=(classes, inputs), init=spread)
             self.bias = self.params.get("bias", shape=(classes,), init=spread)
 
@@ -132,7 +132,7 @@ class Head(gluon.HybridBlock):  # type: ignore[misc]
 
 
 class ResNet(gluon.HybridBlock):  # type: ignore[misc]
-    """Takes what `batch` returns, as arrays on the device, and returns the loss, shape (1,)."""
+    """ResNet with its loss, of shape (1,). Calling it takes the arrays of `batch`, on the device."""
 
     def __init__(self, shape: Shape, given: Parameters) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
             self.head = Head(shape.blocks[-1].outputs, given.classes)
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
-        """Every weight by its place in the network: the names of the PyTorch form."""
+        """Return every weight by its place in the network. These are the names of the PyTorch form."""
         return [(name, one) for name, one in self._collect_params_with_prefix().items() if one.grad_req != "null"]
 
     def hybrid_forward(self, F, pixels, labels, mean, deviation) -> Any:  # type: ignore[no-untyped-def]

@@ -1,8 +1,8 @@
 """ResNet in Paddle: the blocks and the forward pass of paddle.vision's ResNet, which is version 1.5.
 
-Its constructor has only the published depths; `Network` gives it other sizes. Pictures are channels first, as its
-users train it. Its batch norms keep a biased running variance (PyTorch's is unbiased). Each rank keeps its own, and
-training never reads it.
+The constructor there knows only the published depths, so `Network` builds the other sizes itself. Pictures are channels
+first, as users of paddle.vision train it. Paddle's batch norms keep a biased running variance (PyTorch's is unbiased).
+Each rank has its own running variance, and training never reads it.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"scale$": "weight",
     r"shift$": "bias",
 }
-"""What becomes, one after the other, of a name of PyTorch's form, to make paddle.vision's."""
+"""Replacements that turn a name of the PyTorch form into paddle.vision's name. They are applied one after the other."""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any]) -> Network:
-    """The network that a run specification asks for, with random weights."""
+    """Return the network of a run specification, with random weights."""
     return Network(SHAPES[spec["model"]], workloads.parameters(spec))
 
 
 def load(network: Network, weights: Arrays) -> None:
-    """Set the weights, in place; all of them and no other."""
+    """Set all weights in place; ValueError if the names differ."""
     in_paddle_operations.load(network, {_name(name): array for name, array in weights.items()})
 
 
@@ -61,7 +61,7 @@ def _name(common: str) -> str:
 
 
 def settings(network: Network) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     norm, on_gpu = network.bn1, "gpu" in str(network.conv1.weight.place)
     share = round(1 - norm._momentum, 6)  # Paddle's momentum is the share of the old statistics
     return {
@@ -77,7 +77,7 @@ def settings(network: Network) -> dict[str, Any]:
 
 
 class Network(ResNet):  # type: ignore[misc]
-    """`forward` takes the tensors of `resnet.batch`, and returns the loss: the mean over all pictures."""
+    """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures."""
 
     def __init__(self, shape: Shape, given: Parameters) -> None:
         nn.Layer.__init__(self)

@@ -1,7 +1,7 @@
 """ResNet in PyTorch: the published architecture, with our own operations.
 
-The forward pass is a few functions (stem, stage, loss), so a compiler sees each of them whole. A test compares it with
-Hugging Face's own.
+The forward pass is a few functions (stem, stage, loss), so a compiler sees each function as a whole. A test compares
+the forward pass with Hugging Face's.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ LACKS = {
 }
 CHANGING = frozenset({"running_mean", "running_var"})
 MANY = 512
-"""Channels from which on a 3x3 convolution on a CPU is one matrix product, as those of 1x1 always are: oneDNN's kernels
-bring large weights into an order of their own in every pass. Measured with batches of 8 and 32, in fp32 and bf16: its
-steps take 1.3 to 5 times as long there, and 0.1 to 0.6 times as long with fewer channels and more pixels."""
+"""On a CPU, a 3x3 convolution with this many channels or more is computed as one matrix product.
+
+A 1x1 convolution always is. oneDNN's kernels rearrange the weights in every pass, which is slow for large weights. We
+measured batches of 8 and 32, in fp32 and bf16. With this many channels, oneDNN takes 1.3 to 5 times as long as the
+matrix product. With fewer channels and more pixels, it takes 0.1 to 0.6 times as long.
+"""
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> ResNet:
-    """The network that a run specification asks for, with random weights; `at` is where this process trains it."""
+    """Return the network of a run specification, with random weights. `at` is the device that trains it."""
     if at and at.type == "cuda":
-        torch.backends.cudnn.benchmark = True  # all batches have one shape
+        torch.backends.cudnn.benchmark = True  # all batches have the same shape
     network: Any = ResNet(SHAPES[spec["model"]], workloads.parameters(spec))
     built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
     return built
 
 
 def settings(network: ResNet) -> dict[str, Any]:
-    """What the network is, as built, in the words of `SETTINGS`."""
+    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
     stem = network.stem.weight
     cudnn = "cuDNN's kernels, the fastest of those tried on the first batch"
     onednn = "oneDNN's kernels"
@@ -62,9 +65,10 @@ def settings(network: ResNet) -> dict[str, Any]:
 
 @torch.no_grad()
 def sums(network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
-    """The loss over a delivered batch, without smoothing, and the pictures whose class has the highest score.
+    """Return sums over a delivered batch: the loss without smoothing, and the pictures whose class has the highest
+    score.
 
-    In the weights' precision; norms use their running statistics.
+    They are computed in the weights' precision. Norms use their running statistics.
     """
     half, network.half_type = network.half_type, None
     network.eval()
@@ -77,7 +81,7 @@ def sums(network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, and the batch norm behind it."""
+    """A convolution without bias, followed by a batch norm."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -102,7 +106,7 @@ class Convolution(nn.Module):
 
 
 def product(hidden: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """A convolution with channels last as one matrix product: of what each output sees with the weights."""
+    """Compute a convolution with channels last as one matrix product: the inputs of each output, times the weights."""
     _, _, height, width = hidden.shape
     size, pixels = weight.shape[-1], hidden.permute(0, 2, 3, 1)
     around = pad(pixels, (0, 0) + 4 * (size // 2,)) if size > 1 else pixels
@@ -112,7 +116,7 @@ def product(hidden: Tensor, weight: Tensor, stride: int) -> Tensor:
 
 
 class Residual(nn.Module):
-    """A block: what its convolutions make is added to what it is given."""
+    """A residual block: the output of its convolutions is added to its input."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -134,10 +138,10 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """`forward` takes the tensors of `resnet.batch`, and returns the loss: the mean over all pictures.
+    """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures.
 
-    With `half_type`, weights stay as they are and are cast where they are used; convolutions, the last product and the
-    activations between them are of that type. Batch norms compute in the weights' own, and so does the loss.
+    With `half_type`, the weights keep their type and are cast where they are used. Convolutions, the last product and
+    the activations between them have the half type; batch norms and the loss are computed in the weights' type.
     """
 
     half_type: torch.dtype | None = None
@@ -159,7 +163,8 @@ class ResNet(nn.Module):
         self.parts: tuple[Callable[..., Tensor], ...] = (begun, through, loss)
 
     def compile_parts(self, dynamic: bool) -> None:
-        """Compile stem, stage and loss, each by itself: a stage's gradients are exchanged while others are computed."""
+        """Compile stem, stage and loss, each by itself. So ranks can exchange the gradients of a stage while they
+        compute others."""
         self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
@@ -170,7 +175,7 @@ class ResNet(nn.Module):
         return end(self, hidden, labels.long())
 
     def scores(self, pixels: Tensor) -> Tensor:
-        """The scores of all classes [B, C], in the weights' own type."""
+        """Return the scores of all classes [B, C], in the weights' type."""
         hidden = begun(self, pixels)
         for blocks in self.stages:
             hidden = through(blocks, hidden)
@@ -178,8 +183,8 @@ class ResNet(nn.Module):
 
 
 def begun(network: ResNet, pixels: Tensor) -> Tensor:
-    """The stem over bytes [B, S, S, 3]: normalized, a convolution, and the larger pixels of it."""
-    hidden = pixels.permute(0, 3, 1, 2).to(network.mean.dtype)  # whose channels stay together
+    """Compute the stem from bytes [B, S, S, 3]: normalization, convolution and maximum pooling."""
+    hidden = pixels.permute(0, 3, 1, 2).to(network.mean.dtype)  # still channels last in memory
     hidden = hidden.sub_(network.mean).div_(network.deviation).to(network.half_type or hidden.dtype)
     if not network.channels_last:
         hidden = hidden.contiguous()
@@ -188,7 +193,7 @@ def begun(network: ResNet, pixels: Tensor) -> Tensor:
 
 
 def through(blocks: Iterable[nn.Module], hidden: Tensor) -> Tensor:
-    """The blocks of a stage."""
+    """Compute the blocks of a stage."""
     for block in blocks:
         hidden = block(hidden)
     return hidden
