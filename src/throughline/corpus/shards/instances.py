@@ -2,8 +2,8 @@
 
 In each example round(length x probability) tokens are masked, at least 1 and at most `predictions`. Of these, 80 %
 become [MASK], 10 % become a random word and 10 % stay (Devlin et al. 2018, appendix A.2). A random word is never a
-special token or an unused entry. The random numbers of a mask depend only on the example's row in the shuffled shard,
-so kernel.c makes the same shards as numpy does here.
+special token or an unused entry. Each row of the shuffled shard has its own random numbers, so kernel.c makes the same
+shards as numpy does here.
 """
 
 from collections.abc import Iterator

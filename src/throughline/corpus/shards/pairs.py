@@ -150,7 +150,7 @@ def _pairs_by_numpy(
         random = ((size == 1) | (words[:, 1] >> np.uint64(63) == 0)) & (count > 1)
         middle = first + 1 + np.where(size > 1, randomness.below(words[:, 0], np.maximum(size - 1, 1)), 0)
         a, a_length = begins[first], begins[middle] - begins[first]
-        # a run from another document, as long as the target leaves room for and at least one sentence
+        # a run from another document: as long as the target has room for, but at least one sentence
         other = randomness.below(words[:, 2], np.full(len(lane), max(count - 1, 1)))
         other = np.where((other >= lane) & (count > 1), other + 1, other)
         start = bounds[other] + randomness.below(words[:, 3], bounds[other + 1] - bounds[other])

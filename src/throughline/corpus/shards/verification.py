@@ -115,7 +115,7 @@ def _read(stream: h5py.File, check: Callable[[Arrays, int], Counter[str]]) -> tu
     counts, digest = Counter[str](), hashlib.sha256()
     for name, kind in kinds.items():
         digest.update(f"{name} {kind} {shard[name].shape}\n".encode())
-        wanted = kinds if name == "input_ids" else [name]  # read all for `check`; the others again
+        wanted = kinds if name == "input_ids" else [name]  # `check` needs all arrays at once
         for first in range(0, len(shard[name]), layout.ROWS_READ):
             last = first + layout.ROWS_READ
             arrays = {one: np.asarray(reading.rows(shard[one], first, last, compiled), kinds[one]) for one in wanted}

@@ -25,14 +25,14 @@ _VERSION = re.compile(rb'<mediawiki\s[^>]*?\bversion="(\d+)\.(\d+)"')
 # In all of MediaWiki's languages the word follows the # at once. In a numbered list, a blank or a link follows it.
 _REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]\]")
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
-_PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # as the groups of _TIME
+_PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # in the order of the groups of _TIME
 _SILENT = (-2, 6, 14)
 _AS_PUBLISHED = "use a pages-articles dump as it was published"
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a dump's header says: the names of all namespaces but articles', and whether `<redirect>` is in use."""
+    """What a dump's header says: the names of all namespaces but that of articles, and if `<redirect>` is in use."""
 
     other_namespaces: frozenset[str]
     marks_redirects: bool

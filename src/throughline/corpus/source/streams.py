@@ -60,8 +60,8 @@ def text(file: DumpFile, begin: int) -> Iterator[tuple[int, bytes]]:
 def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
     """Yield decompressed text from the stream at `offset` on, in pieces, each after the offset of its stream.
 
-    Python's bz2 file object treats data after a stream that is no stream as padding, so a damaged stream header would
-    silently end the dump. Here it is an error, and so is a file that unpacks to far too much.
+    Python's bz2 file object ignores data after a stream that do not begin another stream, as if they were padding. So a
+    damaged stream header would silently end the dump. Here it is an error. A file that unpacks to far too much is too.
     """
     with path.open("rb") as stream:
         stream.seek(offset)

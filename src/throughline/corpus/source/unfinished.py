@@ -1,4 +1,4 @@
-"""An unfinished download: `<name>.part`, and `<name>.part.json` with its origin. Both files survive a kill."""
+"""An unfinished download: `<name>.part`, and `<name>.part.json` with its address. Both files survive a kill."""
 
 import errno
 import fcntl

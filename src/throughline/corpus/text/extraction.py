@@ -34,8 +34,8 @@ from throughline.progress import Progress
 COUNTED = ("pages", "articles", "redirects", "other_namespaces", "repeated", "characters")
 PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
 OPTIONS = ("-q", "--json", "--no-templates", "--html-safe=", "--processes", "1", "-o", "-", "/dev/stdin")
-# wikiextractor drops every page whose title begins with the name of namespace 10, as a template. With the real name it
-# would drop articles such as "Template metaprogramming"; with an empty name, all. No title begins with #.
+# wikiextractor takes every page whose title begins with the name of namespace 10 for a template and drops it. With the
+# real name it would drop articles such as "Template metaprogramming", without a name all. No title begins with #.
 _HEADER = b'<mediawiki>\n<siteinfo>\n%s<namespace key="10">#</namespace>\n</siteinfo>\n'
 _PAGE = (
     b"<page>\n<title>%s</title>\n<ns>0</ns>\n<id>%d</id>\n<revision>\n<id>%d</id>\n"
@@ -48,9 +48,9 @@ def extract(
 ) -> None:
     """Write the articles of a part as JSON lines (id, revid, url, title, text), and their counts as JSON.
 
-    `part` is counted over all sources. It is a UserError, and nothing is written, if articles are missing, the dump is
-    damaged, or the extractor makes no progress for `stall_s` seconds. (wikiextractor waits for ever when one of its
-    processes was killed.)
+    `part` is counted over all sources. UserError if articles are missing, the dump is damaged, or the extractor makes
+    no progress for `stall_s` seconds; then nothing is written. (wikiextractor waits for ever when one of its processes
+    was killed.)
     """
     seen = Counter(dict.fromkeys(COUNTED, 0))
     expected: list[int] = []
@@ -187,7 +187,7 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
             if not processes.wait_until(partial(_ended, process), stall_s, every=0.005):
                 raise _stalled(stall_s)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # also what it forked; its own status stays if it has ended
+            os.killpg(process.pid, signal.SIGKILL)  # ends what it forked too; an ended program keeps its status
             status = process.wait()
             os.close(ours)
             process.stdout.close()

@@ -188,8 +188,8 @@ def _without_links(text: str, dropped: set[str]) -> str:
 def _unstyled(line: str) -> str:
     """Return a line without its marks of bold and italic.
 
-    As in MediaWiki, one of four quotes is an apostrophe. If the line has odd numbers of both marks, one of three quotes
-    is an apostrophe too: ''Iliad'''s.
+    As in MediaWiki, one of four quotes in a row is an apostrophe. If the line has odd numbers of both marks, one of
+    three quotes in a row is an apostrophe too: ''Iliad'''s.
     """
     if "'''" not in line:
         return line.replace("''", "")
