@@ -251,5 +251,5 @@ def test_another_makers_faults(tmp_path: Path) -> None:
         adopted.find_tokens(tmp_path)
     np.append(token_files.IDS, np.uint16(50_257)).tofile(tmp_path / "train.bin")
     adopted.link(tmp_path / "train.bin", tmp_path / "bpe" / "training_0000.bin")
-    with pytest.raises(UserError, match=r"the id 50257 at token 903 .*\n.*bring that file again"):
+    with pytest.raises(UserError, match=r"the id 50257 at token 903 .*\n.*copy that file again"):
         verification.verify_foreign(tmp_path / "bpe" / "training_0000.bin")

@@ -284,7 +284,7 @@ def test_a_slow_and_a_silent_server(
     server.misbehave(FILE, silent(2.5), slow(0.002))
     download(server, tmp_path, waits.client(timeout_s=0.6))
     assert only_the_file(tmp_path) and waits[0] == 1.0
-    assert "no answer in time; again in 1 s" in capsys.readouterr().err
+    assert "no answer in time; next try in 1 s" in capsys.readouterr().err
 
 
 def test_no_such_dump(server: Server, tmp_path: Path, waits: Waits) -> None:
@@ -299,7 +299,7 @@ def test_a_date_that_is_gone_is_answered_with_those_there_are(server: Server, tm
         server.files[f"{host}/simplewiki/"] = f'<html><a href="../">../</a>\n{links}</html>'.encode()
     with pytest.raises(UserError, match="there is no dump simplewiki-20260601") as caught:
         download(server, tmp_path, waits.client(), f"{server.address}/mirror", name="simplewiki-20260601")
-    assert "dates of simplewiki that there are: 20250101, 20261020, 20261101;" in str(caught.value)
+    assert "available dates of simplewiki: 20250101, 20261020, 20261101;" in str(caught.value)
     assert "such as simplewiki-20261101 (its text differs" in str(caught.value)
     assert "corpus.mirrors" in str(caught.value)
 

@@ -124,7 +124,7 @@ LENGTHS, BEGINS, BOUNDS = 34, 34 + 4 * 4, 34 + 12 * 4  # where they stand in the
         (megatron, ".idx", cut(-1), "4 sequences and 4 bounds of documents take 114 bytes, and it has 113"),
         (megatron, ".idx", changed(END, b"\0"), "take 114 bytes, and it has 115"),
         (megatron, ".idx", changed(0, b"TNTIDX\0\0"), "it begins with b'TNTIDX"),
-        (megatron, ".idx", changed(9, b"\2"), "it has the version 2, and 1 is known"),
+        (megatron, ".idx", changed(9, b"\2"), "it has the version 2, and only version 1 can be read"),
         (megatron, ".idx", changed(17, b"\5"), r"the type 5 \(i8\), not 8 \(u2\) or 4 \(i4\)"),
         (megatron, ".idx", changed(17, b"\x63"), r"the type 99 \(unknown\)"),
         (megatron, ".idx", changed(17, b"\4"), "it has 1806 bytes of tokens, and each takes 4"),

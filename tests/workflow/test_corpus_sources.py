@@ -224,7 +224,7 @@ def test_a_finished_shard_that_is_damaged_or_replaced(clone: Callable[[str], Clo
     path.write_bytes(whole[:-1000])
     failed = fresh.snakemake("data/adopted/seq32/manifest.json")
     assert failed.returncode != 0
-    assert f"it is a link to {path}: bring that file again" in failed.stdout
+    assert f"it is a link to {path}: copy that file again" in failed.stdout
     path.write_bytes(whole)
     fresh.made("data/adopted/seq32/manifest.json")
     shutil.copy(path.with_name("wikicorpus_en_training_10.hdf5"), path)

@@ -46,7 +46,7 @@ def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
         raise UserError(
             f"{path} cannot be read to its end",
             why=str(error),
-            next_step="correct clicks.source in config.yaml, or bring the file again from where it came",
+            next_step="correct clicks.source in config.yaml, or copy the file again from its source",
         ) from None
 
 

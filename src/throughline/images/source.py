@@ -149,7 +149,7 @@ def _members(path: Path, file: str) -> Iterator[tarfile.TarInfo]:
     except tarfile.TarError as error:
         raise UserError(
             f"{named(file)} is no tar file, or it was cut off",
-            why=f"{error}. Compressed tar files are not read: a picture has to lie at a place in them",
+            why=f"{error}. A tar file must not be compressed: pictures are read from their places in it",
             next_step=_CORRECT,
         ) from None
 

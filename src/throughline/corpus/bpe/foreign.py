@@ -72,7 +72,7 @@ def find(folder: str | Path) -> list[TokenFile]:
     ]
     for path in found:
         if path.suffix == ".idx" and path.with_suffix(".bin") not in found:
-            raise _damaged(path, "the tokens that it describes are not beside it", f"bring {path.stem}.bin")
+            raise _damaged(path, "the tokens that it describes are not beside it", f"put {path.stem}.bin there")
     paths = sorted((path for path in found if path.suffix == ".bin"), key=files.natural)
     if not paths:
         raise UserError(
@@ -107,7 +107,7 @@ def open_tokens(path: Path) -> Tokens:
     if _is_llm_c(start):
         return _llm_c(path, start)
     if _lost_its_index(path, start):
-        remedy = f"bring {path.stem}.idx"
+        remedy = f"put {path.stem}.idx there"
         raise _damaged(path, "it looks like Megatron-LM's, and its .idx is not beside it", remedy)
     return Tokens(NANOGPT, _mapped(path, "<u2"), 0)
 
@@ -124,7 +124,7 @@ def _index_of(path: Path) -> Path | None:
 def _is_llm_c(start: bytes) -> bool:
     """True if the file begins with llm.c's header: with its magic number, or with zeros from byte 16 on.
 
-    (Raw tokens would not contain the token 0 for 504 times there.)
+    (Raw tokens would not contain the token 0 504 times in a row.)
     """
     magic = int.from_bytes(start[:4], "little")
     return magic in (_LLM_C[0], *_LLM_C_OTHERS) or (len(start) == _LLM_C_HEADER.size and not any(start[16:]))
@@ -161,7 +161,7 @@ def _megatron(path: Path, index: Path) -> Tokens:
         raise _damaged(index, f"its header has {_MEGATRON_HEADER.size} bytes, and this file only {len(content)}")
     _, version, code, sequences, bounds = _MEGATRON_HEADER.unpack_from(content)
     if version != 1:
-        raise _damaged(index, f"it has the version {version}, and 1 is known")
+        raise _damaged(index, f"it has the version {version}, and only version 1 can be read")
     if code not in _MEGATRON_TYPES:
         known = " or ".join(f"{number} ({kind[1:]})" for number, kind in _MEGATRON_TYPES.items())
         raise _damaged(index, f"its tokens have the type {code} ({_MEGATRON_OTHERS.get(code, 'unknown')}), not {known}")
@@ -197,6 +197,6 @@ def _mapped(path: Path, kind: str, offset: int = 0) -> NDArray[Any]:
     return np.memmap(path, kind, "r", offset)
 
 
-def _damaged(path: Path, why: str, remedy: str = "bring it again from where it was made") -> UserError:
+def _damaged(path: Path, why: str, remedy: str = "copy it again from where it was made") -> UserError:
     remedy = f"{remedy}, or remove the file from the folder"
     return UserError(f"{path} is no token file that can be read", why=why, next_step=remedy)

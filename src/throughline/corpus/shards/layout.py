@@ -32,7 +32,7 @@ b_lengths [N] count the tokens of A and B in [CLS] A [SEP] B [SEP]. In a file in
 
 
 def is_unmasked(arrays: Mapping[str, Any]) -> bool:
-    """True if these are the arrays of a shard (or an open one) whose masks are drawn while it is read."""
+    """True if the masks of this shard are drawn while it is read. The shard may be open or read."""
     return "a_lengths" in arrays
 
 
@@ -122,7 +122,7 @@ def repair(path: str | os.PathLike[str]) -> str:
     """Return what to do about a faulty shard: make it again, or copy it again if another program made it."""
     path = os.fspath(path)
     if os.path.islink(path):
-        return f"it is a link to {os.readlink(path)}: bring that file again from where it came, then run snakemake"
+        return f"it is a link to {os.readlink(path)}: copy that file again from its source, then run snakemake"
     return f"make it again: {snakemake('--force', path)}"
 
 

@@ -158,7 +158,7 @@ class Client:
             unfinished.note(part).unlink(missing_ok=True)
             if last or not in_pieces:
                 raise ElsewhereError(f"its {digest.kind} is {value}, and should be {digest.value}")
-            _say(f"{part.name}: what came in pieces has a wrong {digest.kind}; from the beginning")
+            _say(f"{part.name}: the resumed download has a wrong {digest.kind}; it starts again from the beginning")
 
     def _patiently(self, url: str, ask: Callable[[], _Answer], progress: Callable[[], int]) -> _Answer:
         """Return the result of `ask`, and retry it while that makes sense; else raise ElsewhereError."""
@@ -174,7 +174,7 @@ class Client:
                 wait = error.after_s if error.after_s is not None else min(60.0, 2.0 ** (failures - 1))
                 if wait > self.patience_s:
                     raise ElsewhereError(f"{error}; it asks to come back in {wait:.0f} s") from None
-                _say(f"{url}: {error}; again in {wait:.0f} s")
+                _say(f"{url}: {error}; next try in {wait:.0f} s")
                 self.sleep(wait)
 
     def _text(self, url: str) -> str:
@@ -205,7 +205,7 @@ class Client:
                 raise ElsewhereError(f"the file there has {total} bytes, and {size} are published")
             total = total if total is not None else size
             if have and not begin:
-                _say(f"{part.name}: the file changed, or cannot be had from byte {have} on; from the beginning")
+                _say(f"{part.name}: the file changed, or the server cannot resume it; it starts from the beginning")
             note = {"url": url, "version": _version(response) or known, "resumed": begin > 0}
             files.write_json(unfinished.note(part), note)
             if total is not None:
@@ -255,7 +255,7 @@ class Client:
         why = f"{error.code} {error.reason}".strip()
         if error.code == 416 and part is not None:
             part.unlink(missing_ok=True)
-            raise LaterError(f"{why}: it has no such bytes; from the beginning", 0)
+            raise LaterError(f"{why}: it has no such bytes; the download starts from the beginning", 0)
         if error.code in _LATER:
             raise LaterError(why, _retry_after(error.headers.get("Retry-After", "")))
         if error.code == 403:

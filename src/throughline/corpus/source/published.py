@@ -70,7 +70,7 @@ def listed(listing: Path) -> list[Path]:
             raise UserError(
                 f"{path} is {'missing' if size is None else 'not the file that was downloaded'}",
                 why=f"{listing} says that it has {entry['size']} bytes{'' if size is None else f', and it has {size}'}",
-                next_step=f"bring it again: {files.snakemake('--force', str(listing))}",
+                next_step=f"download it again: {files.snakemake('--force', str(listing))}",
             )
         paths.append(path)
     return paths
@@ -83,13 +83,13 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
     if summed is None and described is None:
         wiki, why = name.rsplit("-", 1)[0], f"neither its checksums nor its status is at {' or '.join(bases)}"
         there = dates(client, bases)
-        other = f"dates of {wiki} that there are: {', '.join(there)}; " if there else ""
+        other = f"available dates of {wiki}: {', '.join(there)}; " if there else ""
         choice = f", such as {wiki}-{there[-1]}" if there else f": {OFFICIAL}/{wiki}/ lists the dates"
         raise UserError(
             f"there is no dump {name}",
             why=f"{other}{why}; Wikimedia removes a dump after some months",
-            next_step=f"name another date in corpus.dump{choice} (its text differs, so all of the corpus is made from"
-            " it); or add a mirror that keeps this one to corpus.mirrors; or name your own copy of its file",
+            next_step=f"name another date in corpus.dump{choice} (its text differs, so the whole corpus is made again);"
+            " or add a mirror that keeps this one to corpus.mirrors; or name your own copy of its file",
         )
     lines = (re.fullmatch(r"([0-9a-fA-F]{40}) [ *]([\w.-]+)", line.rstrip()) for line in (summed or "").splitlines())
     sums = {match[2]: match[1].lower() for match in lines if match}
