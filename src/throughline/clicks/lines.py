@@ -66,7 +66,7 @@ def rows(lines: list[bytes]) -> Rows:
 def hashed(categories: NDArray[Any]) -> NDArray[np.uint32]:
     """Return a hash u4[N, 26] of each category S8[N, 26].
 
-    Equal categories of different fields have different hashes. A missing category is a category of its own.
+    Equal categories in different fields are hashed differently. A missing category is a category of its own.
     """
     digits = categories.view(np.uint8).reshape(*categories.shape, 8).astype(np.uint64)
     nibbles = np.where(digits > 57, digits - np.uint64(87), digits - np.uint64(48)) & np.uint64(15)

@@ -27,7 +27,7 @@ from throughline.workloads import Unsupported
 KIND = "images"
 """The value of `kind` in the manifest of such shards."""
 HEADER = struct.Struct("<4q")
-"""Precedes a batch's rows: the slot, the number of rows, the place of the first in the batch, and the step between."""
+"""Precedes the rows of a batch: the slot, the number of rows, the first row's place in the batch, and the step."""
 HELD_OUT = -1
 """The epoch of rows of test shards. Nothing random is drawn for them."""
 DRAWN = "random crops and flips drawn anew each epoch"
