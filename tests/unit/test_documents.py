@@ -26,7 +26,7 @@ from throughline.study.config import Config, load
 
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
-GENERATED = ("configuration.md", "frameworks.md", "workloads.md")
+GENERATED = ("configuration.md", "workloads.md")
 TOY = "patches"
 """The workload that docs/add-a-workload.md adds; tests/workflow/test_new_workload.py runs what that page shows."""
 REPLACED = re.compile(r"<[^>]*>|\.\.\.|\b[A-Z]{2,}\b(?!=)|\bmine\b|\bX\b|\$PWD")

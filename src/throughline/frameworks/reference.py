@@ -1,6 +1,6 @@
-"""docs/frameworks.md and README's table of what is supported, generated from the frameworks, workloads and pins.
+"""The tables of docs/frameworks.md, and README's table of what is supported, made from frameworks, workloads and pins.
 
-`python -m throughline.frameworks.reference` writes both; a test fails when one of them is out of date.
+`python -m throughline.frameworks.reference` writes them into both pages. A test fails if one of them is out of date.
 """
 
 import ast
@@ -12,8 +12,6 @@ from throughline.files import write_text
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
 README = ROOT.parents[1] / "README.md"
-MARKS = "<!-- what is supported: python -m throughline.frameworks.reference -->\n\n", "\n<!-- end -->"
-"""Between these README has the table."""
 
 LIBRARIES = (
     "torch", "mxnet", "gluonnlp", "horovod", "jax", "optax", "keras-hub", "paddlepaddle", "tensorflow-cpu",
@@ -21,74 +19,37 @@ LIBRARIES = (
 )  # fmt: skip
 """Packages whose pins the page shows."""
 
-HEADER = """# Frameworks
 
-For those who choose a framework: which ones there are, their versions, and what each can do with
-each workload. [add-a-framework.md](add-a-framework.md) says how to build them for GPUs, and what a
-new one needs. This page is generated from `src/throughline/frameworks/`,
-`src/throughline/workloads/` and `envs/` (`python -m throughline.frameworks.reference`).
-
-## Which frameworks there are
-
-The versions are the pins in `envs/`. The sources are those of the models of BERT, GPT-2 and
-ResNet. The features are those with BERT.
-"""
-
-ABSENT = """
-## Which frameworks are missing, and why
-
-| framework | why it is missing |
-| --- | --- |
-| TensorFlow 1 | it is dead: its last release is for Python 3.7 at most. `tensorflow` trains with TensorFlow 2 |
-| OneFlow | its newest package is for Python 3.10; for Python 3.11 the index has a placeholder without a binary |
-
-The logs of both can be imported, to compare them with your own runs:
-[compare.md](compare.md#logs-of-others).
-
-## A limit of Paddle on CPUs
-
-On CPUs Paddle exchanges gradients over gloo. A rank that waits there for another rank for 30 seconds
-within a step ends. Paddle has no argument and no variable that changes this limit. Such a run fails,
-and its error names `gloo::TimeoutException`. The run has no record, so the next `snakemake` makes it
-again. Between steps the ranks meet at Paddle's store, which has no such limit.
-
-## What each can do with each workload
-
-A run can use a feature if the framework has it, and the workload's form in the framework's library
-has it as well. A run that needs a missing feature ends as `unsupported` with the reason, and its
-cell says n/a. A table leaves out the frameworks that cannot train the workload, and the features
-that no framework has with it.
-"""
+def tables() -> dict[Path, dict[str, str]]:
+    """Map each page to its places, and each place to the table that belongs there."""
+    features = "\n".join(map(_features, workloads.FOLDERS))
+    page = {"overview": _overview(), "features": features, "reasons": _reasons(), "facts": _facts()}
+    return {PAGE: page, README: {"supported": _supported()}}
 
 
-def reference() -> str:
-    """The page as Markdown: what each framework offers with each workload, and what it runs in."""
-    names = frameworks.NAMES
-    environments = map(recipes.of, names)
-    facts = [
-        ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
-        ["library", *(frameworks.of(name).library for name in names)],
-        ["ranks are started by", *(own.name if (own := frameworks.of(name).starter) else "agents" for name in names)],
-        ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
-    ]
-    return "\n".join([HEADER, _overview(), ABSENT, *map(_features, workloads.FOLDERS), table(["", *names], facts)])
+def filled(page: Path, places: dict[str, str]) -> str:
+    """Return a page's text with these tables, each between `<!-- name -->` and the next `<!-- end -->`."""
+    text = page.read_text(encoding="utf-8")
+    for name, content in places.items():
+        before, begin, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->\n")
+        assert begin and end, f"{page.name} has no place for {name}"
+        text = f"{before}{begin}\n{content}\n{end}{after}"
+    return text
 
 
-def readme() -> str:
-    """README with the table as it is now: which framework trains which workload."""
-    before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
-    _, after = rest.split(MARKS[1])
+def _supported() -> str:
+    """Return the table of which framework trains which workload."""
     rows = []
     for folder in workloads.FOLDERS:
         models = [model for model, own in workloads.models().items() if own == folder]
         cells = ("yes" if frameworks.features(name, models[0]) else "" for name in frameworks.NAMES)
         rows.append([f"[{folder}](docs/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
-    header = ["workload", "models", *frameworks.NAMES]
-    return "".join([before, MARKS[0], table(header, rows), MARKS[1], after])
+    return table(["workload", "models", *frameworks.NAMES], rows)
 
 
 def _overview() -> str:
-    """One row a framework: version, environment, whose models it trains, features."""
+    """Return a row for each framework: version, environment, sources of its models, features."""
     rows = []
     for name in frameworks.NAMES:
         own, library = recipes.of(name), frameworks.of(name).library
@@ -101,7 +62,7 @@ def _overview() -> str:
 
 
 def _source(folder: str, library: str) -> str:
-    """The first paragraph of a form's description; empty where there is no form."""
+    """Return the first paragraph of a form's docstring, or "" if the library has no form."""
     path = ROOT / "workloads" / folder / f"in_{library}.py"
     words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else None
     return " ".join((words or "").split("\n\n")[0].split()).rstrip(".")
@@ -122,6 +83,26 @@ def _features(folder: str) -> str:
     return table([f"`{folder}`", *offered], rows)
 
 
+def _reasons() -> str:
+    """Return the reasons that frameworks give for missing features. An unsupported run states them."""
+    given = {name: frameworks.of(name).reasons for name in frameworks.NAMES}
+    rows = [[f"`{name}`", frameworks.FEATURES[key], why] for name, own in given.items() for key, why in own.items()]
+    return table(["framework", "feature", "reason"], rows)
+
+
+def _facts() -> str:
+    """Return for each framework its folder, its library, what starts its ranks, and their environment."""
+    names = frameworks.NAMES
+    environments = map(recipes.of, names)
+    rows = [
+        ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
+        ["library", *(frameworks.of(name).library for name in names)],
+        ["ranks are started by", *(own.name if (own := frameworks.of(name).starter) else "agents" for name in names)],
+        ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
+    ]
+    return table(["", *names], rows)
+
+
 def _pins(name: str) -> str:
     own = recipes.of(name)
     path = recipes.PINS / f"{own.framework if own else name}.txt"
@@ -134,5 +115,5 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    write_text(PAGE, reference())
-    write_text(README, readme())
+    for page, places in tables().items():
+        write_text(page, filled(page, places))
