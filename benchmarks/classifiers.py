@@ -1,11 +1,12 @@
-"""Face recognition on two workers: our step with each kind of classifier beside a plain loop, in turn.
+"""Compare our step with each kind of classifier and a plain loop: face recognition on two workers, in turn.
 
     python benchmarks/classifiers.py --model mobilefacenet-y1 --batch 8 --classes 1000 100000 300000
 
 The plain loop is what one writes with PyTorch alone: the same network, a full classifier on every worker,
-DistributedDataParallel around both, SGD. A figure is how many times the processor time of our step the plain loop's
-step takes, both workers together: above 1 ours is faster. It is processor time, as other programs on the machine hardly
-change it, and the median of the rounds, with their range. `again` is the plain loop once more: the machine's noise.
+DistributedDataParallel around both, SGD. A figure is the processor time of the plain loop's step divided by that of our
+step, for both workers together: above 1 our step is faster. We take processor time because other programs on the
+machine hardly change it. Each figure is the median of the rounds, with their range. `again` is the plain loop once
+more: it shows the machine's noise.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Step = Callable[[dict[str, Any]], Any]
 
 
 class Plain(nn.Module):
-    """A network, and a full classifier with ArcFace's margin."""
+    """A network and a full classifier with ArcFace's margin."""
 
     def __init__(self, model: str, classes: int) -> None:
         super().__init__()
@@ -110,7 +111,7 @@ def worker(place: int, given: argparse.Namespace, folder: str) -> None:
 
 
 def timed(step: Step, batch: dict[str, Any], steps: int) -> float:
-    """Seconds of processor time that a step takes, of all workers."""
+    """Return the seconds of processor time that a step takes, added up over all workers."""
     dist.barrier()
     start = time.process_time()
     for _ in range(steps):

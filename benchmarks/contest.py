@@ -1,14 +1,15 @@
 """Training steps of several contestants, in turn, on the same model, weights, batches, precision and threads.
 
-`ours` is the framework `torch` as a run uses it; `trainer` is Hugging Face's Trainer; `plain` is the loop that one
-would write by hand around transformers' own model (hugging_face.py). Each one is a process of its own that is built,
-warmed up, and then makes some steps whenever it is its turn; while one computes, the others wait on their standard
-input.
+`ours` is the framework `torch` as a run uses it. `trainer` is Hugging Face's Trainer. `plain` is the loop that one
+would write by hand around transformers' own model (hugging_face.py). Each contestant is a separate process. It is built
+and warmed up once, and then does some steps whenever it is its turn. While one contestant computes, the others wait on
+their standard input.
 
     contestants = [Contestant("ours", case), Contestant("trainer", case)]
     rounds = take_turns(contestants, rounds=7, seconds=2.0)
 
-Imports the standard library here; torch, transformers and Throughline's worker side in the processes.
+This module imports only the standard library. The contestants' processes import torch, transformers and Throughline's
+worker side.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ BATCHES = 4
 RESERVED = ("out of memory", "can't allocate memory", "MemoryError", "STATUS_ALLOC_FAILED")
 OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
 SGD = OPTIMIZER | {"name": "sgd", "learning_rate": 0.01, "momentum": 0.9}
-"""Of ResNet."""
+"""ResNet's optimizer."""
 
 
 @dataclass(frozen=True)
 class Case:
     """What is trained, and how. `options` are those of a run (compile, checkpointing, dropout, clip ...).
 
-    Without a `vocabulary` the workload's own is meant; `predictions` are BERT's, `image` is ResNet's.
+    If `vocabulary` is None, the workload's own is used. Only BERT uses `predictions`, and only ResNet uses `image`.
     """
 
     model: str
@@ -59,7 +60,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any]:
-        """The same as a run specification, as far as a worker reads one."""
+        """The case as a run specification, with those parts that a worker reads."""
         options = {
             "clip": "none", "accumulate": 1, "compile": False, "graph": False, "checkpointing": False, "bucket_mb": 25,
             "unpadded": False, "sharding": "none", "tensor": 1,
@@ -78,14 +79,14 @@ class Case:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a form has to know of the data."""
+        """What a form of the model needs to know about the data."""
         from throughline import workloads
 
         return {"vocabulary": self.vocabulary} if self.vocabulary else workloads.of(self.model).facts(None)
 
 
 class Failed(Exception):
-    """A contestant that could not be built or did not answer: why, and who."""
+    """A contestant could not be built or did not answer. The message says why, `label` says which one."""
 
     def __init__(self, reason: str, label: str) -> None:
         super().__init__(reason)
@@ -93,20 +94,21 @@ class Failed(Exception):
 
 
 class Contestant:
-    """One process. `ready` waits until it is built and warmed up; `steps` has it make some."""
+    """One contestant's process. `ready` waits until it is built and warmed up; `steps` makes it do some steps."""
 
     def __init__(
         self, name: str, case: Case, turn: Path, *, label: str | None = None, warmup: int = 3, end: float = float("inf")
     ) -> None:
-        """`turn` is a file that the contestants of one contest share: only one at a time is on the device.
+        """Start the process.
 
-        No answer is waited for beyond `end` (time.monotonic).
+        The contestants of one contest share the file `turn`, so that only one at a time uses the device. We wait for
+        no answer beyond `end` (time.monotonic).
         """
         self.name, self.case, self.label, self.end = name, case, label or name, end
         self.clock = "seconds"
         self.peak_memory_bytes: int | None = None
         variables = {"OMP_NUM_THREADS": str(case.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-        # Trainer would spread over every GPU that it sees.
+        # The Trainer would use every GPU that it sees.
         variables["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
@@ -117,17 +119,19 @@ class Contestant:
         )  # fmt: skip
 
     def ready(self, limit_s: float = 300) -> dict[str, Any]:
-        """{"loss": of the first batch without dropout, "versions": ...}"""
+        """Wait until the contestant is warmed up. Return {"loss": loss of the first batch without dropout,
+        "versions": ...}."""
         return self._answer(limit_s)
 
     def steps(self, count: int, limit_s: float = 300) -> float:
-        """Seconds that `count` steps take by `clock` (seconds or cpu_seconds), the device idle before and after."""
+        """Return the seconds that `count` steps take, by `clock` (seconds or cpu_seconds). The device is idle before
+        and after."""
         answer = self.ask(f"steps {count}", limit_s)
         self.peak_memory_bytes = answer["peak_memory_bytes"]
         return float(answer[self.clock])
 
     def profile(self, count: int = 3, limit_s: float = 60) -> dict[str, float]:
-        """Seconds of a step on a GPU by kind of kernel, and in all (`wall`)."""
+        """Return the seconds of a step on a GPU by kind of kernel, and in total (`wall`)."""
         found: dict[str, float] = self.ask(f"profile {count}", limit_s)["kernels"]
         return found
 
@@ -169,9 +173,9 @@ class Contestant:
 
 
 def take_turns(contestants: list[Contestant], rounds: int, seconds: float, until: float = float("inf")) -> list[Any]:
-    """One dict per round: label -> seconds per step. Each turn lasts about `seconds`; the order rotates.
+    """Return one dict per round: label -> seconds per step. Each turn lasts about `seconds`; the order rotates.
 
-    Stops after the round that ends beyond `until` (time.monotonic), but not before the second one.
+    It stops after the first round that ends later than `until` (time.monotonic), but makes at least two rounds.
     """
     counts = {one.label: max(1, round(seconds / max(one.steps(2) / 2, 1e-4))) for one in contestants}
     found: list[dict[str, float]] = []
@@ -183,17 +187,18 @@ def take_turns(contestants: list[Contestant], rounds: int, seconds: float, until
         except Failed:
             if time.monotonic() < until or not found:
                 raise
-            break  # time is over, and the rounds before count
+            break  # the time is over; the earlier rounds count
         if time.monotonic() > until and len(found) > 1:
             break
     return found
 
 
 def ratio(rounds: list[dict[str, float]], slow: str, fast: str) -> dict[str, float]:
-    """How many times as long a step of `slow` takes as one of `fast`: the median over rounds, and where it lies.
+    """Return the time of a step of `slow` divided by that of `fast`: the median over rounds, and its interval.
 
-    `low` and `high` are the rounds between which the true median lies with 95 % or more, whatever the distribution:
-    of 7 rounds the lowest and the highest, of 15 the fourth from either end. Of fewer than 6 their whole range.
+    The true median lies between the rounds `low` and `high` with a probability of 95 % or more, whatever the
+    distribution. Of 7 rounds these are the lowest and the highest, of 15 the fourth from either end. With fewer than 6
+    rounds they are the whole range.
     """
     each = sorted(one[slow] / one[fast] for one in rounds)
     count = len(each)
@@ -209,13 +214,13 @@ def is_out_of_memory(text: str) -> bool:
     return any(words in text for words in RESERVED)
 
 
-# From here on: inside a contestant's process.
+# Everything below runs inside a contestant's process.
 
 Step = Callable[[], Any]
 
 
 def serve(name: str, case: Case, warmup: int, turn: Path) -> None:
-    """Answer on the real standard output; whatever the libraries print goes to standard error."""
+    """Run one contestant. Its answers go to the real standard output; what libraries print goes to standard error."""
     from throughline.processes import die_with_parent
 
     die_with_parent(os.getppid(), signal.SIGKILL)
@@ -240,13 +245,14 @@ def serve(name: str, case: Case, warmup: int, turn: Path) -> None:
             torch.cuda.synchronize()
 
     def leave() -> None:
-        """Give the memory that a step needs to the others."""
+        """Release the memory that a step needs, so that the other contestants can use it."""
         wait()
         if gpu:
             torch.cuda.empty_cache()
 
     def questions() -> Iterator[int]:
-        """Numbers of steps to make, for ever. On a GPU one comes first that nobody counts: it takes memory again."""
+        """Yield the number of steps to make for each question, without end. On a GPU one step comes first that is not
+        timed, because it has to allocate memory again."""
         leave()
         held.close()
         say(**report)
@@ -275,12 +281,12 @@ def serve(name: str, case: Case, warmup: int, turn: Path) -> None:
 
 
 KINDS = {
-    "attention": ("flash", "fmha", "attention", "sdpa"),  # first: their names speak of matrix products as well
+    "attention": ("flash", "fmha", "attention", "sdpa"),  # first, because their names also mention matrix products
     "matrix products": ("gemm", "cutlass", "nvjet", "xmma", "cublas", "splitk"),
     "optimizer": ("adam", "multi_tensor", "lamb"),
     "copies": ("memcpy", "memset"),
 }
-"""Kinds of kernels by what their names contain; all others are passes over memory (norms, GELU, dropout, casts)."""
+"""Kind of kernel -> what its name contains. All other kernels are passes over memory (norms, GELU, dropout, casts)."""
 
 
 def profiled(count: int, say: Callable[..., None]) -> Iterator[int]:
@@ -349,7 +355,8 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
 
 
 def _loss(framework: Any, batch: Any, case: Case) -> float:
-    """Without dropout, and without compiling for it; ResNet has none, and its norms take the batch's statistics."""
+    """Return the loss of a batch without dropout, in eager mode. ResNet has no dropout and stays in training mode, so
+    that its norms use the batch's statistics."""
     import torch
 
     network = framework.network.train(case.optimizer is SGD)
@@ -360,7 +367,7 @@ def _loss(framework: Any, batch: Any, case: Case) -> float:
 
 
 def plain(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
-    """transformers' model in a loop: autocast, PyTorch's fused AdamW or SGD, batches on the device."""
+    """transformers' model in a plain loop: autocast, PyTorch's fused AdamW or SGD, batches on the device."""
     import hugging_face
     import torch
 
@@ -389,7 +396,7 @@ def plain(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int])
 
 
 def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) -> None:
-    """Hugging Face's Trainer as it is, without clipping, logging and saving; its own optimizer, loop and loader."""
+    """Hugging Face's Trainer with its own optimizer, loop and loader, but without clipping, logging and saving."""
     import hugging_face
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -401,7 +408,7 @@ def trainer(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int
     rows = [{key: tensor[row] for key, tensor in batch.items()} for batch in batches for row in range(case.batch)]
 
     class Turns(TrainerCallback):
-        """Holds the loop before the first step of a turn until it is asked for."""
+        """Stop the loop before the first step of a turn until somebody asks for steps."""
 
         left = warmup
 
@@ -439,7 +446,7 @@ def synthetic(case: Case) -> list[dict[str, Any]]:
 
 
 def _their_optimizer(case: Case) -> tuple[Any, dict[str, Any]]:
-    """The class and its constants."""
+    """Return the optimizer's class and its constants."""
     import torch
 
     own = case.optimizer

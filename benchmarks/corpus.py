@@ -1,20 +1,22 @@
-"""The corpus against NVIDIA's script: CPU-seconds of both on the same text, in turn, and what they made of it.
+"""Compare our corpus with NVIDIA's script: CPU-seconds of both on the same text, in turn, and what they produce.
 
     python benchmarks/corpus.py DeepLearningExamples                   the sample's dump: create step and whole chain
-    python benchmarks/corpus.py DeepLearningExamples --times 8         its pages eight times, under other ids
-    python benchmarks/corpus.py DeepLearningExamples --text FILE       a larger text, one sentence a line, an empty
-                                                                       line after each article: create step alone
-    python benchmarks/corpus.py DeepLearningExamples --text FILE --ids     every sentence's token ids
-    python benchmarks/corpus.py --growth 16                            ours alone: 16 parts and shards, each one's cost
+    python benchmarks/corpus.py DeepLearningExamples --times 8         its pages eight times, with other ids
+    python benchmarks/corpus.py DeepLearningExamples --text FILE       a larger text: only the create step. FILE has one
+                                                                       sentence a line, an empty line after each article
+    python benchmarks/corpus.py DeepLearningExamples --text FILE --ids     compare every sentence's token ids
+    python benchmarks/corpus.py --growth 16                            only ours: the cost of 16 parts and 16 shards
     python benchmarks/corpus.py --growth 8 --cores 1 2                 the workflow on so many cores
-    python benchmarks/corpus.py --looked-up 16                         looking a shard's rows up, beside its making
+    python benchmarks/corpus.py --looked-up 16                         the cost of looking up a shard's rows, compared
+                                                                       with the cost of making the shard
 
-The first argument is a checkout of https://github.com/NVIDIA/DeepLearningExamples. The create step is sentences in,
-HDF5 at 128 and 512 tokens out: there create_pretraining_data.py twice, here the tokens of a part, their gathering and
-two shards, each a process of its own, its start included. The whole chain is a dump in: there wikiextractor on the
-unpacked dump, our sentence splitter (nltk's punkt, which they use, is slower) and the create step; here every step of
-the workflow. Verification and manifest, which they have not, are counted with ours, and shown without as well.
-One process at a time; CPU-seconds are those of a process and all it started.
+The first argument is a checkout of https://github.com/NVIDIA/DeepLearningExamples. The create step makes HDF5 files
+with 128 and 512 tokens from sentences. Theirs is create_pretraining_data.py, called twice. Ours is four processes: the
+tokens of a part, their gathering, and two shards. The start of every process is included. The whole chain begins with a
+dump. Theirs is wikiextractor on the unpacked dump, our sentence splitter (nltk's punkt, which they use, is slower) and
+the create step. Ours is every step of the workflow. Theirs has no verification and no manifest; we count these two for
+ours, and also show the figures without them. One process runs at a time. CPU-seconds are those of a process and of all
+processes that it started.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from throughline.corpus.text import sentences, tokens, vocabulary  # noqa: E402
 LENGTHS = {128: 20, 512: 80}
 COPIES = 5
 SEEDS = 20
-# What NVIDIA's tokenizer imports for its downloads alone, where it is not installed.
+# NVIDIA's tokenizer imports these modules only for downloads. The stand-ins replace them, so they need no installation.
 STAND_INS = {
     "six.py": "PY3 = True\n",
     "boto3.py": "",
@@ -58,7 +60,7 @@ Spent = dict[str, tuple[float, float]]
 
 
 def spent(command: Sequence[object], environment: dict[str, str] | None = None) -> tuple[float, float]:
-    """CPU-seconds of a command and all it started, and its largest resident memory in MB."""
+    """Return the CPU-seconds of a command and all that it started, and its largest resident memory in MB."""
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [*map(str, command)], env={**os.environ, **(environment or {})}, stdout=said, stderr=subprocess.STDOUT
@@ -75,7 +77,7 @@ def spent(command: Sequence[object], environment: dict[str, str] | None = None) 
 
 
 def script(name: str, **options: object) -> tuple[float, float]:
-    """One of the workflow's command lines."""
+    """Call one of the workflow's commands; return its CPU-seconds and memory as `spent` does."""
     command: list[object] = [sys.executable, ROOT / "workflow" / "scripts" / f"corpus_{name}.py"]
     for option, value in options.items():
         command += [f"--{option}", *(value if isinstance(value, list) else [value])]
@@ -87,7 +89,7 @@ def parameters(length: int) -> str:
 
 
 def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Spent:
-    """Articles to shards, in `folder`; `lines`: they are sentences already."""
+    """Make shards from articles, in `folder`. `lines`: every line of an article is a sentence already."""
     part, tokens = folder / "part.hdf5", folder / "tokens.hdf5"
     options = {"lines": []} if lines else {}
     found = {"tokens": script("tokens", articles=articles, vocabulary=words, output=part, **options)}
@@ -106,7 +108,7 @@ def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Sp
 
 
 def ours_chain(folder: Path, words: Path, dump: Path) -> Spent:
-    """A dump to verified shards and their manifests."""
+    """Make verified shards and their manifests from a dump."""
     cut, articles = folder / "parts.json", folder / "articles.jsonl"
     found = {"cut": script("cut", dump=dump, parts=1, output=cut)}
     found["extract"] = script("extract", cut=cut, part=0, output=articles, counts=folder / "counts.json")
@@ -125,7 +127,7 @@ def ours_chain(folder: Path, words: Path, dump: Path) -> Spent:
 
 
 def theirs_create(folder: Path, words: Path, text: Path, nvidia: Path) -> Spent:
-    """Sentences to shards, in `folder`."""
+    """Make shards from sentences with NVIDIA's script, in `folder`."""
     for name, content in STAND_INS.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
@@ -139,7 +141,7 @@ def theirs_create(folder: Path, words: Path, text: Path, nvidia: Path) -> Spent:
 
 
 def theirs_chain(folder: Path, words: Path, dump: Path, text: Path, nvidia: Path, splitting: float) -> Spent:
-    """A dump to shards; `splitting`: CPU-seconds of the sentence splitter on its text."""
+    """Make shards from a dump their way. `splitting`: CPU-seconds of the sentence splitter on the dump's text."""
     plain = folder / "dump.xml"
     found = {"unpack": spent(["sh", "-c", 'bunzip2 -c "$0" > "$1"', dump, plain])}
     extractor = [sys.executable, "-m", "wikiextractor.WikiExtractor", "-q", "--processes", "1", "--no-templates"]
@@ -149,7 +151,7 @@ def theirs_chain(folder: Path, words: Path, dump: Path, text: Path, nvidia: Path
 
 
 def as_sentences(articles: Path, text: Path) -> float:
-    """Write the articles' sentences, one a line; CPU-seconds of splitting alone."""
+    """Write the articles' sentences, one a line. Return the CPU-seconds of splitting alone."""
     texts = [json.loads(line)["text"] for line in articles.open()]
     sentences.split_all(["Loads what it needs."])
     before = os.times()
@@ -166,14 +168,14 @@ def as_sentences(articles: Path, text: Path) -> float:
 
 
 def as_articles(text: Path, articles: Path) -> None:
-    """The articles of a text, each sentence a paragraph of its own."""
+    """Write the articles of a text as JSON lines, each sentence as a paragraph."""
     with articles.open("w") as stream:
         for number, article in enumerate(text.read_text().split("\n\n")):
             stream.write(json.dumps({"id": str(number), "text": article}) + "\n")
 
 
 def compare(what: str, rounds: list[tuple[Spent, Spent]], megabytes: float) -> None:
-    """The table of one comparison: medians of the rounds, and the ratio of the medians."""
+    """Print the table of one comparison: medians of the rounds, and the ratio of the medians."""
     print(f"\n### {what}: {megabytes:.1f} MB of text, {len(rounds)} rounds in turn\n")
     print("| | CPU-seconds | per MB of text | largest process, MB |\n|---|--:|--:|--:|")
     sums = []
@@ -188,7 +190,8 @@ def compare(what: str, rounds: list[tuple[Spent, Spent]], megabytes: float) -> N
 
 
 def statistics(ours: Path, theirs: Path, words: Path) -> None:
-    """What both made of the same text; `seeds`: mean and standard deviation of ours with so many other seeds."""
+    """Print what both made of the same text. The rows `seeds` are mean and standard deviation of ours over SEEDS other
+    seeds."""
     read = vocabulary.read(words)
     documents, _ = tokens.read(ours / "tokens.hdf5")
     by_pairs = ["rows", "tokens_per_row", "random_next_share"]
@@ -215,7 +218,7 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
 
 
 def repeated(dump: Path, times: int, path: Path) -> None:
-    """The dump's pages again and again, each time under other ids, uncompressed."""
+    """Write a dump that repeats the dump's pages `times` times, each time with other ids, uncompressed."""
     head, *pages = bz2.decompress(dump.read_bytes()).split(b"  <page>\n")
     pages[-1], closing = pages[-1].split(b"</mediawiki>")
     with path.open("wb") as stream:
@@ -228,7 +231,7 @@ def repeated(dump: Path, times: int, path: Path) -> None:
 
 
 def growth(folder: Path, words: Path, dump: Path, times: int) -> None:
-    """Ours alone on a dump so many times as large, in so many parts and shards: what each of them costs."""
+    """Print what each step of ours costs on a dump `times` times as large, cut into so many parts and shards."""
     plain, cut = folder / "dump.xml", folder / "parts.json"
     repeated(dump, times, plain)
     print(f"{times} x {plain.stat().st_size / times / 1e6:.1f} MB of XML, a part and a shard each\n")
@@ -262,9 +265,10 @@ def growth(folder: Path, words: Path, dump: Path, times: int) -> None:
 
 
 def looked_up(folder: Path, words: Path, dump: Path, times: int) -> None:
-    """Making a shard of a text so many times as large, and looking its rows up: CPU-seconds, the least of five.
+    """Print the CPU-seconds of making a shard from a text `times` times as large, and of looking up its rows.
 
-    No segment may stand in many places because the text does: each time, every word is another one about as frequent.
+    A repeated text would contain every segment many times. So each repetition replaces every word by another word that
+    is about as frequent. Each figure is the least of five.
     """
     ours_chain(folder, words, dump)
     once, _ = tokens.read(folder / "tokens.hdf5")
@@ -294,7 +298,7 @@ def looked_up(folder: Path, words: Path, dump: Path, times: int) -> None:
 
 
 def least(what: Callable[[], object]) -> float:
-    """CPU-seconds of this process, the least of five times."""
+    """Return the CPU-seconds of this process for one call of `what`: the least of five calls."""
     found = []
     for _ in range(5):
         begun = time.process_time()
@@ -304,7 +308,7 @@ def least(what: Callable[[], object]) -> float:
 
 
 def same_ids(text: Path, words: Path, nvidia: Path) -> None:
-    """Every sentence's ids, by both tokenizers."""
+    """Compare the ids of every sentence by both tokenizers, and print the sentences whose ids differ."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in STAND_INS.items():
             (Path(folder) / name).parent.mkdir(exist_ok=True)
@@ -326,7 +330,7 @@ def same_ids(text: Path, words: Path, nvidia: Path) -> None:
 
 
 def scaling(folder: Path, dump: Path, times: int, cores: list[int]) -> None:
-    """The workflow on a dump so many times as large, by so many cores: wall-clock seconds of `snakemake corpus`."""
+    """Print the wall-clock seconds of `snakemake corpus` on a dump `times` times as large, for each number of cores."""
     plain = folder / "dump.xml"
     repeated(dump, times, plain)
     print(f"{times} x {plain.stat().st_size / times / 1e6:.1f} MB of XML, {times} parts and shards, snakemake corpus\n")
@@ -347,7 +351,7 @@ def scaling(folder: Path, dump: Path, times: int, cores: list[int]) -> None:
 
 
 def main() -> None:
-    """All comparisons asked for."""
+    """Make all comparisons that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nvidia", type=Path, nargs="?", help="a checkout of DeepLearningExamples")
     parser.add_argument("--times", type=int, default=1, help="the sample's pages so many times")

@@ -1,17 +1,18 @@
-"""What makes plain text of wikitext, beside each other: CPU-seconds, what is kept, what is left of the markup.
+"""Compare programs that make plain text from wikitext: CPU-seconds, the text they keep, the markup they leave.
 
     python benchmarks/extractors.py                        the sample
     python benchmarks/extractors.py DUMP --rounds 7        another dump (.xml or .xml.bz2), seven rounds in turn
     python benchmarks/extractors.py --times 4              its pages four times, unpacked: without bz2
-    python benchmarks/extractors.py --differences 30       and so many sentences that only one of the two has
+    python benchmarks/extractors.py --differences 30       also show 30 sentences that only one of the two has
     python benchmarks/extractors.py --odd                  the odd dumps of the tests (tests/corpus_odd_dumps.py)
 
-Both extractors of the workflow are measured through its own command line, from the dump to articles: CPU-seconds are
-those of the process and all it started, its start included. Other libraries are measured where they are installed
-(mwparserfromhell, wikitextparser, gensim): their function alone, on texts that are unpacked already, and so is ours.
+Both extractors of the workflow are measured through the workflow's command, from the dump to articles. CPU-seconds are
+those of the process and all that it started, with its start. Other libraries are measured if they are installed
+(mwparserfromhell, wikitextparser, gensim): only their function, on texts that are already unpacked. Our function is
+measured in the same way too.
 
-A list item counts as kept if its longest stretch of plain words (three or more, links' texts included) is in the text.
-Sentences are compared article by article, without quotation marks, which wikiextractor writes for italics.
+A list item counts as kept if its longest stretch of plain words (three or more, with the texts of links) is in the
+text. Sentences are compared article by article, without quotation marks, because wikiextractor writes them for italics.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ Texts = dict[str, str]
 
 
 def probes(wiki: Texts) -> dict[str, list[str]]:
-    """The longest stretch of plain words of each list item, by article."""
+    """Map each article to the longest stretch of plain words in each of its list items."""
     found: dict[str, list[str]] = {}
     for number, text in wiki.items():
         for item in re.findall(r"^[*#]+(.*)", text, re.MULTILINE):
@@ -86,7 +87,7 @@ def row(name: str, cost: str, items: dict[str, list[str]], texts: Texts) -> None
 
 
 def compare_odd() -> None:
-    """What each extractor of the workflow keeps of every odd dump that has articles."""
+    """Print what each extractor of the workflow keeps of every odd dump that has articles."""
     sys.path.insert(0, str(ROOT / "tests"))
     from corpus_odd_dumps import ODD, articles
 

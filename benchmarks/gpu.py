@@ -1,4 +1,4 @@
-"""Everything about the training step on one GPU: check, then measure. One JSON and one Markdown table.
+"""Check the training step on one GPU, then measure it. The results are one JSON file and one Markdown file.
 
     python benchmarks/gpu.py                        BERT: under nine minutes on one GPU; writes gpu.json and gpu.md here
     python benchmarks/gpu.py --workload gpt2        GPT-2, as long again; writes gpu-gpt2.json and gpu-gpt2.md
@@ -6,20 +6,23 @@
     python benchmarks/gpu.py --output FOLDER --shards data/<corpus>/seq128/manifest.json
     python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
 
-In this order, each part with a limit of its own in seconds; both files are written anew after every row, so that what
-was measured stays, whatever happens later. A row that fails or runs out of memory says so, and the next one begins; a
-process that dies takes one row with it.
+The script has five parts, in this order. Each part has its own time limit in seconds. Both files are written again
+after every row, so the results so far stay, whatever happens later. If a row fails or runs out of memory, the files say
+so and the next row begins. If a process dies, only one row is lost.
 
-1. card      name, driver, versions; the fastest matrix product of each precision and the memory's bandwidth, measured
-2. checks    losses of the first steps in every precision, compiled, recorded, unpadded: against fp32 on the same data
-3. rows      the table: ours against Hugging Face's Trainer and a plain loop, in turn (contest.py), and what limits us;
-             who computes another loss than ours is no rival
-4. real      HDF5 shards (made here, if none are given) against the same batches lying on the device, full ones, and
-             the real tokens alone; BERT only
-5. matrix    batch sizes to the end of memory x precisions x compiled x recomputed activations
+1. card      name, driver, versions; the measured speed of the fastest matrix product in each precision, and the
+             measured bandwidth of the memory
+2. checks    losses of the first steps in every precision, compiled, recorded and unpadded, compared with fp32 on the
+             same data
+3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (contest.py), and what limits our
+             step; a rival whose loss differs from ours is left out
+4. real      HDF5 shards (made here, if none are given), compared with the same batches on the device, with full
+             batches, and with only the real tokens; BERT only
+5. matrix    batch sizes until memory runs out x precisions x compiled x recomputed activations
 
-Needs Python 3.11, torch 2.11 and numpy, or newer; no network. The rivals need transformers 5.17 (and accelerate for its
-Trainer), the shards h5py. The memory of a sharding is in the records of runs on several GPUs: one card has none.
+The script needs Python 3.11, torch 2.11 and numpy, or newer, and no network. The rivals need transformers 5.17 (and
+accelerate for its Trainer). The shards need h5py. The script does not measure the memory that sharding saves, because
+one card cannot shard: the records of runs on several GPUs have it.
 """
 
 from __future__ import annotations
@@ -52,17 +55,17 @@ from throughline.processes import die_with_parent  # noqa: E402
 from throughline.workloads import bert  # noqa: E402
 
 ALL_S = 525
-"""Seconds for everything; what does not fit is recorded as not measured."""
+"""Seconds for everything. What does not fit into this time is recorded as not measured."""
 GRACE_S = 10
-"""Seconds after which it ends wherever it is; what was measured is written by then."""
+"""So many seconds after that the script ends, wherever it is. All results are written by then."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table; floor, target and stretch in samples/s are estimates for one H200 by a roofline.
+    """A line of the table. `floor`, `target` and `stretch` in samples/s are roofline estimates for one H200.
 
     GPT-2's floor is the highest published figure for one H100 (llm.c: 468,000 tokens/s), its target 520,000 tokens/s.
-    ResNet-50's floor is published as well (Lambda: 3,079 images/s on one H100); MLPerf's entries reach 7,945 per GPU.
+    ResNet-50's floor is also published (Lambda: 3,079 images/s on one H100). MLPerf's entries reach 7,945 per GPU.
     """
 
     model: str
@@ -78,7 +81,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Real:
-    """Samples of shards; where they are made here, `full` of them have every token, and the others any length."""
+    """Samples that are read from shards. If the shards are made here, a share `full` of the samples has every token,
+    and the others have a random length."""
 
     sequence: int
     predictions: int
@@ -91,7 +95,8 @@ class Real:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done, full size on a GPU or tiny (`--dry`). `matrix`: precision, compiled, recomputed, batch sizes."""
+    """What the script does: full size on a GPU, or tiny (`--dry`). `matrix`: precision, compiled, recomputed, batch
+    sizes."""
 
     rows: list[Row]
     sequence: int
@@ -113,7 +118,7 @@ class Plan:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Those of a case."""
+        """The arguments of a case that set sizes."""
         return {"sequence": self.sequence, "predictions": self.predictions, "image": self.image}
 
 
@@ -204,7 +209,7 @@ PLANS = {"bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2), "resnet50": (RESNET, DRY
 
 
 class Results:
-    """The JSON as it grows; `save` writes it and the table anew."""
+    """The content of the JSON file, as it grows. `save` writes the JSON file and the table again."""
 
     def __init__(self, folder: Path, device: str, dry: bool, name: str = "gpu") -> None:
         self.folder, self.name, self.start = folder, name, time.monotonic()
@@ -266,7 +271,7 @@ def main() -> int:
 
 
 class Run:
-    """The parts, from the outside: processes, limits, and what they said. Holds no device of its own."""
+    """Run the parts: start their processes, set limits, and collect their results. This process uses no device."""
 
     script = Path(__file__)
 
@@ -279,7 +284,7 @@ class Run:
         return min(wanted, float(self.given.seconds) - self.results.elapsed())
 
     def child(self, part: str, limit_s: float, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """Lines of a part in a process of its own, until it ends or its time is over."""
+        """Run a part in its own process; yield its lines until it ends or its time is over."""
         if limit_s < 1:
             self.results.failed(part, "out of time")
             return
@@ -307,9 +312,9 @@ class Run:
             self.results.failed(part, self.fault)
 
     def pieces(self, part: str, work: list[Any], limit_s: float, **arguments: Any) -> Iterator[tuple[Any, Any, str]]:
-        """(piece of work, its line or None, why there is none), for every piece.
+        """Yield (piece of work, its line or None, why there is no line) for every piece.
 
-        A process that dies has died on the piece after its last line; the next process goes on behind that one.
+        A process that dies has died on the piece after its last line. The next process continues after that piece.
         """
         end = time.monotonic() + limit_s
         left = [list(one) for one in work]
@@ -382,7 +387,7 @@ class Run:
         return found
 
     def _contest(self, asked: dict[str, tuple[str, Case]], limit_s: float, profile: bool = False) -> dict[str, Any]:
-        """Who got ready takes part; without `ours` there is no row."""
+        """Measure all contestants that got ready. If `ours` did not get ready, there is no row."""
         end, turn = time.monotonic() + limit_s, self.folder / "turn"
         every = [Contestant(name, case, turn, label=label, end=end) for label, (name, case) in asked.items()]
         refused: dict[str, str] = {}
@@ -485,7 +490,7 @@ class Run:
 
 
 class Alarm:
-    """Calls `action` after some seconds, unless cancelled; `rang` says whether it did."""
+    """Call `action` after some seconds, unless cancelled. `rang` says whether it was called."""
 
     def __init__(self, seconds: float, action: Callable[[], None]) -> None:
         import threading
@@ -503,9 +508,12 @@ class Alarm:
 
 
 def traffic(row: Row, case: Case) -> float | None:
-    """Bytes that a step at least reads and writes, estimated: 16 activations of H per token and layer, written and
-    read once in the forward and twice in the backward pass, and what the optimizer touches (weight, gradient, mean and
-    square read, three of them written, a half type's copy). ResNet's are not estimated."""
+    """Estimate the bytes that a step reads and writes at least. None for ResNet.
+
+    The estimate counts 16 activations of H per token and layer, written and read once in the forward and twice in the
+    backward pass. It adds what the optimizer touches: it reads weight, gradient, mean and square, writes three of them,
+    and writes a copy in a half type.
+    """
     if case.optimizer["name"] == "sgd":
         return None
     workload = workloads.of(row.model)
@@ -518,7 +526,8 @@ def traffic(row: Row, case: Case) -> float | None:
 def shares(
     card: dict[str, Any], precision: str, flops: float, step_bytes: float | None, steps: float
 ) -> dict[str, Any]:
-    """Of the datasheet's peak (MFU), of the fastest matrix product and of the bandwidth measured on this very card."""
+    """Return the shares that our step reaches: of the datasheet's peak (MFU), of the fastest matrix product and of the
+    bandwidth that were measured on this card."""
     known = gpus.find(card.get("name") or "")
     peak = known.peak_flops_per_s.get(precision) if known else None
     measured, bandwidth = (card.get("matmul_flops_per_s") or {}).get(precision), card.get("bandwidth_bytes_per_s")
@@ -531,7 +540,7 @@ def shares(
 
 
 def make_shards(folder: Path, real: Real, vocabulary: int) -> Path:
-    """Shards in NVIDIA's layout, in a folder of their own; a manifest beside them."""
+    """Make shards in NVIDIA's layout in a new folder, and a manifest beside them; return the manifest's path."""
     import h5py
     import numpy as np
 
@@ -566,7 +575,7 @@ def make_shards(folder: Path, real: Real, vocabulary: int) -> Path:
 
 
 def real_token_share(manifest: Path) -> float:
-    """Share of the first training shard's positions that are no padding."""
+    """Return the share of the first training shard's positions that are not padding."""
     from throughline.rank.data import Manifest
 
     shards = Manifest(manifest, "corpus")

@@ -1,4 +1,4 @@
-"""What gpu.py does on the device, in processes of its own: each part yields the lines of its results."""
+"""The parts of gpu.py that use the device. Each part runs in its own process and yields the lines of its results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu import Plan
 
 TOLERANCE = {"fp32": 1e-3, "tf32": 2e-3, "bf16": 1e-2, "fp16": 1e-2}
-"""Largest relative difference of a loss from fp32 in eager mode, over the steps of a check."""
+"""Largest relative difference that is allowed between a loss and that of fp32 in eager mode, over a check's steps."""
 
 
 def cell(combination: list[Any], batch: int, status: str, **more: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
 
 
 def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
-    """Seconds of one call, the fastest of some series of three."""
+    """Return the seconds of one call: the fastest mean of several series of three calls."""
     import torch
 
     def series() -> float:
@@ -98,9 +98,10 @@ def synthetic(plan: Plan, model: str, batch: int) -> Iterator[Any]:
 
 
 def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
-    """The first steps' losses without dropout, from the same weights on the same batches; whether they were recorded.
+    """Return the losses of the first steps without dropout, and whether the steps were recorded as a CUDA graph.
 
-    text: `full` samples, or real ones of several lengths with their padding computed (`padded`) or left out (`packed`).
+    All start from the same weights and use the same batches. `text`: samples of full length (`full`), or samples of
+    several lengths whose padding is computed (`padded`) or left out (`packed`).
     """
     import numpy as np
 
@@ -122,7 +123,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
 
 
 def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Losses of every way to compute, against those of fp32 in eager mode on the same data."""
+    """Compare the losses of every way to compute with those of fp32 in eager mode on the same data."""
     from throughline.frameworks import Unsupported
 
     true: dict[bool, list[float]] = {}
@@ -154,7 +155,7 @@ def named(precision: str, compiled: bool, text: str) -> str:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether the device answers nothing in this process any more."""
+    """True if the device does not answer in this process any more."""
     return "CUDA error" in str(error) and not is_out_of_memory(str(error))
 
 
@@ -163,7 +164,7 @@ def first_line(error: BaseException) -> str:
 
 
 def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One network for each combination; its batch sizes in turn, until memory is out."""
+    """Measure one network for each combination, with its batch sizes in turn, until memory runs out."""
     import torch
 
     from throughline.frameworks import Unsupported
@@ -201,7 +202,7 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
 
 
 def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[str, Any]:
-    """A cell: two steps of warm-up, then at least three, for about half a second."""
+    """Measure a cell: two steps of warm-up, then at least three steps, for about half a second."""
     import torch
 
     gpu = one.kind == "cuda"

@@ -1,4 +1,4 @@
-"""The results of gpu.py as Markdown; what was not measured says so."""
+"""The results of gpu.py as Markdown. It also says what was not measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def markdown(value: dict[str, Any]) -> str:
-    """The whole page from the content of gpu.json."""
+    """Return the whole page, made from the content of gpu.json."""
     parts = [*_about(value), *_checks(value["checks"]), *_rows(value["rows"]), *_real(value["real"])]
     parts += _matrix(value["matrix"])
     if value["failures"]:
@@ -115,7 +115,7 @@ def invert(one: dict[str, float]) -> dict[str, float]:
 
 
 def kernels(found: dict[str, float] | None) -> str:
-    """Shares of a step, and what no kernel fills."""
+    """Return the shares of a step by kind of kernel, and the share in which no kernel runs."""
     if not found:
         return "–"
     busy = {kind: seconds for kind, seconds in found.items() if kind != "wall"}

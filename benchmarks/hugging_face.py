@@ -1,4 +1,4 @@
-"""What a contest's case is in transformers: the same model with the same weights, and the same batches (contest.py)."""
+"""A contest's case in transformers: the same model with the same weights, and the same batches (contest.py)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from throughline import workloads
 
 
 def batches(case: Case) -> list[dict[str, Any]]:
-    """Batches as transformers wants them."""
+    """Return the case's batches in the form that transformers expects."""
     make = BATCHES[workloads.models()[case.model]]
     return [make(case, {name: torch.from_numpy(array) for name, array in one.items()}) for one in synthetic(case)]
 
 
 def _bert_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
-    """labels [B, S] with -100 wherever nothing is predicted."""
+    """Return BERT's batch. `labels` [B, S] is -100 wherever nothing is predicted."""
     labels = torch.full((case.batch, case.sequence), -100)
     labels.scatter_(1, batch["positions"].long(), batch["labels"].long())
     return {
@@ -30,14 +30,15 @@ def _bert_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gpt2_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
-    """Labels that are shifted already: its own shift would leave out the last position's. It wants `labels` as well."""
+    """Return GPT-2's batch with labels that are already shifted: transformers' own shift would leave out the last
+    position. transformers needs `labels` as well."""
     ids = batch["tokens"].long()
     inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
     return {"input_ids": inputs, "labels": labels, "shift_labels": labels}
 
 
 def _resnet_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
-    """Pixels that are normalized already, channels last: no time of the loop is spent on that."""
+    """Return ResNet's batch with normalized pixels, channels last, so that the loop spends no time on this."""
     from throughline.workloads.resnet import DEVIATION, MEAN
 
     pixels = (batch["pixels"] - torch.tensor(MEAN)) / torch.tensor(DEVIATION)
@@ -45,7 +46,7 @@ def _resnet_batch(case: Case, batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def network(case: Case) -> Any:
-    """The model with the weights that `ours` starts from."""
+    """Return transformers' model with the weights from which `ours` starts."""
     torch.manual_seed(SEED)
     spec = case.spec()
     source = workloads.form(case.model, "torch").build(spec, case.facts)
@@ -81,7 +82,7 @@ def _bert(case: Case, source: Any, dropout: float) -> Any:
 
 
 def _gpt2(case: Case, source: Any, dropout: float) -> Any:
-    """Its matrices are the transposed ones, those of query, key and value side by side."""
+    """Return transformers' GPT-2. Its matrices are ours, transposed; query, key and value are one matrix."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     from throughline.workloads.gpt2 import SHAPES
@@ -116,7 +117,7 @@ GPT2_LAYER = {
     "mlp.c_fc": ["up"],
     "mlp.c_proj": ["down"],
 }
-"""transformers' name for a part of a layer -> ours."""
+"""transformers' name for a part of a layer -> our names for it."""
 
 
 def _resnet(case: Case, source: Any, dropout: float) -> Any:
@@ -134,7 +135,7 @@ def _resnet(case: Case, source: Any, dropout: float) -> Any:
         num_labels=1000,
     )
     made: Any = ResNetForImageClassification(config)
-    # A shortcut is the first part of a block there, and the last one here.
+    # In transformers, a shortcut is the first part of a block. In our model it is the last part.
     own = [one for name, one in source.named_parameters() if "shortcut" not in name]
     theirs = [one for name, one in made.named_parameters() if "shortcut" not in name]
     own += [one for name, one in source.named_parameters() if "shortcut" in name]

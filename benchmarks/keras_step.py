@@ -1,4 +1,4 @@
-"""Steps of BERT in `tensorflow` or `jax` against a plain loop around keras-hub's BERT, on CPUs, in one process.
+"""Compare steps of BERT in `tensorflow` or `jax` with a plain loop around keras-hub's BERT, on CPUs, in one process.
 
     ~/.cache/throughline/environments/tensorflow-*/bin/python benchmarks/keras_step.py          minutes on two cores
     ~/.cache/throughline/environments/jax-*/bin/python benchmarks/keras_step.py --backend jax
@@ -6,10 +6,10 @@
 
 The plain loop is what the guides of Keras and keras-hub show: BertBackbone, its MaskedLMHead, a layer for the
 sentences' order, Keras' AdamW, and one `tf.function` or, in JAX, one `jax.jit` around `stateless_call` and
-`stateless_apply`. Its gelu is the approximation that keras-hub has, its weights are its own. Both make their steps in
-turn on the same batches. A figure is how many times as long a step of the plain loop takes as one of ours, the median
-over the rounds and the least and the largest: above 1 ours is faster. `--cpu-seconds` counts the processor's time
-instead, on a machine that has other work.
+`stateless_apply`. It uses keras-hub's approximation of gelu and its own weights. Both make their steps in turn on the
+same batches. A figure is the time of the plain loop's step divided by the time of our step: above 1 ours is faster. It
+is the median over the rounds, with the least and the largest. On a machine that has other work, `--cpu-seconds` counts
+the processor's time instead.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The corpus of a dump of a gigabyte on a few cores: time, memory, disk, whether they grow in proportion, and the same
-bytes where Snakemake is killed on the way.
+"""Make the corpus of a dump of a gigabyte on a few cores. Measure time, memory and disk, and whether they grow in
+proportion. Check that the bytes are the same if Snakemake is killed on the way.
 
     python benchmarks/large_dump.py                           0.5 and 1 GB of XML on 2 cores, three kills
     python benchmarks/large_dump.py --megabytes 60 --kills 1
 
-The dump is the sample's pages again and again, each under an id and a title of its own. It is made in a temporary
-folder, and data/ and logs/ of these corpora are removed at the end. Memory is the sum over all processes of the job
-(proportional set size: shared pages count once), looked at twice a second. A kill is SIGKILL for Snakemake and all it
+The dump repeats the sample's pages, each time with another id and title. It is made in a temporary folder. The script
+removes data/ and logs/ of these corpora at the end. Memory is the sum over all processes of the job (proportional set
+size: shared pages count once), read twice a second. A kill sends SIGKILL to Snakemake and to all processes that it
 started, after a quarter, a half and three quarters of the time that the undisturbed run took.
 """
 
@@ -33,11 +33,11 @@ from throughline import files, processes  # noqa: E402
 from throughline.corpus.source import dumps  # noqa: E402
 
 PER_PART_MB = 32
-"""MB of XML in a part, and a shard for each part."""
+"""MB of XML in a part. There is one shard for each part."""
 
 
 def multiplied(megabytes: int, path: Path) -> None:
-    """The sample's pages under other ids and titles, so many MB of them."""
+    """Write a dump of so many MB: the sample's pages, repeated with other ids and titles."""
     head, *pages = bz2.decompress(dumps.find_sample().read_bytes()).split(b"  <page>\n")
     pages[-1], closing = pages[-1].split(b"</mediawiki>")
     turn = 0
@@ -53,7 +53,7 @@ def multiplied(megabytes: int, path: Path) -> None:
 
 
 def memory_mb(root: int) -> float:
-    """Memory of a process and all below it."""
+    """Return the memory of a process and all its descendants."""
     total = 0
     for pid in [root, *processes.descendants(root)]:
         try:
@@ -65,7 +65,8 @@ def memory_mb(root: int) -> float:
 
 
 def made(configuration: Path, cores: int, at_most_s: float | None = None) -> tuple[float, float]:
-    """Seconds of `snakemake corpus`, and its largest memory in MB; killed with all below it after `at_most_s`."""
+    """Run `snakemake corpus`; return its seconds and its largest memory in MB. After `at_most_s` it is killed with all
+    its descendants."""
     command = [sys.executable, "-m", "snakemake", "corpus", "--cores", str(cores), "--configfile", str(configuration)]
     with tempfile.TemporaryFile() as said:
         job = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
@@ -86,13 +87,13 @@ def made(configuration: Path, cores: int, at_most_s: float | None = None) -> tup
 
 
 def shards(name: str) -> dict[str, str]:
-    """Shard -> SHA-256."""
+    """Map each shard of a corpus to its SHA-256."""
     place = ROOT / "data" / name
     return {str(path.relative_to(place)): files.sha256(path) for path in sorted(place.glob("seq*/*.hdf5"))}
 
 
 def disk(name: str) -> Iterator[str]:
-    """Folders of a corpus with their MB."""
+    """Yield the folders of a corpus with their MB."""
     for folder in sorted(path for path in (ROOT / "data" / name).iterdir() if path.is_dir()):
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         yield f"{folder.name} {size / 1e6:.0f} MB"

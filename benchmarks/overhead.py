@@ -1,11 +1,11 @@
-"""What the workflow itself costs: planning thousands of runs, starting with nothing to do, and the time between runs.
+"""Measure what the workflow itself costs: planning thousands of runs, starting with nothing to do, time between runs.
 
     python benchmarks/overhead.py                 all of it, about three minutes
     python benchmarks/overhead.py --repeats 3
 
-Every figure stands beside a bare Snakefile with the same graph (the same files, no library, no configuration), in turn,
-so that the ratio says what Throughline adds to Snakemake. Nothing is trained: the graph is only planned, but for the
-time between two runs, which is read from finished records (--records results/bert/bz32_fp32).
+Every figure is compared with a bare Snakefile that has the same graph (the same files, no library, no configuration).
+The two take turns, and their ratio says what Throughline adds to Snakemake. Nothing is trained: the graph is only
+planned. The time between two runs is read from finished records (--records results/bert/bz32_fp32).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ rule report:
 
 
 def configuration(runs: int) -> str:
-    """A grid of `runs` runs that read no corpus: batch sizes x 10 topologies x 10 repeats."""
+    """Return a configuration of `runs` runs that read no corpus: batch sizes x 10 topologies x 10 repeats."""
     batches = list(range(1, runs // (TOPOLOGIES * REPEATS) + 1))
     topologies = [f"1n{devices}g" for devices in range(1, TOPOLOGIES + 1)]
     return json.dumps(
@@ -68,12 +68,13 @@ def configuration(runs: int) -> str:
 
 
 def clone(folder: Path, runs: int) -> tuple[Path, Path]:
-    """A copy of the workflow with the grid as its configuration, and the bare Snakefile with the same graph."""
+    """Make a copy of the workflow with the grid as its configuration, and a bare Snakefile with the same graph; return
+    their folders."""
     ours, bare = folder / f"ours_{runs}", folder / f"bare_{runs}"
     for name in ("rules", "src", "workflow", "envs", "profiles", "resources"):
         shutil.copytree(ROOT / name, ours / name)
     shutil.copy(ROOT / "Snakefile", ours)
-    # JSON keys are texts; YAML 1.2 reads bare numbers as numbers
+    # A key in JSON is always a string. Without quotation marks, YAML reads it as a number.
     (ours / "config.yaml").write_text(configuration(runs).replace('"32":', "32:"))
     shutil.copytree(ROOT / "profiles", bare / "profiles")
     (bare / "Snakefile").write_text(BARE.replace("N + 1", f"{runs // (TOPOLOGIES * REPEATS)} + 1"))
@@ -81,7 +82,7 @@ def clone(folder: Path, runs: int) -> tuple[Path, Path]:
 
 
 def seconds(folder: Path, *arguments: str) -> float:
-    """Wall-clock seconds of one Snakemake call, which has to succeed."""
+    """Return the wall-clock seconds of one Snakemake call. The script ends if the call fails."""
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *arguments], cwd=folder, capture_output=True, text=True, check=False
@@ -101,7 +102,7 @@ def compare(what: str, ours: Path, bare: Path, arguments: list[str], repeats: in
 
 
 def between_windows(records: Path) -> None:
-    """Print what a run takes beyond its window: to start, to warm up, to end. From finished records."""
+    """Print how long a run takes beyond its timed window, to start, warm up and end, as finished records say."""
     runs = [json.loads(path.read_text()) for path in records.glob("*/*/run*.json")]
     beyond = [_span(run["started"], run["ended"]) - run["window_s"] for run in runs if run["window_s"]]
     if beyond:

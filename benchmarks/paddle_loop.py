@@ -1,11 +1,11 @@
-"""A training step of ours in Paddle beside a plain loop of paddle.nn, as Paddle's users write one: BERT on a CPU, fp32.
+"""Compare our training step in Paddle with a plain loop of paddle.nn, as Paddle's users write one: BERT on a CPU, fp32.
 
     ~/.cache/throughline/environments/paddle-*/bin/python benchmarks/paddle_loop.py
     ... --model bert-mini --batch 16 --sequence 128 --rounds 9
 
-Both train the same model on the same batch, in turn, in one process with one thread. What is printed are processor
-seconds of a step, the median over the rounds, and their ratio: above 1 ours is faster. The plain model is
-paddle.nn.TransformerEncoder between embeddings and the two heads, which look at the masked positions only.
+Both train the same model on the same batch, in turn, in one process with one thread. The script prints the processor
+seconds of a step (the median over the rounds) and their ratio: above 1 ours is faster. The plain model is
+paddle.nn.TransformerEncoder between embeddings and the two heads, which only look at the masked positions.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from throughline import frameworks, workloads
 from throughline.workloads.bert import POSITIONS, SHAPES, VOCABULARY, padded
 
 STEPS = 3
-"""Of a round."""
+"""Steps of a round."""
 
 
 class Plain(nn.Layer):
-    """BERT of paddle.nn's own layers."""
+    """BERT made of paddle.nn's own layers."""
 
     def __init__(self, model: str) -> None:
         super().__init__()

@@ -1,13 +1,14 @@
-"""How fast shards become batches: sequences per CPU-second, of every way to read them, in turn.
+"""Measure how fast shards become batches: sequences per CPU-second of every way to read them, in turn.
 
-    python benchmarks/reading.py SHARDS...          shards of one length, of whichever maker: ours, NVIDIA's
+    python benchmarks/reading.py SHARDS...          shards of one length, made by us or by others such as NVIDIA
     python benchmarks/reading.py --tokens MANIFEST  GPT-2's tokens (data/<corpus>/bpe/manifest.json), windows of 1,024
 
-`loop` is what a training run does (throughline.rank.data: read ahead, shuffle, batches through the loader's queue);
-`whole` is the same shards read by h5py alone, which shuffles nothing and makes no batches. The shards are read from the
-page cache, as compressed files and as unpacked, memory-mapped copies of them. CPU-seconds are those of all threads.
-Of shards without masks (corpus.masking.dynamic), `loop` draws them. Beside the loop over windows stands `slices`, what
-nanoGPT's script does for each batch: slices of a mapped file at random places, each made i8, and stacked.
+`loop` is what a training run does (throughline.rank.data: read ahead, shuffle, batches through the loader's queue). It
+also draws the masks if the shards have none (corpus.masking.dynamic). `whole` reads the same shards with h5py alone; it
+shuffles nothing and makes no batches. The shards are read from the page cache, as compressed files and as unpacked,
+memory-mapped copies. CPU-seconds are those of all threads. With --tokens, the loop over windows is compared with
+`slices`, which is what nanoGPT's script does for each batch: it takes slices of a mapped file at random places,
+converts each to i8, and stacks them.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ SEQUENCE, WINDOWS = 1024, 1 << 14
 
 
 def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
-    """The shards in `folder` under our names, with a manifest."""
+    """Copy the shards into `folder` under our names, and write a manifest; return its path."""
     listed: list[dict[str, Any]] = []
     for number, path in enumerate(paths):
         name = f"training_{number:04d}.hdf5"
         (making.unpack if unpack else shutil.copy)(path, folder / name)
         listed.append({"file": name, "split": "training", "rows": layout.size(path)[0]})
-    listed *= -(-SHARDS // len(listed))  # a reader is always a shard ahead: as in a corpus of many shards
+    listed *= -(-SHARDS // len(listed))  # as in a corpus of many shards: a reader always reads one shard ahead
     content: dict[str, Any] = {"shards": listed, "vocabulary": {"size": 30522, "mask": 103, "words": [[999, 30522]]}}
     with layout.open_shard(paths[0]) as stream:
         if layout.is_unmasked(stream):
@@ -55,7 +56,7 @@ def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
 
 
 def loop(manifest: Path, rows: int, parameters: Any = None) -> Callable[[], int]:
-    """Batches of about so many rows, as a training run reads them."""
+    """Return a function that reads about `rows` rows in batches, as a training run does."""
 
     def read() -> int:
         source = batches(Manifest(manifest, "corpus", parameters), 1, 0, 1, BATCH)
@@ -69,7 +70,7 @@ def loop(manifest: Path, rows: int, parameters: Any = None) -> Callable[[], int]
 
 
 def whole(manifest: Path) -> Callable[[], int]:
-    """Every shard by h5py."""
+    """Return a function that reads every shard with h5py."""
 
     def read() -> int:
         count = 0
@@ -82,7 +83,7 @@ def whole(manifest: Path) -> Callable[[], int]:
 
 
 def slices(manifest: Path, rows: int) -> Callable[[], int]:
-    """As many windows of a shard at random places."""
+    """Return a function that reads about `rows` windows of a shard at random places."""
     content = json.loads(manifest.read_text())
     shard = max(content["shards"], key=lambda shard: shard["tokens"])
 
@@ -97,7 +98,7 @@ def slices(manifest: Path, rows: int) -> Callable[[], int]:
 
 
 def of_tokens(manifest: Path, rounds: int) -> None:
-    """Windows per CPU-second of the loop and of slices, in turn."""
+    """Print windows per CPU-second of the loop and of slices, in turn."""
     ways = {
         "loop": loop(manifest, WINDOWS, SimpleNamespace(sequence=SEQUENCE)),
         "slices, to i8": slices(manifest, WINDOWS),
@@ -107,7 +108,7 @@ def of_tokens(manifest: Path, rounds: int) -> None:
 
 
 def measured(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    """What each way reads per CPU-second, in turn."""
+    """Return what each way reads per CPU-second, for every round. The ways take turns."""
     found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, read in ways.items():
@@ -124,7 +125,7 @@ def table(found: dict[str, list[float]], what: str) -> None:
 
 
 def main() -> None:
-    """All ways in turn, several rounds."""
+    """Measure all ways in turn, for several rounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("shards", type=Path, nargs="*", default=[])

@@ -1,11 +1,12 @@
-"""How many pictures become batches in a second: the loader of a training run on 1, 2 ... processes, and a plain loop.
+"""Measure how many pictures become batches in a second: a training run's loader with 1, 2 ... processes, a plain loop.
 
     python benchmarks/reading_images.py [--image 224] [--processes 1 2]
 
-The pictures are made of the sample's photograph: 500 x 375 pixels, quality 92. `plain` opens a file with Pillow, makes
-it RGB, cuts out a random crop, resizes it, and mirrors every other one: what torchvision's transforms do, in one
-process. `loader` is throughline.rank.data: shards, order, processes, shared memory, queue. The ways take turns, and
-count pictures per second, and per second of processor time, that of the processes included.
+The pictures are made from the sample's photograph: 500 x 375 pixels, quality 92. `plain` opens a file with Pillow,
+converts it to RGB, cuts out a random crop, resizes it, and mirrors half of the crops. That is what torchvision's
+transforms do, in one process. `loader` is throughline.rank.data: shards, order, processes, shared memory, queue. The
+ways take turns. The figures are pictures per second, and pictures per second of processor time, including that of the
+loader's processes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BATCH = 32
 
 
 def pictures(folder: Path, count: int) -> Path:
-    """A folder of two classes of pictures, each another part of the photograph."""
+    """Make a folder with two classes of pictures, each of them another part of the photograph."""
     photograph = sample.photograph()
     for number in range(count):
         part = photograph.crop((number % 12, number % 200, 500 + number % 12, 375 + number % 200))
@@ -56,7 +57,7 @@ def plain(paths: list[Path], image: int, count: int) -> None:
 
 
 def loader(manifest: Path, image: int, processes: int) -> Loader:
-    """A training run's, with its first batch read."""
+    """Return the loader of a training run, after it has read its first batch."""
     read = Manifest(manifest, "images", SimpleNamespace(image=image), 1)
     source = read.decoded(batches(read, 1, 0, 1, BATCH), BATCH, processes)
     made = Loader(source, dict, read.ahead(BATCH))
@@ -65,7 +66,7 @@ def loader(manifest: Path, image: int, processes: int) -> Loader:
 
 
 def cpu_s() -> float:
-    """Seconds of the processor: of this process, and of those that it has started."""
+    """Return the processor seconds of this process and of those that it has started."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     total = own.ru_utime + own.ru_stime
     for path in Path("/proc").glob("[0-9]*/stat"):

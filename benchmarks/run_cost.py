@@ -1,12 +1,12 @@
-"""Where the seconds of a run go that are neither warm-up nor timed window.
+"""Show where a run spends the seconds that are neither warm-up nor timed window.
 
     python benchmarks/run_cost.py                                      two ranks, five runs: about a minute
     python benchmarks/run_cost.py --topology 1n1g --runs 9
 
-Each run is the command that the workflow calls for it, with synthetic data and a window of a second or two. Every
-Python process of it notes when it starts and when it ends; the rest is in the run's log and record. Seconds of a rank
-are rank 0's. CPU-seconds change less on a busy machine than seconds do. What Snakemake itself needs for a job is not
-in here: see benchmarks/overhead.py.
+Each run is the command that the workflow calls for a run, with synthetic data and a window of a second or two. Every
+Python process writes down when it starts and when it ends. The other figures come from the run's log and record.
+Seconds of a rank are those of rank 0. On a busy machine, CPU-seconds change less than seconds. The time that Snakemake
+itself needs for a job is not included: see benchmarks/overhead.py.
 """
 
 import argparse
@@ -46,14 +46,15 @@ atexit.register(note)
 if any(word.endswith("run_training.py") for word in sys.orig_argv):
     sys.addaudithook(hear)
 """
-"""A sitecustomize.py, which every Python process imports first. The launcher opens the log once all is imported."""
+"""The text of a sitecustomize.py, which every Python process imports first. The launcher opens the log when all its
+imports are done, so the time of that opening ends the imports."""
 OWNERS = {
     "launcher": r"run_training\.py",
     "agent": r"launch\.agent",
     "sampler": r"observe\.telemetry",
     "ranks": r"^\S+ (-u )?-m throughline\.rank\.worker",
 }
-"""Whose process it is, by its command line; any other belongs to what starts the ranks."""
+"""Kind of process -> pattern of its command line. Every other process belongs to what starts the ranks."""
 
 
 def main() -> None:
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace) -> tuple[dict[str, float], dict[str, float]]:
-    """Of one run: the seconds of every stage, and the CPU-seconds of every kind of process."""
+    """Make one run. Return the seconds of every stage, and the CPU-seconds of every kind of process."""
     spec = RunSpec.model_validate(
         {
             "benchmark": "cost", "framework": given.framework, "model": given.model, "sequence": 32, "predictions": 5,

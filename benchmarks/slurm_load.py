@@ -1,11 +1,11 @@
-"""Load on the scheduler: 1,000 shards and 200 runs of a second through a real Slurm cluster, none lost, none twice.
+"""Put load on a real Slurm cluster: 1,000 shards and 200 runs of a second. Check that none is lost or made twice.
 
     sudo slurm/try/start.sh /tmp/cluster && . /tmp/cluster/environment
     python benchmarks/slurm_load.py                    # --shards 1000 --runs 200 --per-job 100
     sudo slurm/try/stop.sh /tmp/cluster
 
-The workflow's own profile, and rules shaped like its own whose commands only take their time and sign a ledger: what is
-measured is Snakemake and Slurm. Shards share jobs (`--group-components`), runs are jobs of their own.
+It uses the workflow's own profile, and rules like those of the workflow. Their commands only wait and write a line into
+a ledger, so the script measures Snakemake and Slurm. Shards share jobs (`--group-components`). Each run is one job.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def timed(what: str, command: list[str], folder: Path) -> None:
-    """Print how long a call of Snakemake took, and of how many jobs of Slurm's."""
+    """Call Snakemake; print how long the call took and how many Slurm jobs it needed."""
     before, start = jobs(), time.monotonic()
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
@@ -83,7 +83,7 @@ def timed(what: str, command: list[str], folder: Path) -> None:
 
 
 def jobs() -> int:
-    """How many jobs the cluster has ever taken: the number of the next one."""
+    """Return the number of the cluster's next job, which says how many jobs it has had so far."""
     shown = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=True).stdout
     return next(int(line.split("=")[1]) for line in shown.splitlines() if line.startswith("NEXT_JOB_ID"))
 

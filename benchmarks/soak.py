@@ -1,14 +1,15 @@
-"""A soak: a workflow of an hour on a real Slurm cluster, whose nodes go down and whose controller is killed.
+"""A soak test: a workflow of an hour on a real Slurm cluster. Nodes go down, and the controller is killed.
 
     sudo slurm/try/start.sh /tmp/cluster
     sudo python benchmarks/soak.py /tmp/cluster --minutes 60         (--minutes 3 to try it)
     sudo slurm/try/stop.sh /tmp/cluster
 
-Data, runs of one and two nodes, a convergence check, medians. Every few minutes a node that is at work loses its power
-(everything on it is killed) or is set DOWN (`scontrol`), and comes back. Twice the controller, the snakemake process,
-is killed (SIGKILL). It is started again as a person would: once the jobs of before are over, after `--unlock`, with the
-same command. As long as there is time, the workflow asks for more repeats. At the end nothing may be lost: `faults`
-says what would be. Prints JSON; exit status 1 where there is a fault. It tests survival, and measures no speed.
+The workflow makes data, runs on one and two nodes, a convergence check, and medians. Every few minutes a busy node
+loses its power (everything on it is killed) or is set DOWN (`scontrol`), and comes back later. Twice the controller,
+which is the snakemake process, is killed (SIGKILL). Then it is started again as a person would do it: wait until its
+earlier jobs are over, call `--unlock`, and repeat the same command. While there is time left, the workflow asks for
+more repeats. At the end nothing may be lost; `faults` lists what is. The script prints JSON, and its exit status is 1
+if there is a fault. It tests survival and measures no speed.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ FINISHED = (
     *("results/**/run*.json", "results/**/[!.]*.telemetry.csv", "results/**/curve.json"),
     *("data/**/tokens/[!.]*.hdf5", "data/**/verified/[!.]*.json"),
 )
-"""What is never made again once it is there: the last files of Slurm's jobs. A job that a node has taken with it begins
-anew, so a shard may be made again before it is verified."""
+"""Files that must never be made again once they exist: the last files of Slurm's jobs. A job that was lost with its
+node begins again, so a shard may be made twice before it is verified."""
 AWAY_S = 20.0
-"""How long a node is down."""
+"""How many seconds a node is down."""
 DOWN_WORDS = ("power", "scontrol")
 
 
@@ -69,7 +70,7 @@ class Cluster:
         return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.strip()
 
     def busy(self) -> list[str]:
-        """The nodes that have a job, those of jobs on several nodes first."""
+        """Return the nodes that have a job; the nodes of jobs on several nodes come first."""
         listed = self.ask("squeue", "--noheader", "--states", "RUNNING", "--format", "%D %N").splitlines()
         nodes = [line.split()[1] for line in sorted(listed, reverse=True)]
         return [name for one in nodes for name in self.ask("scontrol", "show", "hostnames", one).split()]
@@ -149,7 +150,7 @@ class Soak:
         }  # fmt: skip
 
     def complete(self, repeats: int) -> None:
-        """The same command until everything is there."""
+        """Repeat the same command until everything is there."""
         self.say(f"{repeats} repeats")
         failures = 0
         while True:
@@ -158,7 +159,7 @@ class Soak:
                 return
             lost_before = len(self.lost)
             if status == -signal.SIGKILL:
-                while self.cluster.jobs():  # what the killed one had submitted ends by itself
+                while self.cluster.jobs():  # the jobs of the killed controller end by themselves
                     self.events(None)
                     time.sleep(1)
                 self.call("--unlock")
@@ -169,7 +170,7 @@ class Soak:
                 sys.exit(f"it makes no headway:\n{output}")
 
     def call(self, *arguments: str) -> tuple[int, str]:
-        """Snakemake to its end, or until it is killed; its exit status and output."""
+        """Run Snakemake until it ends or is killed; return its exit status and output."""
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm"]
         command += ["--jobs", str(self.jobs), "--slurm-init-seconds-before-status-checks", "6", "--configfile"]
         command += ["soak.yaml", *arguments]
@@ -192,7 +193,7 @@ class Soak:
         return process.returncode, output
 
     def events(self, controller: subprocess.Popen[bytes] | None) -> None:
-        """What is due: a node comes back, one goes down, the controller is killed. All of it while jobs run."""
+        """Do what is due: bring a node back, take one down, or kill the controller. All of this while jobs run."""
         self.come_back()
         if self.node_times and self.elapsed() > self.node_times[0] and not self.away and (busy := self.cluster.busy()):
             self.node_times.pop(0)
@@ -215,7 +216,7 @@ class Soak:
             self.away = None
 
     def watch(self) -> None:
-        """Note what is finished, and what of it has been replaced or removed since."""
+        """Note which files are finished, and which finished files have been replaced or removed since."""
         there: set[Path] = {
             path for pattern in FINISHED for path in self.path.glob(pattern) if not path.name.startswith(".")
         }
@@ -228,7 +229,7 @@ class Soak:
                 self.twice.add(str(path.relative_to(self.path)))
 
     def begin_on_every_node(self) -> None:
-        """As every run does: its agent removes what a node that went down has left."""
+        """Do on every node what every run does first: remove what a run left behind when the node went down."""
         begin = "from throughline import temporary\nwith temporary.folder(): pass"
         variables = self.variables | {"PYTHONPATH": str(self.path / "src")}
         for number in range(1, self.cluster.nodes + 1):
@@ -236,7 +237,7 @@ class Soak:
             subprocess.run(command, env=variables, check=True)
 
     def left_running(self) -> Iterator[str]:
-        """The processes that belong to this soak, by their working folder, beside the nodes' own daemons."""
+        """Yield the processes whose working folder belongs to this soak. The nodes' own daemons are not among them."""
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if Path(os.readlink(entry / "cwd")).is_relative_to(self.path):
@@ -244,7 +245,7 @@ class Soak:
 
 
 def faults(project: Path) -> list[str]:
-    """What is wrong with a finished workflow's files: lost, partial, invalid, or a median that does not follow."""
+    """List what is wrong with a finished workflow's files: lost, partial or invalid files, and wrong medians."""
     config = load([project / "soak.yaml"], frameworks=frameworks.NAMES)
     found, speeds = [], dict[tuple[str, str, str], list[float]]()
     for spec in runs.expand(config):
@@ -275,7 +276,7 @@ def faults(project: Path) -> list[str]:
                 found.append(f"{manifest.parent.name}/{shard['file']} is not what the manifest says")
     for folder in ("data", "results"):
         for path in (project / folder).rglob("*"):
-            if path.name == ".snakemake_timestamp":  # Snakemake's own, in every folder that is an output
+            if path.name == ".snakemake_timestamp":  # Snakemake puts this file into every folder that is an output
                 continue
             if path.name.startswith(".") or (path.is_file() and path.stat().st_size == 0):
                 found.append(f"left over: {path.relative_to(project)}")

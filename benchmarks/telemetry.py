@@ -1,11 +1,12 @@
-"""What telemetry costs a run: its CPU-seconds over the timed window, and whether runs without it are any faster.
+"""Measure what telemetry costs a run: its CPU-seconds in the timed window, and whether runs without it are faster.
 
     python benchmarks/telemetry.py                         about five minutes on two cores
     python benchmarks/telemetry.py --topology 1n1g --rounds 9
 
-Runs in turn, each with processes of its own: with telemetry, without, and with it once more, in an order that rotates.
-`again` beside `with` is the same thing twice: the machine's noise. A difference within it is none. The data are
-synthetic; by default every core of a two-core machine trains, so that a sampler has nowhere to hide.
+The runs take turns, each in new processes: with telemetry, without it, and with it once more (`again`), in an order
+that rotates. `with` and `again` are the same thing twice, so their difference is the machine's noise. A smaller
+difference counts as none. The data are synthetic. By default every core of a two-core machine trains, so the sampler
+finds no idle core.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace, telemetry: bool) -> dict[str, Any]:
-    """The record of one run."""
+    """Make one run and return its record."""
     spec = RunSpec.model_validate(
         {
             "benchmark": "telemetry", "framework": "torch", "model": given.model, "sequence": 32, "predictions": 5,
@@ -67,7 +68,7 @@ def measure(given: argparse.Namespace, telemetry: bool) -> dict[str, Any]:
 
 
 def show(speeds: dict[str, list[float]], costs: list[float]) -> None:
-    """Two tables: the cost, and the ratios of the medians with the range over the rounds."""
+    """Print the cost, and a table of the ratios of the medians with the range over the rounds."""
     share = f"{100 * median(costs):.2f} % ({100 * min(costs):.2f} to {100 * max(costs):.2f})"
     print(f"CPU-seconds of the sampler over the window, of one core: {share}, {len(costs)} runs\n")
     print("| | samples/s, median | over `with` | range over the rounds |\n|---|--:|--:|--:|")

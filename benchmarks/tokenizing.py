@@ -1,13 +1,13 @@
-"""GPT-2's tokens by our encoder, by `tokenizers` and by tiktoken: MB of text per CPU-second, and the same ids.
+"""Compare our encoder of GPT-2's tokens with `tokenizers` and tiktoken: MB of text per CPU-second. All ids must agree.
 
     python benchmarks/tokenizing.py                    the sample's articles
     python benchmarks/tokenizing.py ARTICLES...        articles as JSON lines: data/<corpus>/articles/part_*.jsonl
     python benchmarks/tokenizing.py --rounds 7         so many rounds in turn
 
-Each encodes all articles in one call (tiktoken: one after the other) to arrays of u2, on one thread. `new` is a fresh
-encoder's first pass over the text: its memory is empty at first, and fills. `later` is the last quarter of the articles
-after the first three, `again` all of them a second time. Making an encoder is left out. Other work on the machine makes
-CPU-seconds dearer for all of them: read the ratios.
+Each encodes all articles in one call (tiktoken: one after the other) to arrays of u2, on one thread. `new` is the first
+pass of a new encoder, whose cache is empty at first and fills. `later` is the last quarter of the articles after the
+first three quarters. `again` is a second pass over all articles. The time to make an encoder is not included. Other
+work on the machine raises the CPU-seconds of all of them, so read the ratios.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PASSES = ("new", "later", "again")
 
 
 def sample(folder: Path) -> Path:
-    """The sample's articles, by our extractor."""
+    """Extract the sample's articles with our extractor; return their file."""
     articles = folder / "articles.jsonl"
     extraction.extract(
         dumps.cut([dumps.find_sample()], 1), 0, articles, folder / "counts.json", extractor="throughline"
@@ -52,12 +52,12 @@ def sample(folder: Path) -> Path:
 
 def ours(words: Vocabulary) -> Encode:
     encode = encoding.Encoder(words).encode
-    encode(["é"])  # makes what encodes chunks beyond ASCII
+    encode(["é"])  # the first text beyond ASCII builds the encoder for such chunks
     return encode
 
 
 def plain(words: Vocabulary) -> Encode:
-    """Ours where no compiler is."""
+    """Our encoder as it is on a machine without a compiler."""
     load, kernel.load = kernel.load, lambda: None
     try:
         return ours(words)
@@ -82,14 +82,14 @@ CONTESTANTS = {"ours": ours, "ours, without a compiler": plain, "tokenizers": pa
 
 
 def spent(encode: Encode, texts: list[str]) -> tuple[float, list[Any]]:
-    """MB of text per CPU-second, and the ids."""
+    """Return MB of text per CPU-second, and the ids."""
     began = time.process_time()
     ids = encode(texts)
     return sum(len(text.encode()) for text in texts) / 1e6 / (time.process_time() - began), ids
 
 
 def measured(make: Callable[[Vocabulary], Encode], words: Vocabulary, texts: list[str]) -> tuple[dict[str, float], Any]:
-    """Each pass's speed, and the ids of all texts."""
+    """Return the speed of each pass, and the ids of all texts."""
     known, encode = make(words), make(words)
     known(texts[: len(texts) * 3 // 4])
     later, _ = spent(known, texts[len(texts) * 3 // 4 :])

@@ -1,12 +1,12 @@
-"""Our training step against Hugging Face's Trainer and a plain loop with transformers' own model, on CPUs.
+"""Compare our training step with Hugging Face's Trainer and a plain loop with transformers' own model, on CPUs.
 
     python benchmarks/trainer.py                          all rows, about half an hour on two cores
     python benchmarks/trainer.py --rows bert-mini:16:bf16 --rounds 7
 
-Model, weights, batches, precision, optimizer and threads are the same; each contestant is a process of its own, and
-they make their steps in turn in one run (contest.py). A figure is how many times as long a step of the other takes as
-one of ours: the median over the rounds, and between which of them it lies (contest.ratio). `ours again` is the same
-once more: the machine's noise. On a machine that has other work, `--threads 1 --cpu-seconds` tells more.
+Model, weights, batches, precision, optimizer and threads are the same. Each contestant is a separate process, and they
+make their steps in turn (contest.py). A figure is the time of the other's step divided by the time of our step: the
+median over the rounds, with its interval (contest.ratio). `ours again` is our step once more: it shows the machine's
+noise. On a machine that has other work, `--threads 1 --cpu-seconds` tells more.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def main() -> int:
 
 
 def contest(case: Case, rounds: int, seconds: float, clock: str) -> tuple[list[dict[str, float]], dict[str, float]]:
-    """Seconds of a step per round and contestant, and their losses, which have to agree: else they do other work."""
+    """Return the seconds of a step per round and contestant, and the losses. The losses must agree; otherwise the
+    contestants do not do the same work, and the script ends."""
     with tempfile.TemporaryDirectory() as folder:
         turn = Path(folder, "turn")
         labels = {"ours": "ours", "trainer": "trainer", "plain": "plain", "ours again": "ours"}

@@ -1,9 +1,10 @@
-"""Real text with its padding computed against the same text with its padding left out (`options.unpadded`), in turn.
+"""Compare steps that compute the padding of real text with steps that leave it out (`options.unpadded`), in turn.
 
     python benchmarks/unpadded.py data/sample/seq128/manifest.json data/sample/seq512/manifest.json
 
-Each is a process of its own that reads the shards (contest.py). A figure is how many times as long a step takes that
-computes the padding: above 1 leaving it out pays. `again` is the padded one once more: the machine's noise.
+Each is a separate process that reads the shards (contest.py). A figure is the time of the step with padding divided by
+the time of the other: above 1 it pays to leave the padding out. `again` is the step with padding once more: it shows
+the machine's noise.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Steps of wide & deep in `torch` against the loop that one would write by hand, on CPUs, alone and on two workers.
+"""Compare steps of wide & deep in `torch` with the loop that one would write by hand, on CPUs, with one or two workers.
 
     python benchmarks/wide_deep.py                  all rows, some minutes on two cores
     python benchmarks/wide_deep.py --rows 1:4096:200000:16:2:256
 
 The plain loop has nn.Embedding(sparse=True) with SparseAdam, layers with fused Adam, and DistributedDataParallel around
-all of it. Weights, batches and constants are the same, and so has to be the first loss. Each worker holds all
-contestants, and they make their steps in turn. A figure is how many times as long a step of the plain loop takes as one
-of ours, the median over the rounds and the least and the largest: above 1 ours is faster. `--cpu-seconds` counts the
-processor's time instead, on a machine that has other work.
+all of it. Weights, batches and constants are the same, and the first loss must be the same. Each worker holds all
+contestants, and they make their steps in turn. A figure is the time of the plain loop's step divided by the time of our
+step: above 1 ours is faster. It is the median over the rounds, with the least and the largest. On a machine that has
+other work, `--cpu-seconds` counts the processor's time instead.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""How long the corpus of the English Wikipedia takes on so many cores: the workflow's own graph of jobs, simulated.
+"""Simulate how long the corpus of the English Wikipedia takes on so many cores, with the workflow's own graph of jobs.
 
     python benchmarks/wikipedia.py                               the costs of this machine, and 1 to 1,024 cores
-    python benchmarks/wikipedia.py --parts 1024 --shards 1024    cut finer
+    python benchmarks/wikipedia.py --parts 1024 --shards 1024    more and smaller pieces
     python benchmarks/wikipedia.py --per-job 0 3.4               a cluster too: core-seconds added to each job
 
-The graph is what `snakemake corpus --dag dot` prints for a dump by name, with lengths 128 and 512 and five copies.
-What a job costs is measured here: every step on the sample once and four times as large, as a start and so much per MB.
-A job begins when its inputs are there, a core is free, and Snakemake, which does one thing at a time, has started it;
-what has most work behind it begins first. Nothing waits for a disk. The longest chain, with download and cut, is
-what no number of cores makes shorter.
+The graph is what `snakemake corpus --dag dot` prints for a dump by name, with lengths 128 and 512 and five copies. The
+cost of a job is measured on this machine: every step, on the sample and on a dump four times as large, gives a cost of
+its start and a cost per MB. A job begins when its inputs are there, a core is free, and Snakemake has started it;
+Snakemake does one thing at a time. Of several ready jobs, the one with the longest chain of later jobs begins first.
+Nothing waits for a disk. The longest chain of jobs, with download and cut, is a time that no number of cores shortens.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from throughline.corpus.text import vocabulary
 LARGER = 4
 PACKED_GB, XML_GB, TEXT_GB = 25, 100, 20
 OF_XML = ("cut", "extract")
-"""Steps that go through the dump; all others go through its text."""
+"""Steps that read the dump. All other steps read its text."""
 Graph = tuple[dict[int, str], dict[int, list[int]]]
-"""Job -> its step, and job -> those that need it."""
+"""Job -> its step, and job -> the jobs that need it."""
 
 
 def graph(parts: int, shards: int, folder: Path) -> tuple[Graph, float]:
-    """The workflow's jobs, and the CPU-seconds in which Snakemake finds them."""
+    """Return the workflow's jobs, and the CPU-seconds that Snakemake needs to find them."""
     configuration = folder / "english.yaml"
     configuration.write_text(
         f"corpus: {{name: english, dump: enwiki-20261101, contact: me@example.org, parts: {parts}, "
@@ -64,7 +64,7 @@ def graph(parts: int, shards: int, folder: Path) -> tuple[Graph, float]:
 
 
 def measured(folder: Path) -> dict[str, tuple[float, float]]:
-    """Step -> (seconds of its start, seconds per MB that it goes through), from two sizes of the sample."""
+    """Map each step to (seconds of its start, seconds per MB that it reads), measured with two sizes of the sample."""
     words, plain, dump = folder / "vocabulary.txt", folder / "dump.xml", folder / "dump.xml.bz2"
     costs, sizes = [], []
     vocabulary.write_bert_base_uncased(words)
@@ -86,7 +86,8 @@ def measured(folder: Path) -> dict[str, tuple[float, float]]:
 def seconds_of_jobs(
     steps: dict[int, str], costs: dict[str, tuple[float, float]], fixed: dict[str, float], parts: int, shards: int
 ) -> list[float]:
-    """What each job of the English Wikipedia takes on its core; where lengths differ, their mean."""
+    """Return the seconds that each job of the English Wikipedia takes on its core. For steps that depend on the
+    sequence length, these are the mean over the lengths."""
     gigabytes = {"extract": XML_GB / parts, "tokenize": TEXT_GB / parts, "manifest": 0.0}
     found = {"vocabulary": 0.0, "corpus": 0.0, **fixed}
     for step in set(steps.values()) - found.keys():
@@ -98,7 +99,7 @@ def seconds_of_jobs(
 
 
 def simulated(of: Graph, seconds: list[float], cores: int, snakemake_s: float) -> float:
-    """Seconds until the last job has ended."""
+    """Return the seconds until the last job has ended."""
     steps, needed = of
     waits = [0] * len(steps)
     for then in needed.values():
@@ -124,7 +125,7 @@ def simulated(of: Graph, seconds: list[float], cores: int, snakemake_s: float) -
 
 
 def _behind(of: Graph, seconds: list[float]) -> list[float]:
-    """The longest chain of jobs that begins with each job, itself included."""
+    """Return for each job the seconds of the longest chain of jobs that begins with it, itself included."""
     steps, needed = of
     found = [-1.0] * len(steps)
 
@@ -154,7 +155,7 @@ def main() -> None:
     begun = time.perf_counter()
     hashlib.sha1(data, usedforsecurity=False).hexdigest()
     checked = (time.perf_counter() - begun) / (len(data) / 1e6) * PACKED_GB * 1000
-    # A border is looked for near its place, and one bz2 block is unpacked there.
+    # For each cut between parts, the step looks for a border near its place and unpacks one bz2 block there.
     fixed = {"download": PACKED_GB * 1000 / asked.download + checked, "cut": 1 + 0.08 * asked.parts}
     seconds = seconds_of_jobs(of[0], costs, fixed, asked.parts, asked.shards)
     print("| step | start, CPU-s | CPU-s per MB of XML or text |\n|---|--:|--:|")
