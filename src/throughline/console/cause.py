@@ -1,17 +1,20 @@
-"""Why a job failed, in the words of its logs."""
+"""Find out from a job's logs why the job failed."""
 
 from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 
 AT_MOST = 8
-"""Lines that are shown; all of them are in the log."""
+"""How many lines we show. The log has all of them."""
 NO_RECORD = "outcome: failed; no record"
-"""What a run's log says before its error."""
+"""The line before the error in a run's log."""
 
 
 def cause(logs: Iterable[str]) -> str:
-    """The last error that one of the logs tells, with its why and its next step; else the last lines of them all."""
+    """Return the last error in the first log that has one, with its `why` and `next`.
+
+    Without an error in any log, return the last lines of all logs together.
+    """
     lines: list[str] = []
     for log in filter(Path.is_file, map(Path, logs)):
         own = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line]

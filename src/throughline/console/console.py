@@ -1,4 +1,4 @@
-"""From Snakemake's events to lines that a person wants to read."""
+"""Turn Snakemake's events into lines for the user."""
 
 import logging
 import subprocess
@@ -21,22 +21,22 @@ from throughline.study.plan import Plan, span
 from throughline.study.runs import RunSpec
 
 LONG_S = 60.0
-"""A job that is neither data nor a run gets a line of its own when it took longer."""
+"""A job that makes no data and is no run gets its own line if it took longer than this."""
 ASK_SLURM_S = 15.0
 EXPECTED = ("At least one job did not complete successfully", "Exiting because a job execution failed")
-"""Snakemake's summing-up of failures that were shown when they happened."""
+"""Snakemake's final summaries of failures. We have already shown each failure when it happened."""
 
 
 @dataclass
 class Job:
-    """A job that has begun, or waits in Slurm's queue; `output` is its first."""
+    """A job that has started, or waits in Slurm's queue. `output` is its first output file."""
 
     output: str
     since: float = field(default_factory=time.monotonic)
 
 
 class Console:
-    """Takes Snakemake's log records one after the other; shows what matters of them."""
+    """Receives Snakemake's log records, and shows those that matter to the user."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._plan: Plan | None = None
@@ -52,7 +52,7 @@ class Console:
         self._screen = Screen(self.status, quiet)
 
     def handle(self, record: logging.LogRecord) -> None:
-        """One event, or one text."""
+        """Handle one log record of Snakemake: an event or a text."""
         text = record.getMessage()
         match getattr(record, "event", None):
             case "plan":
@@ -82,7 +82,7 @@ class Console:
             Path(SAID).unlink(missing_ok=True)
 
     def _hear(self, record: logging.LogRecord, text: str) -> None:
-        """A text of Snakemake's, or of its executor: warnings, errors, and the few others that matter."""
+        """Show a text of Snakemake or its executor if it is a warning, an error, or one of the few that matter."""
         if text.startswith("SLURM run ID: "):
             self._slurm = text.removeprefix("SLURM run ID: ")
         elif text.startswith("Terminating processes on user request"):
@@ -91,11 +91,11 @@ class Console:
         elif text == NOTHING_TO_BE_DONE_MSG or "/snakemake/deployment/" in record.pathname:  # conda, containers
             self._screen.say(text)
         elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._told:
-            self._told.add(text)  # Slurm's executor repeats some for every job
+            self._told.add(text)  # Slurm's executor repeats some texts for every job
             self._screen.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
 
     def _is_told(self, record: logging.LogRecord, text: str) -> bool:
-        """Whether this is what Snakemake says beside a job's own error, which was shown."""
+        """True if Snakemake says this in addition to a job's own error, which we have already shown."""
         return any(words in text for words in EXPECTED) or (
             getattr(record, "exception", "") == "RuleException" and "CalledProcessError" in text
         )
@@ -107,7 +107,7 @@ class Console:
             self._data_since = self._data_since or job.since
 
     def _expect(self, plan: Plan) -> None:
-        """Estimate anew the seconds of the runs that are still to be made."""
+        """Update the estimated seconds of the runs that still have to be made."""
         waiting = [spec for record, spec in plan.runs.items() if record not in self._done | self._failed]
         estimates = zip(waiting, plan.estimates_s(waiting), strict=True)
         self._expected_s = {spec.record: seconds for spec, seconds in estimates}
@@ -122,7 +122,7 @@ class Console:
         self._done.add(job.output)
         took_s = time.monotonic() - job.since
         if spec := self._plan.runs.get(job.output):
-            if not self._plan.cluster:  # there, it has waited in the queue as well
+            if not self._plan.cluster:  # on a cluster, the time includes waiting in the queue
                 self._plan.measured_s[job.output] = took_s
                 self._expect(self._plan)
             count = f"{len(self._done & self._plan.runs.keys()):{len(str(len(self._plan.runs)))}}"
@@ -150,7 +150,7 @@ class Console:
         return f"data: {len(self._done & plan.data)} of {len(plan.data)} steps"
 
     def status(self) -> Status:
-        """How far things are; asked once a second, by another thread."""
+        """Return the progress of the workflow. Another thread calls this once a second."""
         plan, jobs = self._plan, list(self._jobs.values())
         if plan is None or self._stopping:
             return Status("stopping" if self._stopping else "", None, "", "")
@@ -170,7 +170,10 @@ class Console:
         )
 
     def _left_s(self, plan: Plan, jobs: list[Job]) -> float | None:
-        """Seconds of what is left, as far as they are known: runs one after the other, data as fast as so far."""
+        """Return the estimated seconds that are left; None if unknown.
+
+        We assume that runs follow one another, and that the remaining data takes as long per step as the data so far.
+        """
         now, data_left = time.monotonic(), plan.data - self._done - self._failed
         total = 0.0
         if data_left:
@@ -186,7 +189,7 @@ class Console:
         return total
 
     def _last_words(self) -> str:
-        """The last line that a job has written."""
+        """Return the last line that any job has written; "" without one."""
         with suppress(OSError), Path(SAID).open("rb") as stream:
             stream.seek(max(stream.seek(0, 2) - 500, 0))
             lines = stream.read().decode("utf-8", errors="replace").splitlines()
@@ -201,7 +204,7 @@ class Console:
 
 
 def in_queue(name: str) -> str:
-    """How many of Slurm's jobs of that name wait and how many run; nothing where Slurm does not answer."""
+    """Return how many of Slurm's jobs with that name wait and how many run, in words; "" if Slurm does not answer."""
     question = ["squeue", "--noheader", "--name", name, "--format", "%T"]
     try:
         answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
@@ -212,7 +215,7 @@ def in_queue(name: str) -> str:
 
 
 def _outcome(spec: RunSpec, plan: Plan) -> str:
-    """`bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`."""
+    """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`."""
     where = f"{spec.benchmark} bz{spec.batch_per_device} {spec.precision} {spec.framework} {spec.topology}"
     speeds: list[float] = []
     said = ""

@@ -1,4 +1,4 @@
-"""Where the console writes: lines that stay and, on a terminal, one bar below them."""
+"""The output of the console: lines that stay and, on a terminal, one progress bar below them."""
 
 import os
 import sys
@@ -12,12 +12,16 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 EVERY_S, PLAIN_EVERY_S = 1.0, 60.0
-"""How often a bar is drawn; how long a screen without one stays silent."""
+"""How often we draw a bar, and how often we print a line where there is no bar."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far the workflow is. share: of its time, from 0 to 1; None where that is not known. detail: what runs now."""
+    """The progress of the workflow.
+
+    done: the finished work in words; share: the share of the work that is done, from 0 to 1, None if unknown;
+    left: the remaining time in words; detail: what runs now.
+    """
 
     done: str
     share: float | None
@@ -26,7 +30,10 @@ class Status:
 
 
 class Screen:
-    """Shows the status, which it asks for once a second. Plain lines where stderr is no terminal; if quiet, errors."""
+    """Shows the status, which it requests once a second.
+
+    If stderr is no terminal, it prints plain lines. If `quiet`, it shows only errors.
+    """
 
     def __init__(self, status: Callable[[], Status], quiet: bool) -> None:
         self._status, self._quiet = status, quiet
@@ -45,7 +52,7 @@ class Screen:
         self._clock = threading.Thread(target=self._tick, daemon=True)
 
     def open(self) -> None:
-        """From here on the status is shown."""
+        """Start to show the status."""
         if self._bar:
             self._draw(self._bar)
             self._bar.start()
@@ -53,7 +60,7 @@ class Screen:
             self._clock.start()
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A line, or several, that stay. Errors are `red`."""
+        """Print one or several lines that stay. Errors have the style `red`."""
         if self._quiet and style != "red":
             return
         with self._guard:
@@ -64,7 +71,7 @@ class Screen:
                 print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """The bar goes; what was said stays."""
+        """Remove the bar. Printed lines stay."""
         self._over.set()
         with self._guard:
             if self._bar:

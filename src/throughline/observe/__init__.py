@@ -1,7 +1,9 @@
-"""Observe: what a run ran in, and what the machine did meanwhile.
+"""Observe: record the environment of a run, and what the machine did during the run.
 
-environment.py says which system, processor, software and code it was, and how much others take of the processors;
-telemetry*.py sample every node, and observed.py makes figures of it over the timed window; work.py counts FLOPs.
+environment.py describes the system, the processor, the software and our code, and measures how much of the processors
+other processes use. telemetry*.py sample every node, and observed.py computes figures over the timed window from the
+samples. work.py counts FLOPs.
 
-This room knows frameworks, workloads and the ground. It starts no run and writes no record.
+This package may import frameworks, workloads and the modules directly in throughline/. It starts no run and writes no
+record.
 """

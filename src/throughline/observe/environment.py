@@ -1,6 +1,6 @@
-"""What a run ran on: system, processor, framework, settings; and how much of the processors others take meanwhile.
+"""Describe the environment of a run (system, processor, framework, settings), and measure other load on the processors.
 
-No host name, address or path. Standard library only.
+The description has no host name, address or path. Standard library only.
 """
 
 import hashlib
@@ -28,28 +28,28 @@ VARIABLES = re.compile(
     r"|UCX_(TLS|NET_DEVICES|RNDV_\w+)|OMPI_MCA_(pml|btl|coll)\w*|GLOO_\w+_THREADS"
     r"|HOROVOD_(FUSION_THRESHOLD|CYCLE_TIME|HIERARCHICAL_\w+|AUTOTUNE)|MXNET_\w+|XLA_FLAGS|TF_XLA_FLAGS"
 )
-"""Variables that change how fast a run is; no other one is recorded."""
+"""Environment variables that affect the speed of a run. We record no others."""
 
 DECIDES = (
     "python", "framework", "packages", "code", "os", "kernel", "cpu", "cpu_cores", "cpu_sockets", "cpu_governor",
     "cpu_quota_cores", "numa_nodes", "transparent_hugepages", "driver", "mpi", "gpus", "variables",
 )  # fmt: skip
-"""What of a record's `environment` may not differ between the repeats of one configuration."""
+"""The keys of a record's `environment` that must be the same in all repeats of a configuration."""
 ASSIGNED = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that a scheduler sets anew for every job: equal devices under other numbers are equal."""
+"""Variables that a scheduler sets for every job. They may differ between repeats on equal devices."""
 
 BINDERS = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
-"""Variables by which a library of threads binds a rank."""
+"""Variables with which a threading library binds a rank to cores."""
 
 OTHERS_CORES = 0.25
-"""What others may use of a machine whose every core the ranks need."""
+"""How many cores other processes may use if the ranks need every core of the machine."""
 WORKED = (1, 2, 3, 6, 7)
-"""Places of user, nice, system, irq and softirq in a line of /proc/stat."""
+"""The positions of user, nice, system, irq and softirq in a line of /proc/stat."""
 LOOK_S = 0.3
 
 
 def describe(framework: str, model: str) -> dict[str, Any]:
-    """The machine's and the code's part of a record's `environment`; what is not known is None."""
+    """Return the parts of a record's `environment` that describe the machine and our code. Unknown values are None."""
     changes = _output("git", "status", "--porcelain")
     sockets = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
     return {
@@ -73,16 +73,17 @@ def describe(framework: str, model: str) -> dict[str, Any]:
 
 
 def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
-    """12 hexadecimal digits of all that may not differ between repeats: hardware, its limits, software, variables.
+    """Return a digest (12 hexadecimal digits) of everything that must be the same in all repeats.
 
-    Our commit is not in it, but the code that a rank runs is; neither is what a scheduler assigns anew for each job.
-    None where the run ended before it knew its software.
+    This is the hardware with its limits, the software and the variables. The digest covers our code that a rank runs,
+    but not our commit and not the variables that a scheduler sets for each job. Return None if the run ended before its
+    software was known.
     """
     if environment.get("framework") is None:
         return None
     known = {name: environment.get(name) for name in DECIDES}
     known["variables"] = {k: v for k, v in environment.get("variables", {}).items() if k not in ASSIGNED}
-    known["memory_gib"] = round(environment["memory_bytes"] / 2**30)  # alike machines differ by some kilobytes
+    known["memory_gib"] = round(environment["memory_bytes"] / 2**30)  # equal machines differ by some kilobytes
     known["device"] = device
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -90,8 +91,10 @@ def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
 def binding(
     ranks: Mapping[int, Mapping[str, Any] | None], variables: Mapping[str, str], asked: str = "none"
 ) -> dict[str, Any] | None:
-    """The ranks that were bound to some cores of their machine: which, and who did it; None where none was. `asked`:
-    the run's `binding`."""
+    """Return the cores of each rank that was bound to a part of its machine's cores, and what bound it.
+
+    `asked` is the run's `binding`. Return None if no rank was bound.
+    """
     said = [name for name in variables if name in BINDERS]
     found: dict[str, Any] = {}
     for rank, bound in ranks.items():
@@ -107,7 +110,7 @@ def binding(
 
 
 def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:
-    """Why what is None in an `environment` is not known; `cards`: what each of its `gpus` said of that."""
+    """Return the reason for each value of an `environment` that is None. `cards` has the reasons of each GPU in it."""
     software = environment.get("framework") or {}
     why = {
         **dict.fromkeys(("framework", "python", "packages"), "the run ended before it told"),
@@ -126,22 +129,22 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
 
 
 def code(framework: str, model: str) -> str:
-    """12 hexadecimal digits of our own code that a rank of this framework runs on this model."""
+    """Return a digest (12 hexadecimal digits) of our own code that a rank of this framework runs on this model."""
     known, workload, folder = frameworks.of(framework), workloads.of(model), str(workloads.folder(model))
     forms = sorted((sources.ROOT / "workloads" / folder).glob(f"in_{known.library}*.py"))
-    # A rank loads these modules by their names: no import statement leads to them.
+    # A rank loads these modules by name, so no import statement mentions them.
     loaded = [f"frameworks.{known.rank.partition(':')[0]}", *(f"workloads.{folder}.{form.stem}" for form in forms)]
     loaded += [f"{workload.DATA}.{half}" for half in ("reading", "decoding")] if workload.DATA else []
     return sources.digest(sources.closure("throughline.rank.worker", *(f"throughline.{name}" for name in loaded)))
 
 
 def variables(environment: dict[str, str]) -> dict[str, str]:
-    """The allow-listed variables of `environment`, scrubbed."""
+    """Return the variables of `environment` that VARIABLES allows, scrubbed."""
     return {name: scrub(value) for name, value in sorted(environment.items()) if VARIABLES.fullmatch(name)}
 
 
 def cpu_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -150,7 +153,7 @@ def cpu_name() -> str:
 
 
 def cpu_has_fp16() -> bool | None:
-    """Whether the processor multiplies in half precision itself; None where that is not known."""
+    """True if the processor's hardware multiplies in half precision; None if this is unknown."""
     x86, arm = _cpuinfo("flags"), _cpuinfo("Features")
     if x86:
         return not {"avx512_fp16", "amx_fp16"}.isdisjoint(x86.split())
@@ -158,7 +161,7 @@ def cpu_has_fp16() -> bool | None:
 
 
 def _cpu_quota_cores() -> float | None:
-    """Cores that this process's control group may use in the mean; None where nothing limits it."""
+    """Return how many cores this process's control group may use on average; None without a limit."""
     quota, _, period = (_line("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
     return None if quota == "max" else int(quota) / int(period)
 
@@ -175,7 +178,7 @@ def _os() -> str:
 
 
 def _line(path: str | Path) -> str | None:
-    """A file's content, mostly one line; None where there is none."""
+    """Return a file's content, usually one line; None if there is no such file."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -183,13 +186,16 @@ def _line(path: str | Path) -> str | None:
 
 
 def _first(pattern: str, text: str | None) -> str | None:
-    """`madvise` of `always [madvise] never`; None where the pattern finds nothing."""
+    """Return the first group of a pattern, such as `madvise` in `always [madvise] never`; None without a match."""
     match = re.search(pattern, text or "", re.MULTILINE)
     return match[1].strip() if match else None
 
 
 def _output(*command: str) -> str | None:
-    """What a program prints, run in the folder of this file, which git asks; None where it is missing, or fails."""
+    """Return the output of a program; None if the program is missing or fails.
+
+    It runs in the folder of this file, so that git finds our checkout.
+    """
     try:
         done = subprocess.run(
             command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
@@ -200,13 +206,13 @@ def _output(*command: str) -> str | None:
 
 
 class Others:
-    """The processor time that others take from now on; own work (this process and its children's) is left out."""
+    """Measures the processor time that other processes use from now on. This process and its children do not count."""
 
     def __init__(self) -> None:
         self.start, self.at, self.own = _busy_s(), time.monotonic(), _own_s()
 
     def cores(self) -> float | None:
-        """Cores that others have used in the mean since the start; None where the system does not say."""
+        """Return the average number of cores that others have used since the start; None if the system cannot tell."""
         time.sleep(max(0.0, LOOK_S - (time.monotonic() - self.at)))
         busy = _busy_s()
         if self.start is None or busy is None:
@@ -215,7 +221,7 @@ class Others:
 
 
 def _busy_s() -> float | None:
-    """CPU-seconds that the cores of this process have worked for whomever (proc_stat(5)); None where nobody says."""
+    """Return the CPU seconds of all processes on the cores of this process (proc_stat(5)); None if unknown."""
     mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     try:
         cores = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
@@ -226,11 +232,11 @@ def _busy_s() -> float | None:
 
 
 def _own_s() -> float:
-    return sum(os.times()[:4])  # user and system, of this process and of its children
+    return sum(os.times()[:4])  # user and system time of this process and of its children
 
 
 def crowded(others: float | None, cores: int, wanted: int, used: str) -> str | None:
-    """A warning where others leave fewer cores than the ranks need."""
+    """Return a warning if other processes leave fewer cores than the ranks need; else None."""
     if others is None or others < OTHERS_CORES or cores - others >= min(wanted, cores):
         return None
     return (

@@ -1,4 +1,4 @@
-"""What was observed of a run from outside its ranks, over the same window: telemetry, memory, the use of its GPUs."""
+"""Compute what was observed from outside the ranks over the timed window: telemetry, memory and the use of GPUs."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from throughline.observe import environment, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
 
 STEAL = 0.02
-"""Share of the processors' time that a hypervisor may take."""
+"""The share of processor time that a hypervisor may take without a warning."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A node's samples, its window on its own clock, and why one of them is missing."""
+    """A node's samples, its timed window on its own clock, and the reason if one of them is missing."""
 
     node: int
     sampled: NodeSamples | None
@@ -26,9 +26,9 @@ class Observation:
 
 
 def nodes(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Observation]:
-    """What the samplers of all nodes have left in the run's folder."""
+    """Return the observations of all nodes, from the files that the samplers wrote to the run's folder."""
     observations, simulated = [], order.reach == "simulated"
-    for node in range(order.agents if simulated else order.nodes):  # one agent may have sampled the one machine
+    for node in range(order.agents if simulated else order.nodes):  # one agent may have sampled all simulated nodes
         mine = order.ranks_of(node) if simulated else range(node * order.per_node, (node + 1) * order.per_node)
         why = None if order.telemetry else "telemetry was switched off"
         if node >= order.agents:
@@ -45,10 +45,10 @@ def nodes(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Obse
 def record(
     order: Order, reports: dict[int, RankReport], observations: Sequence[Observation], part: dict[str, Any]
 ) -> dict[str, Any]:
-    """The record's `telemetry`, `memory`, `utilization` and `warnings`, from what is in `part` of it already."""
+    """Return the record's `telemetry`, `memory`, `utilization` and `warnings`. `part` is the record so far."""
     telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window, one.why) for one in observations]
     if len([one for one in observations if one.sampled]) > 1 and order.reach == "simulated":
-        for node in telemetry:  # the other simulated nodes are no others
+        for node in telemetry:  # for a simulated node, the other simulated nodes would count as other processes
             node["machine"]["cpu_others_share"] = None
             node["reasons"]["machine.cpu_others_share"] = "simulated nodes share one machine"
     used = [device["utilization"] for node in telemetry for device in node["devices"]]
@@ -62,7 +62,7 @@ def record(
 
 
 def warnings(observations: Sequence[Observation], telemetry: Sequence[dict[str, Any]], order: Order) -> list[str]:
-    """What the samplers found doubtful: cards before the run, others on the processors within the window."""
+    """Return the warnings of the samplers: about GPUs before the run, and about other processes within the window."""
     texts = [f"node {one.node}: {text}" for one in observations if one.sampled for text in one.sampled.warnings]
     texts += [f"node {one.node}: {text}" for one in observations[1:] for text in _other_cards(one, observations[0])]
     ranks = order.world if order.reach == "simulated" else order.per_node
@@ -81,7 +81,7 @@ def warnings(observations: Sequence[Observation], telemetry: Sequence[dict[str, 
 
 
 def _other_cards(one: Observation, first: Observation) -> list[str]:
-    """What is set otherwise on a node's GPUs than on the first node's."""
+    """Return the settings of a node's GPUs that differ from those of the first node."""
     pairs = zip(one.sampled.cards, first.sampled.cards, strict=False) if one.sampled and first.sampled else ()
     return [
         f"GPU {index}: {name} is {card[name]}, and {other[name]} on node 0: the slowest device sets the pace"
@@ -94,9 +94,10 @@ def _other_cards(one: Observation, first: Observation) -> list[str]:
 def _memory(
     kind: str, reports: dict[int, RankReport], telemetry: Sequence[dict[str, Any]], sampled: Sequence[NodeSamples]
 ) -> dict[str, Any]:
-    """Peaks of one device (records.Memory): the framework's since it started, the device's within the window.
+    """Return the memory peaks of one device (records.Memory).
 
-    A CPU's device is the whole machine: what all of its processes use, and what it has.
+    Peaks of the framework count since its start; the peak of the device counts within the window. On a CPU, the device
+    is the whole machine, with the memory of all its processes.
     """
     held = [report.measured.memory for report in reports.values() if report.measured]
     if kind == "cuda":

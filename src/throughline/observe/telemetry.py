@@ -1,12 +1,12 @@
-"""One node's telemetry: samples what the machine, the run's processes and its GPUs do, once a second, in this process.
+"""The sampler of one node: sample the machine, the run's processes and its GPUs once a second.
 
-    python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (started by the node's agent; its FOLDER)
+    python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (the node's agent starts it in its FOLDER)
 
-Before the first sample it says (Ready) what refuses a run on this node's GPUs. Its input is its lifeline: when that
-ends it writes WORK/telemetry_<node>.json and ends. Nothing is written before, so that no disk is touched while a run is
-timed. Counters are kept as they are: telemetry_window.py makes figures of them. It asks where the ranks stand ten times
-a second, for one more sample at either edge of the timed window. Runs in the workflow's own environment: psutil and
-nvidia-ml-py.
+Before the first sample, the sampler reports faults of this node's GPUs that refuse the run (Ready). Its input is its
+lifeline: when the input ends, the sampler writes WORK/telemetry_<node>.json and ends. It writes nothing before that, so
+that it does not use the disk while a run is timed. It stores raw counters, and telemetry_window.py computes figures
+from them. Ten times a second it looks at the progress of the first rank, and takes an additional sample at each edge of
+the timed window. It runs in the workflow's own environment, with psutil and nvidia-ml-py.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from throughline.rank import heartbeat
 
 INTERVAL_S = 1.0
 LOOK_S = 0.1
-"""How often it looks for an edge of the timed window."""
+"""How often we look for an edge of the timed window."""
 DISCOVER_S = 30.0
-"""How often it looks for new processes of the run: that reads the whole process table."""
+"""How often we look for new processes of the run. Each look reads the whole process table."""
 INFINIBAND = {"infiniband_received_bytes": "port_rcv_data", "infiniband_sent_bytes": "port_xmit_data"}
-"""A counter of ours -> the kernel's, in units of four bytes (sysfs-class-infiniband)."""
+"""Map each of our counters to the kernel's counter, which counts units of four bytes (sysfs-class-infiniband)."""
 
 
 class Machine:
-    """Counters of the whole node: CPU-seconds, bytes; and the memory in use."""
+    """Counters of the whole node (CPU seconds and bytes) and its memory in use."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Machine:
         }
 
     def _infiniband(self, name: str) -> float | None:
-        """Bytes through all ports."""
+        """Return the bytes of all ports together; None if unknown."""
         try:
             return 4.0 * sum(int((port / INFINIBAND[name]).read_text()) for port in self.ports) if self.ports else None
         except (OSError, ValueError) as error:
@@ -78,7 +78,7 @@ class Machine:
 
 
 class Processes:
-    """The processes below the agent, this one left out: what they used, those that have ended included."""
+    """The use of resources by all descendants of the agent, with those that have ended and without this process."""
 
     COUNTERS = ("cpu_s", "disk_read_bytes", "disk_written_bytes")
 
@@ -115,7 +115,7 @@ class Processes:
         try:
             disk = process.io_counters()
         except (psutil.AccessDenied, AttributeError, RuntimeError, ValueError, OSError) as error:
-            # a system that does not count it: psutil then lacks the method, or finds the file empty or short
+            # If the system does not count this, psutil lacks the method, or finds the file empty or too short.
             for name in self.COUNTERS[1:]:
                 self.reasons[name] = f"/proc/<pid>/io: {type(error).__name__}"
         else:
@@ -140,14 +140,14 @@ class Sampler:
         self.samples.append(Sample(now, cost, self.machine.read(), self.processes.read(), self.cards.read()))
 
     def edge(self) -> bool:
-        """Whether this node's first rank has entered or left the timed window since the last look."""
+        """True if this node's first rank has entered or left the timed window since the last look."""
         before, self.phase = self.phase, heartbeat.read(self.first_beat).phase
-        if before == "start" and self.phase != before:  # all of the run's processes are there by now
+        if before == "start" and self.phase != before:  # all processes of the run exist now
             self.discovered = 0.0
         return before != self.phase and "training" in (before, self.phase)
 
     def until_the_end(self) -> None:
-        """Sample until the lifeline ends."""
+        """Take samples until the input ends."""
         selector = selectors.DefaultSelector()
         selector.register(0, selectors.EVENT_READ)
         due = time.monotonic()
@@ -158,7 +158,7 @@ class Sampler:
             elif self.edge():
                 self.sample()
             if selector.select(max(0.0, min(LOOK_S, due - time.monotonic()))) and not os.read(0, 4096):
-                if self.edge():  # the rank has left the window and ended since the last look
+                if self.edge():  # since the last look, the rank has left the window and ended
                     self.sample()
                 return
 
@@ -177,7 +177,7 @@ class Sampler:
 
 def main() -> None:
     processes.die_with_parent(os.getppid(), signal.SIGKILL)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the agent says when
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the agent decides when this process ends
         signal.signal(number, signal.SIG_IGN)
     path, node = Path(sys.argv[1]), int(sys.argv[2])
     sampler = Sampler(messages.read(Order, path), node, Path(sys.argv[3]))

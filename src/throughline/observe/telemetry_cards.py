@@ -1,7 +1,7 @@
-"""This node's GPUs as NVML tells of them (nvidia-ml-py), and what is wrong with one that should be idle before a run.
+"""Read this node's GPUs with NVML (nvidia-ml-py), and find faults of GPUs that should be idle before a run.
 
-What a card or a driver does not tell is None, with a reason. Units are made plain here: NVML's milliwatts, millijoules
-and percent become W, J and shares.
+A figure that a card or a driver does not provide is None, with a reason. This module converts NVML's units: milliwatts,
+millijoules and percent become W, J and shares.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ THROTTLES = {
     "hw_power_brake_slowdown": 0x80,
     "display_clock_setting": 0x100,
 }
-"""nvmlClocksEventReasons (nvml.h): why a clock is not as high as it could be."""
+"""The bits of nvmlClocksEventReasons (nvml.h): the reasons why a clock is lower than it could be."""
 
 GPM = {
     "sm_active_s": ("NVML_GPM_METRIC_SM_UTIL", 0.01),
@@ -39,16 +39,16 @@ GPM = {
     "nvlink_received_bytes": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", 2**20),
     "nvlink_sent_bytes": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", 2**20),
 }
-"""A counter of ours -> NVML's metric (per cent, MiB/s) over the time between two samples, and its unit in ours."""
+"""Map each of our counters to NVML's metric (percent or MiB/s between two samples) and the factor to our unit."""
 GPM_LEAST_S = 0.1
 GPU_BUSY = 0.1
-"""Share of time or memory from which a GPU that should be idle is in use."""
+"""From this share of time or memory on, we say that a GPU that should be idle is in use."""
 LIMITS = ("power_limit_w", "power_limit_enforced_w", "sm_clock_set_mhz", "memory_clock_set_mhz", "ecc", "mig")
-"""What somebody can set on a GPU, a run's speed depends on, and NVML can be asked for. A locked clock cannot."""
+"""Settings of a GPU that affect a run's speed and that NVML can report. NVML cannot report a locked clock."""
 
 
 class Card:
-    """One GPU. `read` never raises: a failing question is None, and one that is not supported is not asked again."""
+    """One GPU. `read` never raises: if a query fails, its figure is None, and we do not send this query again."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -60,7 +60,7 @@ class Card:
             self._without_gpm(self.reasons.pop("gpm", "this card has no GPM counters (Hopper and newer have)"))
 
     def facts(self) -> dict[str, Any]:
-        """What does not change while a run lasts."""
+        """Return the facts that do not change during a run."""
         handle = self.handle
         return self._answers(
             name=lambda: nvml.nvmlDeviceGetName(handle),
@@ -75,7 +75,7 @@ class Card:
         )
 
     def state(self) -> dict[str, Any]:
-        """What it does (`read`) and suffers before a run; ECC errors count since the driver was loaded."""
+        """Return what the GPU does (`read`), its processes and faults. ECC errors count since the driver was loaded."""
         handle = self.handle
 
         def ecc(kind: str) -> int:
@@ -94,7 +94,7 @@ class Card:
         return {**answers, "rows_pending": pending, "rows_failed": failed, **self.read()}
 
     def read(self) -> dict[str, Any]:
-        """Counters (energy, activity, NVLink) and gauges."""
+        """Return counters (energy, activity, NVLink) and gauges."""
         handle = self.handle
         if self.has_gpm:
             self._count_activity()
@@ -110,14 +110,14 @@ class Card:
         return answers | self.gpm
 
     def _clocks(self, which: str, question: Callable[[Any, int], int]) -> dict[str, Callable[[], int]]:
-        """The clocks of multiprocessors and memory: now, as applications are set to have them, or at most."""
+        """Return the queries for the clocks of multiprocessors and memory: current, application setting, or highest."""
         kinds = {"sm": nvml.NVML_CLOCK_SM, "memory": nvml.NVML_CLOCK_MEM}
         return {f"{name}_{which}_mhz": partial(question, self.handle, kind) for name, kind in kinds.items()}
 
     def _throttles(self) -> int:
         try:
             return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
-        except nvml.NVMLError_FunctionNotFound:  # its name before driver 535
+        except nvml.NVMLError_FunctionNotFound:  # drivers before 535 have it under another name
             return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
 
     def _answers(self, **questions: Callable[[], Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Card:
         self.reasons.update(dict.fromkeys(GPM, why))
 
     def _count_activity(self) -> None:
-        """Add what happened since the sample before to our counters."""
+        """Add the activity since the previous sample to our counters."""
         now = time.monotonic()
         if self.latest and now - self.latest[0] < GPM_LEAST_S:
             return
@@ -168,7 +168,7 @@ class Card:
 
 
 class Cards:
-    """The GPUs that this node's ranks run on, in the order of the ranks; none where the run is on the processor."""
+    """The GPUs of this node's ranks, in the order of the ranks; none if the run is on the processor."""
 
     def __init__(self, order: Order) -> None:
         self.cards: list[Card] = []
@@ -191,7 +191,10 @@ class Cards:
                 self.doubts = [self.why]
 
     def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-        """What refuses and what marks a run on these cards; `earlier` are their facts in an earlier repeat."""
+        """Return the faults that refuse a run on these cards, and the warnings that only mark it.
+
+        `earlier` has the facts of these cards in an earlier repeat.
+        """
         faults = [
             faults_of(index, card.state(), facts, earlier[index] if index < len(earlier) else {})
             for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True))
@@ -206,8 +209,11 @@ class Cards:
 def faults_of(
     index: int, state: Mapping[str, Any], facts: Mapping[str, Any], earlier: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """(what refuses a run, what marks it) of a GPU that should be idle, from its `Card.state` and its `Card.facts` now
-    and in an earlier repeat. None of it is known: no fault."""
+    """Return (faults that refuse a run, warnings that only mark it) for a GPU that should be idle.
+
+    `state` is from `Card.state`, `facts` from `Card.facts`, and `earlier` has the facts in an earlier repeat. An
+    unknown figure is no fault.
+    """
     refused, marked = list[str](), list[str]()
     name = f"GPU {index}"
     for pid, held in state["processes"] or []:
@@ -235,9 +241,9 @@ def faults_of(
 
 
 def _handles(count: int) -> list[Any]:
-    """NVML's handles of a node's first `count` CUDA devices.
+    """Return NVML's handles of a node's first `count` CUDA devices.
 
-    The workers have CUDA_DEVICE_ORDER=PCI_BUS_ID, so that CUDA and NVML count alike.
+    Ranks run with CUDA_DEVICE_ORDER=PCI_BUS_ID, so CUDA and NVML number the devices in the same way.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name.strip() for name in visible.split(",")] if visible else map(str, range(nvml.nvmlDeviceGetCount()))
@@ -246,14 +252,17 @@ def _handles(count: int) -> list[Any]:
 
 
 class Unnamed(Exception):
-    """Nobody says which slice of a GPU is used."""
+    """It is unknown which slice of a GPU the run uses."""
 
 
 def _of(name: str, handle: Any) -> Any:
-    """The handle of what a rank computes on: the GPU, or a slice of it where it is in MIG mode."""
+    """Return the handle of what a rank computes on: the GPU or, in MIG mode, a slice of it.
+
+    Raise Unnamed if CUDA_VISIBLE_DEVICES names no slice and the GPU has not exactly one.
+    """
     try:
         sliced = not name.startswith("MIG") and nvml.nvmlDeviceGetMigMode(handle)[0]
-    except nvml.NVMLError:  # it knows no such mode
+    except nvml.NVMLError:  # the GPU has no MIG mode
         sliced = False
     if not sliced:
         return handle
@@ -270,5 +279,5 @@ def _of(name: str, handle: Any) -> Any:
 
 
 def throttles(mask: int) -> list[str]:
-    """The names of the bits that are set."""
+    """Return the names of the bits that are set in `mask`."""
     return [name for name, bit in THROTTLES.items() if mask & bit]

@@ -1,8 +1,8 @@
-"""From a node's samples to figures over exactly the timed window, and to the rows of run<k>.telemetry.csv.
+"""Compute figures over exactly the timed window, and the rows of run<k>.telemetry.csv, from a node's samples.
 
-Counters are differences: what a counter gained between two samples counts for the part of that time that lies within
-the window, as if it had grown evenly in between. Gauges count with the samples taken within the window. Windows and
-samples are on one clock, the node's monotonic one.
+We assume that a counter grows at a constant rate between two samples. So if only a part of the time between two samples
+is within the window, the same part of the counter's gain counts. For gauges, we use the samples within the window.
+Windows and samples use the same clock, the node's monotonic one.
 """
 
 import csv
@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 Counter = Callable[[Sample], float | None]
 
 COVERED = 0.99
-"""Share of the window that samples have to cover."""
+"""The share of the window that the samples have to cover."""
 
 
 def _bytes(*names: str) -> dict[str, tuple[str, ...]]:
@@ -41,7 +41,7 @@ RATES = {
         "energy_j": ("energy_j",),
     },
 }
-"""A figure -> the counters whose sum it is the rate of; a share is one of all processors."""
+"""Map each figure to its counters: the figure is the rate of their sum. A share is a share of all processors."""
 GAUGES = {
     "machine": ("memory_used_bytes",),
     "processes": ("memory_bytes", "threads"),
@@ -50,7 +50,7 @@ GAUGES = {
 
 
 def _gain(counter: Counter, before: Sample | None, now: Sample) -> float | None:
-    """What a counter gained per second between two samples; None unless both have it."""
+    """Return the gain of a counter per second between two samples; None unless both samples have the counter."""
     if before is None or now.at <= before.at:
         return None
     first, second = counter(before), counter(now)
@@ -58,13 +58,16 @@ def _gain(counter: Counter, before: Sample | None, now: Sample) -> float | None:
 
 
 def rates(samples: Sequence[Sample], counter: Counter) -> list[tuple[float, float, float]]:
-    """(from, to, gain per second) between consecutive samples that both have the counter."""
+    """Return (start, end, gain per second) for each pair of consecutive samples that both have the counter."""
     gains = [(before.at, now.at, _gain(counter, before, now)) for before, now in itertools.pairwise(samples)]
     return [(start, end, max(0.0, gain)) for start, end, gain in gains if gain is not None]
 
 
 def of_rates(intervals: Iterable[tuple[float, float, float]], window: Window) -> dict[str, float] | None:
-    """mean, min and max over the window; None where the intervals do not cover it. Slivers are no extremes."""
+    """Return mean, min and max over the window; None if the intervals do not cover the window.
+
+    min and max ignore intervals that are shorter than half of the longest one, such as at the edges of the window.
+    """
     clipped = [(min(end, window.end) - max(start, window.start), rate) for start, end, rate in intervals]
     clipped = [(seconds, rate) for seconds, rate in clipped if seconds > 0]
     covered = sum(seconds for seconds, _ in clipped)
@@ -77,14 +80,14 @@ def of_rates(intervals: Iterable[tuple[float, float, float]], window: Window) ->
 
 
 class _Part:
-    """The machine, the run's processes, or one device (`index`) of a node; `reasons`: why a figure of it is None."""
+    """The machine, the run's processes, or one device (`index`) of a node. `reasons` says why a figure is None."""
 
     def __init__(self, sampled: NodeSamples, room: str, index: int | None = None) -> None:
         self.sampled, self.room, self.index = sampled, room, index
         self.reasons: dict[str, str] = {}
 
     def of(self, node: Any) -> dict[str, Any]:
-        """This part of a Sample, or of the Reasons."""
+        """Return this part of a Sample or of Reasons."""
         value = getattr(node, self.room)
         part: dict[str, Any] = value if self.index is None else value[self.index]
         return part
@@ -105,7 +108,7 @@ class _Part:
         return figures
 
     def or_reason(self, figure: str, name: str, value: Value | None) -> Value | None:
-        """A figure's value; where it is None, the reason is that of what is called `name` in the samples."""
+        """Return a figure's value. If it is None, store the sampler's reason for `name` as the figure's reason."""
         if value is None:
             place = self.room if self.index is None else f"{self.room}.{self.index}"
             why = self.of(self.sampled.reasons).get(name)
@@ -113,7 +116,7 @@ class _Part:
         return value
 
     def row(self, before: Sample | None, now: Sample) -> dict[str, Any]:
-        """Its columns in the row of a sample."""
+        """Return this part's columns in the row of a sample."""
         values = self.of(now)
         gains = {figure: _gain(self._counter(figure), before, now) for figure in RATES[self.room]}
         gauges = {name: values[name] for name in GAUGES[self.room]}
@@ -139,7 +142,7 @@ def _parts(sampled: NodeSamples) -> list[_Part]:
 
 
 def condensed(sampled: NodeSamples | None, node: int, window: Window | None, why: str | None = None) -> dict[str, Any]:
-    """A node's entry in the record (records.NodeTelemetry). Without samples or a window every figure is None."""
+    """Return a node's entry in the record (records.NodeTelemetry). Without samples or window, every figure is None."""
     if why is None and sampled is None:
         why = "the sampler of this node left nothing: the run's log may say why"
     if why is None and window is None:
@@ -195,7 +198,7 @@ def _device(part: _Part, window: Window, within: Sequence[Sample]) -> dict[str, 
 
 
 def table(nodes: Iterable[tuple[int, NodeSamples | None, Window | None]]) -> str:
-    """All samples of all nodes as CSV: a row says what a second was like; `at_s` counts from the node's window."""
+    """Return all samples of all nodes as CSV, one row per sample. `at_s` counts from the start of the node's window."""
     rows = [row for node, sampled, window in nodes if sampled for row in _rows(node, sampled, window)]
     columns = dict.fromkeys(["node", "at_s", "in_window", *(name for row in rows for name in row)])
     text = io.StringIO()

@@ -1,7 +1,8 @@
-"""How much work a run did: FLOPs, shares of the device's peaks, real tokens. A record's `work`.
+"""Compute a record's `work`: the FLOPs of a run, its shares of the device's peaks, and real tokens.
 
-Model FLOPs utilization after Chowdhery et al. 2022 (PaLM), appendix B: the FLOPs that the model needs, not those that
-the hardware did (recomputed activations do not count), over the dense peak at the run's precision.
+The model FLOPs utilization follows Chowdhery et al. 2022 (PaLM), appendix B. It is the FLOP/s that the model needs,
+divided by the dense peak at the run's precision. FLOPs that the hardware does in addition, such as to recompute
+activations, do not count.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ def of(
     device: Mapping[str, Any] | None,
     raw: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The `work` of a record, per device where it is a rate of FLOPs, over all devices where it is one of tokens.
+    """Return the `work` of a record. FLOP/s are of one device; tokens per second are of all devices.
 
-    raw: what was measured in the run, each of it optional: `matmul_flops_per_s` of one device at the run's precision,
-    `facts` of the data and what was `counted` of them (both the workload's), `reasons` why one is missing.
+    raw: the measurements of the run, all of them optional: `matmul_flops_per_s` of one device at the run's precision;
+    the workload's `facts` about its data, and what it `counted` in them; `reasons` for missing measurements.
     """
     workload, precision = workloads.of(spec["model"]), spec["precision"]
     facts, counted = raw.get("facts") or workload.facts(None), raw.get("counted") or {}
@@ -66,7 +67,7 @@ def of(
 
 
 def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], samples_per_s: float | None) -> None:
-    """Give the figures that follow from one that is not known the reason of that one."""
+    """Add reasons for the figures that depend on an unknown figure: they get the reason of that figure."""
     if samples_per_s is None:
         reasons |= dict.fromkeys(("flops_per_s", "real_tokens_per_s"), "the run has no throughput")
     for name, needed in (
@@ -79,7 +80,11 @@ def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], sampl
 
 
 def measured(reports: Mapping[int, RankReport]) -> dict[str, Any]:
-    """What `of` takes of the ranks' reports: the slowest device's matrix product, the mean of what they counted."""
+    """Return the argument `raw` of `of` from the ranks' reports.
+
+    It has the slowest device's matrix product and the means of what the ranks counted. It is empty unless every rank
+    has measured.
+    """
     ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
     if not ranks or len(ranks) < len(reports):
         return {}
@@ -104,7 +109,7 @@ def _why_no_peak(precision: str, device: Mapping[str, Any] | None, gpu: gpus.Gpu
 
 
 def _convention(precision: str, source: str | None) -> dict[str, str]:
-    """The choices behind the figures that are the same for every workload."""
+    """Return those choices behind the figures that are the same for every workload."""
     return {
         "recomputation": "not counted: the model's FLOPs, not the hardware's",
         "peak": f"dense, without sparsity, at {precision}, per device" + (f"; source: {source}" if source else ""),

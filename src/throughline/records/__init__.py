@@ -1,7 +1,8 @@
-"""The JSON files under results/: what stands in them (schema 2), and reading them, whatever their schema.
+"""The JSON files under results/: their content (schema 2), and functions that read files of every schema.
 
-A file here holds one kind of record. This room knows the configuration's types and the workloads' declarations, and
-measures, computes and draws nothing: ranks write what these entries check, the report reads what they hold.
+Each module here describes one kind of file, or several related ones. This package may import the types of the
+configuration and the declarations of the workloads. It measures, computes and draws nothing: its entries check what
+runs and checks write, and the report reads the entries.
 """
 
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Largest, Look, Mathematics, MaxBatch

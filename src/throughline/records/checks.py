@@ -1,4 +1,5 @@
-"""What checks write: a long run's curve and its verdict, a proof of equal mathematics, the largest batches that fit."""
+"""The files of checks: the curve of a long training and its verdict, the proof of equal mathematics, and the largest
+batches that fit."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -12,7 +13,7 @@ from throughline.study.section import Precision
 
 
 class Look(Entry):
-    """What held-out data says after `step` steps: the figures of the workload's HELD_OUT, `loss` among them."""
+    """An evaluation on held-out data after `step` steps, with the figures of the workload's HELD_OUT and `loss`."""
 
     step: Whole
     samples: Count
@@ -20,13 +21,13 @@ class Look(Entry):
 
     @classmethod
     def flat(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """A look as a rank tells it, its figures beside step and samples -> as this entry has it."""
+        """Convert a rank's evaluation to the form of this entry. A rank has the figures beside step and samples."""
         figures = {name: figure for name, figure in value.items() if name not in ("step", "samples")}
         return {"step": value["step"], "samples": value["samples"], "figures": figures}
 
 
 class Curve(OfTraining):
-    """results/<benchmark>/convergence_<...>/curve.json: a long training run. `loss` is rank 0's at every step."""
+    """results/<benchmark>/convergence_<...>/curve.json: a long training. `loss` is the loss of rank 0 at every step."""
 
     evaluate_every: Count
     status: Literal["ok", "oom", "unsupported"]
@@ -34,11 +35,11 @@ class Curve(OfTraining):
     loss: list[float | None]
     resumed_after_step: Count | None
     begun_from: str | None = None
-    """The check, its step and the SHA-256 of the checkpoint whose weights it began with; None: random ones."""
+    """The checkpoint whose weights the training started from: its check, step and SHA-256. None for random weights."""
 
 
 class AgainstStated(Entry):
-    """One look against the stated curve."""
+    """The comparison of one evaluation with the stated curve."""
 
     quantity: str
     step: Whole
@@ -52,7 +53,7 @@ Verdict = Literal["pass", "fail", "not judged", "unsupported"]
 
 
 class ConvergenceVerdict(Entry):
-    """results/<benchmark>/convergence_<...>.json: whether a long run learns what was stated."""
+    """results/<benchmark>/convergence_<...>.json: whether a long training follows the stated curve."""
 
     schema_: Literal[2] = Field(alias="schema")
     spec: RunSpec
@@ -67,13 +68,19 @@ class ConvergenceVerdict(Entry):
 
 
 ProofVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "equal"]
-"""The worst first. `different` computes something else, or diverges; of `failed`, `invalid` and `oom` there is nothing
-to compare; `unsupported` cannot do it."""
+"""The verdicts, worst first.
+
+`different`: the framework computes something else, or diverges; `failed`, `invalid`, `oom`: there is nothing to
+compare; `unsupported`: the framework does not support it.
+"""
 
 
 class Mathematics(Entry):
-    """Whether a framework computes what the reference does: the worst of its topologies in equivalence.json and, in a
-    summary of another precision than fp32, of that precision against fp32."""
+    """Whether a framework computes the same as the reference.
+
+    It is the worst verdict of the framework's topologies in equivalence.json. In a summary of another precision than
+    fp32, the verdict of this precision against fp32 counts too.
+    """
 
     verdict: ProofVerdict
     largest_difference: NonNegative | None
@@ -83,8 +90,10 @@ class Mathematics(Entry):
 
 
 class Comparison(Entry):
-    """One framework on one topology against the reference, or one precision against fp32; `difference` is relative, per
-    step. A run that diverges has the steps before that."""
+    """The comparison of one framework on one topology with the reference, or of one precision with fp32.
+
+    `difference` is relative, per step. If a run diverges, it has the steps before that.
+    """
 
     verdict: ProofVerdict
     reason: str | None
@@ -98,7 +107,7 @@ class Comparison(Entry):
 class Equivalence(OfWorkload):
     """results/<benchmark>/equivalence.json: whether the frameworks of a benchmark compute the same.
 
-    `covers` says in sentences what the proof holds for.
+    `covers` says in sentences what the proof covers.
     """
 
     batch_per_device: Count
@@ -111,10 +120,10 @@ class Equivalence(OfWorkload):
     reference_loss: dict[str, list[float]]
     frameworks: dict[str, dict[str, Comparison]]
     precisions: dict[str, dict[str, Comparison]] = Field(default_factory=dict)
-    """Framework -> precision -> its losses against the same framework's in fp32."""
+    """Map framework and precision to the comparison of its losses with the same framework's losses in fp32."""
 
     def of(self, framework: str, precision: str = "fp32") -> Mathematics | None:
-        """What its topologies and this precision come to, the worst of them; None where it was not compared."""
+        """Return the worst verdict of a framework's topologies and of this precision; None if it was not compared."""
         compared, order = self.frameworks.get(framework), get_args(ProofVerdict)
         if not compared:
             return None
@@ -134,7 +143,10 @@ class Equivalence(OfWorkload):
 
 
 class Try(Entry):
-    """One size of a search for the largest; `fits` says nothing of speed. `size`: of a quantity that is no batch."""
+    """One try in the search for the largest size. The status `fits` says nothing about speed.
+
+    `size` is the size of a quantity other than the batch.
+    """
 
     batch_per_device: Count
     size: Count | None = None
@@ -144,10 +156,9 @@ class Try(Entry):
 
 
 class Largest(Entry):
-    """One framework's largest batch per device, or largest size of another quantity with that batch, and the tries
-    behind it in their order.
+    """One framework's largest batch per device, or its largest size of another quantity with a given batch.
 
-    `smallest_out_of_memory` is None where nothing that was tried was refused.
+    `tries` has all tries in their order. `smallest_out_of_memory` is None if every try fitted.
     """
 
     status: Literal["ok", "oom", "unsupported"]
@@ -161,8 +172,10 @@ class Largest(Entry):
 
 
 class MaxBatch(OfWorkload):
-    """results/<benchmark>/max_<quantity>_<precision>.json: the largest batch per device that fits, or the largest value
-    of a parameter such as `classes`, by framework."""
+    """results/<benchmark>/max_<quantity>_<precision>.json: each framework's largest batch per device that fits.
+
+    If `quantity` is a parameter such as `classes`, it is the largest value of this parameter.
+    """
 
     precision: Precision
     topology: str

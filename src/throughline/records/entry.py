@@ -1,4 +1,4 @@
-"""What every entry of a record is, and the parts that several kinds of files share."""
+"""The base class of all parts of a record, and the parts that several kinds of files share."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -9,7 +9,7 @@ from throughline.study.runs import RunSpec, parameter_fields
 from throughline.study.section import Value
 
 SCHEMA: Final = 2
-"""Schema number of every file that is written; raised when a key changes its meaning or goes."""
+"""The schema number in every file that we write. We increase it when a key changes its meaning or is removed."""
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -18,13 +18,13 @@ Whole = Annotated[int, Field(ge=0)]
 
 
 class Entry(BaseModel):
-    """A part of a record: types are strict, unknown keys are errors, numbers are finite."""
+    """A part of a record. Types are strict, unknown keys are errors, and numbers are finite."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
 
 
 class OfWorkload(Entry):
-    """A file about a benchmark's model. In JSON the workload's parameters stand flat beside the other keys."""
+    """A file about a benchmark's model. In JSON, the workload's parameters are on one level with the other keys."""
 
     model: str
     parameters: dict[str, Value]
@@ -47,7 +47,7 @@ class OfWorkload(Entry):
 
 
 class Figure(Entry):
-    """A figure beside throughput that a workload declares: its value, and at which size (`at`) it was measured."""
+    """A figure beside throughput that a workload declares. `at` is the size (or percentile) that the value is for."""
 
     name: str
     unit: str
@@ -69,7 +69,7 @@ class Data(Entry):
 
 
 class OfTraining(Entry):
-    """A file about one training run: what ran, what became of it, on what, with which data, where and when."""
+    """A file about one training run: its specification, outcome, device, data, environment and times."""
 
     schema_: Literal[2] = Field(alias="schema")
     spec: RunSpec

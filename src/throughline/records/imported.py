@@ -1,4 +1,4 @@
-"""imported.json: what other people's logs say, file by file, and the rows of speed that follow from them."""
+"""imported.json: the results in other people's logs, file by file, and the rows of speed that follow from them."""
 
 from typing import Literal
 
@@ -24,14 +24,14 @@ UNITS: dict[str | None, Literal["samples/s", "images/s", "tokens/s", "tokens/s/d
     "tokens/s": "tokens/s",
     "tokens/s/device": "tokens/s/device",
 }
-"""What an import's units are called where rows are checked. Steps per second say nothing without their batch."""
+"""Map the units of imports to the units of a Result. Steps per second are left out: the batch is unknown."""
 
 
 class ImportedRun(Entry):
-    """One run of a file, or the file's outcome where there is none.
+    """One run in a file or, if the file has no usable run, the file's outcome.
 
-    `reasons` says why a value is null, by its key; `named` lists the keys that the file's name says, and not the log.
-    `value` is the speed of all devices together, unrounded; `rule` says which steps it drops and what it averages.
+    reasons: why a value is null, by key; named: the keys whose values are from the file's name and not from the log;
+    value: the speed of all devices together, not rounded; rule: which steps it drops and what it averages.
     """
 
     file: str
@@ -56,7 +56,7 @@ class ImportedRun(Entry):
 
 
 class Imported(Entry):
-    """Every file of one folder of logs, in the order of their names."""
+    """All files of one folder of logs, in the order of their names."""
 
     schema_: Literal[2] = Field(alias="schema")
     name: str
@@ -64,11 +64,11 @@ class Imported(Entry):
 
     @property
     def read(self) -> list[ImportedRun]:
-        """The runs whose figure is known."""
+        """The runs with a figure."""
         return [run for run in self.files if run.status == "ok"]
 
     def results(self) -> list[Result]:
-        """Its rows as they are checked beside published and own ones."""
+        """Return the runs as rows, in the form in which we check them beside published and our own results."""
         return [
             Result(
                 origin="imported",

@@ -1,7 +1,7 @@
-"""Files under results/ -> entries. One of an older schema is translated, one of a newer schema is refused.
+"""Read files under results/ into entries. We translate files of an older schema, and refuse files of a newer one.
 
-Schema 1, of version 0.1, knew one model. It called every sample a sample, batches were per device, speedups over one
-device, and a proof or a look of a convergence check named its figures one by one.
+Schema 1, of version 0.1, knew only one model. Its unit was always samples/s, a batch was that of each device, a speedup
+was over one device, and each figure of a proof or an evaluation had its own key.
 """
 
 import json
@@ -27,7 +27,7 @@ Kind = TypeVar("Kind", bound=Entry)
 
 
 def read_run(path: str | Path) -> RunRecord:
-    """The record in a file; UserError where it is not one, or stands where another run's record belongs."""
+    """Return the record in a file. Raise UserError if it is no record, or if the record belongs at another path."""
     record = _validated(RunRecord, path)
     if not str(Path(path).as_posix()).endswith(record.spec.record.removeprefix("results/")):
         raise UserError(
@@ -39,17 +39,17 @@ def read_run(path: str | Path) -> RunRecord:
 
 
 def write(kind: type[Entry], content: dict[str, Any], path: Path) -> None:
-    """Write the content of a file of this kind, after checking its form."""
+    """Check the content of a file of this kind, and write it."""
     kind.model_validate(content)
     write_json(path, content)
 
 
 def leave_newer(paths: Iterable[str | Path]) -> None:
-    """UserError where one of these files is there and a newer version has made it: this one must not make it again."""
+    """Raise UserError if a newer version has made one of these files, because this version must not replace it."""
     for path in filter(os.path.isfile, paths):
         try:
             value = read_json(path)
-        except UserError:  # damaged: made again
+        except UserError:  # a damaged file is made again
             continue
         _leave_newer(value, path)
 
@@ -87,7 +87,7 @@ def _validated(model: type[Kind], path: str | Path) -> Kind:
 
 
 def _translated(model: type[Entry], value: Any) -> Any:
-    """The value of a file of this kind in the words of schema 2. What is no such file is left to the validation."""
+    """Translate the value of a file of schema 1 to schema 2. Leave any other value unchanged for the validation."""
     if not isinstance(value, dict) or value.get("schema") != 1:
         return value
     value = {**value, "schema": SCHEMA}
@@ -109,7 +109,7 @@ def _translated(model: type[Entry], value: Any) -> Any:
     return value
 
 
-# A file of one kind -> its entry; UserError where it is none.
+# Each function reads a file of one kind, and raises UserError if the file is not of this kind.
 read_summary = partial(_validated, Summary)
 read_equivalence = partial(_validated, Equivalence)
 read_max_batch = partial(_validated, MaxBatch)

@@ -1,6 +1,6 @@
-"""One row of a table of training speeds, whoever has it: published somewhere, imported from a log, or measured here.
+"""One row of a table of training speeds: published somewhere, imported from a log, or measured here.
 
-Figures are text with the digits that their source prints: these digits say how exactly a figure can be checked.
+A figure is a text with the digits that its source prints. The digits tell how exactly we can check the figure.
 """
 
 from decimal import Decimal, InvalidOperation
@@ -23,8 +23,11 @@ Beside = Literal[
     "memory_change_share",
     "speed_change_share",
 ]
-"""What a row may print beside its value. `speedup` is over the smallest topology of its table, `mfu` a share of 1;
-`tflops` and `memory_mib` are of a device; the changes are over the row without its option."""
+"""The figures that a row may have beside its value.
+
+`speedup` is over the smallest topology of its table; `mfu` is a share of 1; `tflops` and `memory_mib` are of one
+device; the changes are relative to the row without the option.
+"""
 
 
 def _number(text: str) -> str:
@@ -38,28 +41,28 @@ def _number(text: str) -> str:
 
 
 Printed = Annotated[str, AfterValidator(_number)]
-"""A number as it is printed, without commas between thousands: `14822.31`. A figure of our own: `repr` of it."""
+"""A number as its source prints it, but without commas between thousands: `14822.31`. Our own figures use `repr`."""
 
 
 def half_a_digit(printed: str) -> float:
-    """By how much a printed number may differ from the one that was rounded: 0.005 for `27.33`."""
+    """Return by how much a printed number may differ from the number before rounding: 0.005 for `27.33`."""
     return 0.5 * 10.0 ** int(Decimal(printed).as_tuple().exponent)
 
 
 def ends(printed: str) -> tuple[float, float]:
-    """The least and the most that a printed number can have been before it was rounded."""
+    """Return the lowest and the highest possible value of a printed number before rounding."""
     return float(printed) - half_a_digit(printed), float(printed) + half_a_digit(printed)
 
 
 class Result(Entry):
-    """A row. What its source does not say is None.
+    """A row. Values that its source does not state are None.
 
-    `source` says who has measured it, `place` where that stands (an address, or a file under results/). `model` and
-    `device` are named as in the configuration and in resources/gpus.csv where these know them. `parameters` are those
-    of the model beside `sequence`. `devices` counts those of all nodes. `options` is what else decides the speed
-    (optimizer, XLA ...), `convention` how the figure was taken (which steps, mean or median). `value` is the speed of
-    all devices together in `unit`; `printed` are the other figures of the row. `evidence` names what proves it, such
-    as the digest of its log: two rows with the same one are one measurement.
+    source: who measured it; place: where the source states it (an address, or a file under results/); model, device:
+    with the names of the configuration and of resources/gpus.csv, if they are known there; parameters: those of the
+    model, except `sequence`; devices: on all nodes together; options: everything else that affects the speed
+    (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
+    devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
+    log. Two rows with the same evidence are one measurement.
     """
 
     origin: Origin
@@ -87,15 +90,14 @@ class Result(Entry):
 
     @property
     def shown(self) -> str | None:
-        """`value` for a sentence: a figure that is not rounded, such as our own, with six digits."""
+        """`value` for use in a sentence. A figure that is not rounded, such as our own, gets six digits."""
         if self.value is None or len(self.value.replace(".", "")) <= 9:
             return self.value
         return f"{float(self.value):.6g}"
 
     @property
     def samples_per_s(self) -> tuple[float, float] | None:
-        """Samples a second of all devices, the least and the most that the printed digits allow; None where the row
-        does not say enough."""
+        """Lowest and highest samples per second of all devices that the printed digits allow; None if unknown."""
         if self.value is None:
             return None
         of_all = self.devices if self.unit == "tokens/s/device" else 1

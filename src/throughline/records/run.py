@@ -1,4 +1,4 @@
-"""run<k>.json: one measured run, and what was observed while it ran."""
+"""run<k>.json: one measured run, and what was observed during it."""
 
 from typing import Any, Literal, Self
 
@@ -8,7 +8,7 @@ from throughline.records.entry import Count, Entry, Figure, NonNegative, OfTrain
 
 
 class Rank(Entry):
-    """One rank's window; seconds count from the first start among the ranks of its node."""
+    """One rank's window and figures. Seconds count from the first start of a window among the ranks of its node."""
 
     rank: Whole
     node: Whole
@@ -36,7 +36,7 @@ class Series(Entry):
 
 
 class DeviceTelemetry(Entry):
-    """One device over the window. What it does not tell is None, and `NodeTelemetry.reasons` says why."""
+    """One device over the window. Figures that it does not provide are None, and `NodeTelemetry.reasons` says why."""
 
     index: Whole
     utilization: Series | None = None
@@ -54,10 +54,10 @@ class DeviceTelemetry(Entry):
 
 
 class NodeTelemetry(Entry):
-    """What one node did over the window: the whole machine, the run's own processes, the run's devices.
+    """The telemetry of one node over the window: the whole machine, the run's own processes and the run's devices.
 
-    `cost_cpu_share` is the sampler's own CPU-seconds over the window's seconds. `reasons` says of every figure that is
-    None why it is.
+    `cost_cpu_share` is the sampler's own CPU seconds divided by the window's seconds. `reasons` says for every figure
+    that is None why it is unknown.
     """
 
     node: Whole
@@ -71,8 +71,10 @@ class NodeTelemetry(Entry):
 
 
 class Memory(Entry):
-    """Peak memory of one device, the highest of all ranks: as the framework needs it, as it reserves it, as the card
-    sees it, and what there is."""
+    """The peak memory of one device, as the highest value of all ranks.
+
+    It is what the framework needed, what it reserved, what the device reports as used, and what the device has.
+    """
 
     needed_bytes: Whole | None
     reserved_bytes: Whole | None
@@ -82,11 +84,11 @@ class Memory(Entry):
 
 
 class Work(Entry):
-    """How much work a sample is, and how much of the device's peak that came to, per device.
+    """The FLOPs of a sample, and the share of a device's peak that the run reached. FLOP/s are per device.
 
-    `mfu` divides by the datasheet's dense peak at this precision, `matmul_share` by a matrix product measured on this
-    very device in this run. `mfu_causal`, of decoders that state it, counts attention under the causal mask alone,
-    where `mfu` counts it in full. `convention` states every choice behind the figures.
+    `mfu` is relative to the dense peak of the datasheet at this precision. `matmul_share` is relative to a matrix
+    product that was measured on the same device in this run. `mfu` counts attention in full. `mfu_causal`, which only
+    some decoders have, counts it only under the causal mask. `convention` states every choice behind the figures.
     """
 
     flops_per_sample: Positive | None
@@ -107,8 +109,10 @@ class Work(Entry):
 
 
 class Network(Entry):
-    """The exchange of a step's gradients alone, after the window: how many messages (all-reduce) carry how many bytes,
-    and the seconds that all of them take."""
+    """The exchange of a step's gradients alone, measured after the window.
+
+    messages: the number of messages (all-reduce); seconds: the time of all messages together.
+    """
 
     messages: Count | None
     bytes_per_step: Count | None
@@ -117,9 +121,9 @@ class Network(Entry):
 
 
 class RunRecord(OfTraining):
-    """One measured run. `status` is a measured outcome; only `ok` carries a throughput.
+    """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
-    `samples_per_s` is the primary figure, whatever `unit` calls a sample; `loss` is None where a workload has none.
+    `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]

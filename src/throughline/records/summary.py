@@ -1,4 +1,4 @@
-"""bz<b>_<precision>.json: every framework and topology of one batch size and precision, over their repeats."""
+"""bz<b>_<precision>.json: the repeats of every framework and topology, for one batch size and precision."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from throughline.study.section import Precision
 
 
 class LeftOut(Entry):
-    """Repeats that are ok and do not enter the figures, because they ran in another environment than the others."""
+    """Successful repeats that the figures leave out, because they ran in another environment than the others."""
 
     repeats: list[Count]
     values: list[Positive]
@@ -21,9 +21,9 @@ class LeftOut(Entry):
 
 
 class Use(Entry):
-    """What the telemetry of a cell comes to: means over nodes, devices and repeats, and the extremes of all.
+    """The telemetry of a cell: means over nodes, devices and repeats, and the lowest and highest values of all.
 
-    `devices` has the names of `DeviceTelemetry`. `reasons` says of every figure that is None why it is.
+    `devices` has the keys of `DeviceTelemetry`. `reasons` says for every figure that is None why it is unknown.
     """
 
     machine: dict[str, Series | None]
@@ -36,7 +36,10 @@ class Use(Entry):
 
 
 class Cost(Entry):
-    """What a cell's throughput costs; `price_per_device_hour` times devices. `reasons` says why a figure is None."""
+    """The cost of a cell's throughput, from `price_per_device_hour` and the number of devices.
+
+    `reasons` says why a figure is None.
+    """
 
     price_per_device_hour: Positive | None
     currency: str | None
@@ -50,7 +53,7 @@ class Cost(Entry):
 
 
 class Goal(Entry):
-    """One goal of the configuration and what became of it; `worst` is the cell that decides, `where` names it."""
+    """One goal of the configuration and its verdict. `worst` is the worst cell's value, and `where` names this cell."""
 
     name: Literal["efficiency", "utilization"]
     verdict: Literal["pass", "fail", "not measured"]
@@ -62,11 +65,11 @@ class Goal(Entry):
 
 
 class Cell(Entry):
-    """All repeats of one framework on one topology, and what they come to.
+    """All repeats of one framework on one topology, and the figures from them.
 
-    `other_units` is the median throughput in other units (tokens/s); `figures` are medians of the repeats. `ran_in` is
-    what of device, environment and data was other than the summary says, `started` and `ended` the first start and the
-    last end of the repeats behind the figures; None in a summary of before these keys, and without such a repeat.
+    other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
+    of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
+    the repeats behind the figures. These three are None without such a repeat, and in summaries older than these keys.
     """
 
     values: list[Positive | None]
@@ -113,9 +116,9 @@ class Cell(Entry):
 class Summary(OfWorkload):
     """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision.
 
-    `batch` is the number of the configuration: of each replica or, where `scaling` is strong, of all together.
-    `batch_size_per_device` is DLPerf's key: None where `batch` is of something else, and `reasons` says of what.
-    `baselines` names each framework's topology that speedups are over.
+    `batch` is the number of the configuration. It is the batch of each replica or, if `scaling` is strong, of all
+    replicas together. `batch_size_per_device` is DLPerf's key. It is None if `batch` is not the batch of a device, and
+    `reasons` says what it is. `baselines` has each framework's topology that its speedups are relative to.
     """
 
     batch: Count
