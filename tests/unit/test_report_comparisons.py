@@ -123,8 +123,8 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
 
 @pytest.mark.parametrize(
     ("repeats", "why"),
-    [(1, "1 repeat cannot tell any of the 4 pairs"), (2, "2 repeats cannot tell any of the 4 pairs"),
-     (3, "3 repeats cannot tell any of the 4 pairs")],
+    [(1, "1 repeat cannot decide any of the 4 comparisons"), (2, "2 repeats cannot decide any of the 4 comparisons"),
+     (3, "3 repeats cannot decide any of the 4 comparisons")],
 )  # fmt: skip
 def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path, repeats: int, why: str) -> None:
     """Without a rank test too; and nothing is said of tests that there are not."""
@@ -345,7 +345,7 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     said = " ".join(TOPIC.remarks(scope))
     assert "Holm's correction (1979) for all 7 tested pairs of this benchmark" in said
     few = (
-        "5 repeats cannot tell any of the 7 pairs of this benchmark apart: the smallest p that they can give after "
+        "5 repeats cannot decide any of the 7 comparisons of this benchmark: the smallest p that they can give after "
         "Holm's correction for 7 pairs is 0.056, and a verdict needs p < 0.05. 6 repeats can (runs.repeats)."
     )
     assert few in said and [finding.text for finding in TOPIC.findings(scope)] == [few]

@@ -11,7 +11,7 @@ import pytest
 from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import advice, cells, summary
+from throughline.report.analysis import advice, alike, cells, summary
 from throughline.study.runs import RunSpec
 
 
@@ -37,7 +37,7 @@ def test_a_published_study_comes_out_as_printed(tmp_path: Path) -> None:
     assert cells["4n8g"].logs[0] == "mxnet-horovod/4n8g/run1.log"
 
 
-def test_what_every_repeat_says_with_other_figures_is_said_once(tmp_path: Path) -> None:
+def test_what_every_repeat_says_with_other_figures_is_said_once_with_their_range(tmp_path: Path) -> None:
     paths = [
         write_record(
             tmp_path, record(spec(repeat=n), 100.0, warnings=[f"node 0: {n}.5 of 2 cores", "fp16 is emulated"])
@@ -45,8 +45,42 @@ def test_what_every_repeat_says_with_other_figures_is_said_once(tmp_path: Path) 
         for n in (1, 2, 3)
     ]
     (busy, emulated) = summary.summarize(paths, repeats=3).frameworks["torch"]["1n1g"].warnings
-    assert busy == "node 0: 1.5 of 2 cores (and 2 times more, with other figures)"
+    assert busy == "node 0: 1.5 to 3.5 of 2 cores"
     assert emulated == "fp16 is emulated"
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["a 1.5 %, 2 ms", "a 0.7 %, 2 ms", "b"], ["a 0.7 to 1.5 %, 2 ms", "b"]),
+        (["9 to 10 of 100", "3 to 9 of 100", "4 of 100"], ["3 to 10 of 100"]),
+        (["node 0: 1 of 2", "node 10: 3 of 2", "node 2: 3 of 2"], ["nodes 0, 2, 10: 1 to 3 of 2"]),
+        (["x (repeat 1)", "x (repeats 2, 3)"], ["x (repeats 1, 2, 3)"]),
+        (["torch 2.13.0 on 1n1g", "torch 2.12.0 on 1n1g"], ["torch 2.13.0 on 1n1g", "torch 2.12.0 on 1n1g"]),
+        (["-1e-05", "-2e-05"], ["-2e-05 to -1e-05"]),
+        (["on 2026-11-02", "on 2026-11-03"], ["on 2026-11-02", "on 2026-11-03"]),
+    ],
+)
+def test_texts_that_differ_in_their_numbers_alone_are_one(texts: list[str], said: list[str]) -> None:
+    """Each number has its own range; numbers that name things are a list; versions and topologies are no numbers."""
+    assert list(alike.merged(texts)) == said
+
+
+@pytest.mark.parametrize(
+    ("warmup", "step_s", "timed", "said"),
+    [
+        (2, 0.1, 3, "3 of 100 steps were timed, as many as runs.steps.at_most_s allows after 2 slow warm-up steps"),
+        (2, 1.0, 3, "3 of 100 steps were timed, the fewest that a run times"),
+        (3, 0.2, 9, "9 of 100 steps were timed, as many as runs.steps.at_most_s allows; raise at_most_s"),
+    ],
+)
+def test_a_cut_window_says_what_left_so_few_steps(
+    tmp_path: Path, warmup: int, step_s: float, timed: int, said: str
+) -> None:
+    run = record(spec(steps={"at_most_s": 3.0}), 32 / step_s, steps_timed=timed)
+    path = write_record(tmp_path, {**run, "warmup_steps": warmup, "warnings": ["at_most_s 3: cut"]})
+    (warning,) = summary.summarize([path], repeats=1).frameworks["torch"]["1n1g"].warnings
+    assert warning.startswith(said)
 
 
 def test_figures_are_not_rounded(tmp_path: Path) -> None:

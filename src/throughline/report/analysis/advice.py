@@ -1,19 +1,18 @@
 """What is doubtful about the figures, in sentences that say what to do about it."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
-from throughline.report.analysis import plausibility, windows
+from throughline.report.analysis import alike, plausibility, windows
 from throughline.report.numbers import percent
 from throughline.topology import Topology
 
 SPREAD = 0.05  # of the median; above it a median of few repeats says little
 FIRST = 0.05  # the first repeat's lag behind the median of the others
-MORE = " times more, with other figures)"  # ends a text that stands for several
 STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
+FEWEST = 3  # steps that a run times whatever its cap is (LEAST_TIMED in rank/worker.py)
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
 # Of an environment: says nothing of how fast it is, or, as the numbers of cores, is another one in every job.
 UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
@@ -42,16 +41,8 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
             f"probably slowed down by something else{also}; run it again on an idle machine"
         )
-    others = _once_each([text for run in ok for text in run.warnings if STEP_CAP not in text])
+    others = alike.merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
     return [*notes, *_sums(ok), *_fewer_steps(ok), *windows.warnings(ok), *others]
-
-
-def _once_each(texts: Sequence[str]) -> list[str]:
-    """Texts that differ in their numbers alone (of repeats, of nodes) as one."""
-    alike: dict[str, list[str]] = {}
-    for text in texts:
-        alike.setdefault(re.sub(r"\d+(\.\d+)?", "#", text), []).append(text)
-    return [same[0] if len(set(same)) == 1 else f"{same[0]} (and {len(same) - 1}{MORE}" for same in alike.values()]
 
 
 def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
@@ -89,15 +80,27 @@ def _sums(ok: Sequence[RunRecord]) -> list[str]:
 
 
 def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
-    """One note instead of each run's own, which differ in their numbers."""
-    counts = [run.steps_timed for run in ok if run.steps_timed < run.steps_asked]
-    if not counts:
+    """One note about all runs whose steps were cut, instead of each run's own, with what left so few steps."""
+    cut = [run for run in ok if run.steps_timed < run.steps_asked]
+    if not cut:
         return []
-    span = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    return [
-        f"{span} of {ok[0].steps_asked} steps were timed, as many as runs.steps.at_most_s allows: raise it for a "
-        "steadier figure"
-    ]
+    timed, cap = [run.steps_timed for run in cut], f"runs.steps.{STEP_CAP}"
+    why = f"as many as {cap} allows"
+    if all(map(_slow_warm_up, cut)):
+        why += f" after {_span([run.warmup_steps for run in cut])} slow warm-up steps (first steps often compile)"
+    elif max(timed) <= FEWEST:
+        why = f"the fewest that a run times: {cap} leaves no room for more"
+    return [f"{_span(timed)} of {ok[0].steps_asked} steps were timed, {why}; raise {STEP_CAP} for a steadier figure"]
+
+
+def _slow_warm_up(run: RunRecord) -> bool:
+    """Whether all steps of a run, had they taken as long as the timed ones, fill less than half of its time."""
+    cap, step = run.spec.steps.at_most_s, statistics.median(run.step_seconds)
+    return cap is not None and step is not None and (run.warmup_steps + run.steps_timed) * step < cap / 2
+
+
+def _span(counts: Sequence[int]) -> str:
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def mixture(runs: Sequence[RunRecord]) -> list[str]:

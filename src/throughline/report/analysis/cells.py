@@ -1,7 +1,6 @@
 """Summaries as rows to show: what was asked for and what came of it, in one order everywhere."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Cell, Summary
-from throughline.report.analysis import advice, baseline, figures
+from throughline.report.analysis import advice, alike, baseline, figures
 from throughline.study.config import block_name
 from throughline.study.runs import RunSpec
 from throughline.study.section import Precision, Section, canonical
@@ -22,9 +21,6 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
 NO_UNIT = "throughput"
 """What stands in the place of a unit that neither a record nor the configuration tells."""
-
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")
-"""A number that is a word of its own: no part of a version, a topology or a name."""
 
 NAMED = 6  # a warning about all cells of a table with more of them names none
 
@@ -295,30 +291,17 @@ class Note:
 
 def notes(group: Group) -> list[Note]:
     """Reasons and warnings of all cells. Those of several cells that differ in their numbers alone are said once."""
-    alike: dict[tuple[str, str], list[tuple[Row, str]]] = {}
+    told: dict[tuple[str, str], list[tuple[Row, str]]] = {}
     for row in group.rows:
         if row.cell:
             for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
                 for text in texts:
-                    alike.setdefault((kind, NUMBER.sub("#", _own(text))), []).append((row, text))
-    of_cells = [Note(_place(group, [row for row, _ in told]), _once(told), kind) for (kind, _), told in alike.items()]
+                    told.setdefault((kind, alike.form(text)), []).append((row, text))
+    of_cells = [
+        Note(_place(group, [row for row, _ in same]), *alike.merged(text for _, text in same), kind)
+        for (kind, _), same in told.items()
+    ]
     return [*_moved_baselines(group), *of_cells]
-
-
-def _own(text: str) -> str:
-    """A warning without its remark that it stands for several."""
-    return text.rpartition(" (and ")[0] if text.endswith(advice.MORE) else text
-
-
-def _once(told: Sequence[tuple[Row, str]]) -> str:
-    """The first of these texts, and from where to where its numbers go in all of them."""
-    first = told[0][1]
-    columns = zip(*(NUMBER.findall(_own(text)) for _, text in told), strict=True)
-    ends = [(min(numbers, key=float), max(numbers, key=float)) for numbers in columns]
-    spans = ", ".join(f"{low} to {high}" for low, high in ends if low != high)
-    return (
-        f"{first} (these are the figures of {_where([told[0][0]])}; in all of these cells: {spans})" if spans else first
-    )
 
 
 def _moved_baselines(group: Group) -> list[Note]:

@@ -158,9 +158,9 @@ def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pai
 
 @dataclass(frozen=True)
 class TooFew:
-    """So few repeats that the rank test can tell none of `pairs` pairs apart, however far the repeats lie apart.
+    """So few repeats that the rank test can decide none of `pairs` pairs, however far the repeats lie apart.
 
-    `repeats` is the most that a side has, `enough` the least that could tell a pair apart. `least` is the smallest p
+    `repeats` is the most that a side has, `enough` the least that could decide a pair. `least` is the smallest p
     that is possible after Holm's correction; None if no pair has enough repeats for a rank test.
     """
 
@@ -173,16 +173,16 @@ class TooFew:
     def text(self) -> str:
         """What these repeats cannot do, why, and how many repeats could."""
         repeats = f"{self.repeats} repeat{'' if self.repeats == 1 else 's'}"
-        pairs = "the pair of this benchmark" if self.pairs == 1 else f"any of the {self.pairs} pairs of this benchmark"
+        which = "the only comparison" if self.pairs == 1 else f"any of the {self.pairs} comparisons"
         why = f"the rank test needs at least {LEAST_REPEATS} repeats on each side"
         if self.least is not None:
             corrected = f" after Holm's correction for {self.pairs} pairs" if self.pairs > 1 else ""
             why = f"the smallest p that they can give{corrected} is {self.least:.2g}, and a verdict needs p < {SURE:g}"
-        return f"{repeats} cannot tell {pairs} apart: {why}. {self.enough} repeats can (runs.repeats)."
+        return f"{repeats} cannot decide {which} of this benchmark: {why}. {self.enough} repeats can (runs.repeats)."
 
 
 def too_few(pairs: Sequence[Pair]) -> TooFew | None:
-    """What is said if the repeats are too few to tell any pair apart; None if a pair can be told apart."""
+    """The repeats, if they are too few to decide any pair; else None."""
     tested = [pair for pair in pairs if pair.family]
     asked = tested or [pair for pair in pairs if not pair.unlike and pair.one.repeats and pair.other.repeats]
     if not asked:

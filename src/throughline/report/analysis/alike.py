@@ -1,0 +1,48 @@
+"""Texts that differ in their numbers alone, told once: every number with its range.
+
+`node 0: 0.3 of 2 cores` and `node 1: 1.0 of 2 cores` become `nodes 0, 1: 0.3 to 1.0 of 2 cores`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+NUMBER = r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d|-\d)"
+"""A number that is a word of its own: no part of a version, a date, a topology or a name."""
+TOKEN = re.compile(
+    r"\b(?P<kind>node|rank|repeat|GPU)s? (?P<names>\d+(?:, \d+)*)(?![\w.])"
+    rf"|(?P<low>{NUMBER})(?: to (?P<high>{NUMBER}))?"
+)
+"""Numbers that name things, such as `repeats 1, 3`, else a number or a range of numbers."""
+
+
+def merged(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, in the order of their first ones; those that differ in their numbers alone are one text."""
+    same: dict[str, list[str]] = {}
+    for text in texts:
+        same.setdefault(form(text), []).append(text)
+    return map(_one, same.values())
+
+
+def form(text: str) -> str:
+    """A text without its numbers: equal for texts that can be merged."""
+    return TOKEN.sub(lambda found: f"{found['kind'] or ''}#", text)
+
+
+def _one(texts: Sequence[str]) -> str:
+    """These texts of one form as one text."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    columns = zip(*(TOKEN.finditer(text) for text in texts), strict=True)
+    together = map(_together, columns)
+    return TOKEN.sub(lambda _: next(together), texts[0])
+
+
+def _together(found: Sequence[re.Match[str]]) -> str:
+    """The numbers that stand in one place of several texts: names as a list, other numbers as a range."""
+    kind = found[0]["kind"]
+    if kind:
+        names = sorted({int(name) for one in found for name in one["names"].split(", ")})
+        return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(map(str, names))}"
+    numbers = [number for one in found for number in (one["low"], one["high"]) if number]
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if float(low) == float(high) else f"{low} to {high}"
