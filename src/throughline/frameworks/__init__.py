@@ -1,12 +1,13 @@
-"""Frameworks: who trains. One folder each, line-for-line parallels of each other; this page says what one offers.
+"""The frameworks that train. Each has its own folder; this file defines what a framework has to offer.
 
-A folder's `__init__.py` says what the rest has to know (`Framework`) and imports the standard library alone; the class
-it names is one rank's side (`Rank`). It is mechanics: models and shapes are the workload's, whose form in the
-framework's library it gets. Files in here know the ground and workloads, no run, launcher or report.
-docs/add-a-framework.md goes through all of it.
+The `__init__.py` of a folder describes its framework to the rest of the program (`Framework`) and imports only the
+standard library. It names the class that trains in a rank (`Rank`). This class contains only the mechanics of training.
+The model and its shapes belong to the workload, whose form in the framework's library the class gets. The classes of
+all frameworks have the same methods in the same order. The files in this room import the single files of the lowest
+floor and the workloads, but no run, launcher or report. docs/add-a-framework.md explains everything.
 """
 
-# ruff: noqa: B027  (what a single process need not do is an empty method, and a framework may leave it so)
+# ruff: noqa: B027  (an empty method is something that a single process need not do; a framework may leave it empty)
 
 import importlib
 import itertools
@@ -30,20 +31,19 @@ Spec = dict[str, Any]
 
 
 class Rank(ABC):
-    """One rank's side of a framework; its methods stand in the order in which they are called.
+    """The part of a framework that runs in a rank. Its methods stand in the order in which they are called.
 
-    The bodies here serve a single process on a CPU. A *mark* is a point on the device's time line, read only after
-    the window.
+    The bodies in this class are right for a single process on a CPU. A *mark* is a point on the device's time line,
+    which is read only after the timed window.
     """
 
     network: Any
-    """What `model` has built, as the workload's form knows it."""
+    """The network that `model` has built, as the workload's form knows it."""
     own_step: str | None = None
-    """What a step is, in words, where the library makes the steps in a loop of its own: then there is `drive`, and no
-    `step`."""
+    """What a step is, in words, if the library trains in its own loop. Then `drive` is called instead of `step`."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        """`kind` is `cpu` or `cuda`. The libraries are imported by now; no memory limit holds yet."""
+        """`kind` is `cpu` or `cuda`. The libraries are already imported, and no memory limit is set yet."""
         self.spec, self.options = spec, spec["options"]
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
         tensor = self.options["tensor"]
@@ -59,87 +59,102 @@ class Rank(ABC):
         """Take the device, set threads, seeds and precision. Raises Unsupported."""
 
     def model(self, facts: dict[str, Any]) -> None:
-        """Have the workload's form build the model, with random weights, the same on every rank. `facts`: what the
-        form has to know of the data (`Workload.facts`)."""
+        """Let the workload's form build the model with random weights, which are the same on every rank.
+
+        `facts` are what the form has to know about the data (`Workload.facts`).
+        """
 
     def load(self, weights: dict[str, Any]) -> None:
-        """Replace the weights by these (numpy arrays by the names of the model's PyTorch form)."""
+        """Replace the weights by these: numpy arrays by their names in the model's PyTorch form."""
         self.form.load(self.network, weights)
 
     def data(self, arrays: dict[str, Any]) -> Any:
-        """numpy arrays -> a batch that is ready to travel (called in the loader's thread)."""
+        """Turn numpy arrays into a batch that can be sent to the device. The loader's thread calls this."""
 
     def deliver(self, batch: Any) -> Any:
-        """The batch on the device, without waiting for it."""
+        """Return the batch on the device, without waiting until it has arrived."""
         return batch
 
     def optimizer(self) -> None:
         """Build the optimizer."""
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next step; called before each one where the run has a schedule."""
+        """Set the learning rate of the next step. If the run has a schedule, this is called before every step."""
         raise Unsupported(f"{self.spec['framework']} has no learning rate that changes (optimizer.schedule)")
 
     def step(self, batches: list[Any]) -> Any:
-        """One optimizer step over delivered micro-batches; the mean loss as the device holds it."""
+        """Make one optimizer step over delivered micro-batches. Return the mean loss as a value on the device."""
 
     def drive(self, loop: Generator[None, Any, Any], batches: Callable[[], list[Any]], heart: Any) -> Any:
-        """Train in the library's own loop until `loop` ends, and return what it returns. It is started with `next`, is
-        sent the loss of every optimizer step, and ends when it has seen enough of them. `batches` gives the delivered
-        micro-batches of a step. An evaluation is a phase of `heart` (rank/heartbeat.py)."""
+        """Train in the library's own loop until `loop` ends, and return what `loop` returns.
+
+        Start `loop` with `next`, and send it the loss of every optimizer step. It ends when it has seen enough steps.
+        `batches` returns the delivered micro-batches of a step. An evaluation is a phase of `heart`
+        (rank/heartbeat.py).
+        """
 
     def samples(self, training: Any, held_out: Any) -> None:
-        """What a whole job trains on and is evaluated on: two batches with all samples (`data`), the second may be
-        None. Of a framework with `jobs`, in place of batches."""
+        """Take all samples of a whole job: those to train on, and the held-out ones or None.
+
+        Each is one batch, as `data` returns it. A framework with `jobs` gets them instead of batches.
+        """
 
     def told(self) -> dict[str, float]:
-        """The library's own figures of the job that it has trained, by their names in `job.FIGURES`."""
+        """Return the figures that the library itself reports of its job, by their names in `job.FIGURES`."""
         return {}
 
     def call(self) -> None:
-        """One call of a workload that trains nothing, in place of a step."""
+        """Make one call of a workload that trains nothing. This is its step."""
         self.network()
 
     def sync(self) -> None:
         """Wait until the device is idle."""
 
     def barrier(self) -> None:
-        """Wait for every rank."""
+        """Wait until every rank has called this."""
 
     def broadcast(self, value: int) -> int:
-        """Rank 0's value, on every rank."""
+        """Return rank 0's value on every rank."""
         return value
 
     def mark(self) -> Any:
-        """A mark at the present end of the device's work."""
+        """Return a mark behind all work that the device has been given so far."""
         return time.monotonic()
 
     def seconds(self, marks: list[Any]) -> list[float]:
-        """Seconds between consecutive marks (after `sync`, and before the next one)."""
+        """Return the seconds between consecutive marks. It is called after a `sync` and before the next one."""
         return [end - start for start, end in itertools.pairwise(marks)]
 
     def losses(self, values: list[Any]) -> list[float]:
-        """What `step` returned, as numbers (after `sync`)."""
+        """Return as numbers the losses that `step` returned. It is called after `sync`."""
         return values
 
     def skipped(self) -> int:
-        """Steps that the loss scaler has skipped up to now (outside the window: it waits for the device)."""
+        """Return the number of steps that the loss scaler has skipped so far.
+
+        It waits for the device, so it is only called outside the timed window.
+        """
         return 0
 
     @abstractmethod
     def memory(self) -> dict[str, Any]:
-        """Peaks since the start: {needed_bytes, reserved_bytes, reasons}, of a GPU, or of the process on a CPU."""
+        """Return the peaks since the start as {needed_bytes, reserved_bytes, reasons}: of the GPU, or of the process on
+        a CPU. `reasons` says why a value is None."""
 
     def product(self, size: int) -> Callable[[], Any] | None:
-        """What multiplies two size x size matrices at the run's precision, without waiting; None where nothing does.
+        """Return a function that multiplies two size x size matrices in the run's precision, without waiting.
 
-        They are random, from a standard normal distribution: constant ones draw less power, so that a GPU multiplies
-        them faster than any that training has. Sums of 8,192 products stay below fp16's limit by far.
+        None if the framework has none. The matrices are random, from a standard normal distribution: a GPU draws less
+        power for constant matrices, so it would multiply them faster than the matrices of real training. Sums of 8,192
+        products stay far below the largest fp16 number.
         """
         return None
 
     def matmul(self, seconds: float) -> float | None:
-        """FLOP/s of a large matrix product at the run's precision, over about `seconds`; None without a product."""
+        """Measure for about `seconds` the FLOP/s of a large matrix product in the run's precision.
+
+        None if `product` returns None.
+        """
         size = MATMUL_SIZE[self.kind]
         multiply = self.product(size)
         if multiply is None:
@@ -153,20 +168,26 @@ class Rank(ABC):
             self.sync()
             return time.monotonic() - start
 
-        timed(1)  # whatever a first one has to set up
+        timed(1)  # the first call may have to set something up
         times = max(1, int(seconds / timed(1)))
         return 2 * size**3 * times / timed(times)
 
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
-        """Bytes of each message that carries a step's gradients, and the seconds that all of them take where nothing is
-        computed (every rank calls this, and gets the same); None where it is not measured."""
+        """Measure the exchange of gradients without any computation, for `at_least_s` seconds.
+
+        Return the bytes of each message that carries the gradients of a step, and the seconds that all messages of a
+        step take; None if it is not measured. Every rank calls this and gets the same result.
+        """
         return None
 
     def settings(self) -> dict[str, Any]:
-        """What decides whether two frameworks do the same work, as it is set up: the keys of SETTINGS (at the end)."""
+        """Return the values that show whether two frameworks do the same work, as they are really set up.
+
+        The keys are those of SETTINGS, in this file.
+        """
         clip, threads = self.options["clip"], self.threads() if self.kind == "cpu" else None
         optimizer = self.spec["optimizer"]
-        schedule = Schedule.of(optimizer)  # then the optimizer itself has the rate of its last step
+        schedule = Schedule.of(optimizer)  # with a schedule, the optimizer itself only knows the rate of the last step
         if not self.trains:
             return {**self.form.settings(self.network), "threads": threads}
         return {
@@ -182,29 +203,29 @@ class Rank(ABC):
         }
 
     def update_settings(self) -> dict[str, Any]:
-        """Those of SETTINGS that the optimizer itself can tell."""
+        """Return those of SETTINGS that are read from the optimizer itself."""
         return {}
 
     def threads(self) -> int:
-        """Threads that compute, on a CPU; the launcher sets OMP_NUM_THREADS."""
+        """Return the number of threads that compute on a CPU. The launcher sets OMP_NUM_THREADS."""
         return int(self.spec["threads"])
 
     @abstractmethod
     def versions(self) -> dict[str, str | None]:
-        """Versions of the framework and what it runs on."""
+        """Return the versions of the framework and of what it runs on."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether the allocator refused; a MemoryError says so by itself."""
+        """True if the error means that an allocator refused memory. It is not called for a MemoryError."""
         return memory.is_refusal(str(error))
 
     def close(self) -> None:
-        """Part from the other ranks."""
+        """Leave the other ranks."""
 
 
 CLIP_AT = 1.0
-"""Where gradients are clipped: their values, each one's norm, or the norm of all."""
+"""The limit at which gradients are clipped: each value, the norm of each gradient, or the norm of all."""
 MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the matrices that `matmul` multiplies: large enough for the device's best rate."""
+"""Rows and columns of the matrices that `matmul` multiplies, large enough to reach the device's highest rate."""
 
 FEATURES = {
     "devices": "several devices",
@@ -223,18 +244,23 @@ FEATURES = {
     "own_exchange": "parameters that a model's ranks exchange in a way of their own (split tables)",
     "convergence": "convergence check with checkpoints",
 }
-"""What the feature matrix asks of every framework, and in words."""
+"""Map each feature that a framework can have to its words in the feature matrix."""
 
 
 @dataclass(frozen=True)
 class Framework:
-    """What the rest has to know of a framework without importing it: FRAMEWORK in the `__init__.py` of its folder.
+    """What the rest of the program has to know about a framework without importing its library.
 
-    `rank`: module and class of a rank's side, below this room. `library`: which form of a workload it trains
-    (`workloads.form`). `gpus`: a line of Python for its environment that prints {count, name, fp16} of the GPUs it
-    sees. `reasons`: why a feature is not there, where more is to be said than that. `starter`: a launcher of its own
-    that starts the ranks; without one every node's agent starts them. `calls`: whether it makes the calls of a workload
-    that trains nothing. `jobs`: whether it trains whole jobs, with epochs and evaluations.
+    It is the constant FRAMEWORK in the `__init__.py` of the framework's folder.
+
+    * rank: module and class of its Rank, as `module:Class` below this room
+    * library: the library whose form of a workload it trains (`workloads.form`)
+    * gpus: a line of Python that runs in its environment and prints {count, name, fp16} of the GPUs that it sees
+    * features: the features that it has, see FEATURES
+    * reasons: for some missing features, the reason why they are missing
+    * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
+    * calls: True if it can measure a workload that trains nothing
+    * jobs: True if it trains whole jobs, with epochs and evaluations
     """
 
     rank: str
@@ -251,17 +277,19 @@ SETTINGS = (
     "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
     "weight_decay", "decays", "clip", "clip_at", "graph", "sharding", "threads",
 )  # fmt: skip
-"""What every framework states of itself (`settings`), as it is built and not as it was asked for, beside what the
-workload's form states (`Workload.SETTINGS`)."""
+"""The keys that every framework's `settings` has, in addition to those of the workload's form (`Workload.SETTINGS`).
+
+Their values are read from what was built, and not copied from what was asked for.
+"""
 
 
 NAMES = tuple(sorted(package.name.replace("_", "-") for package in pkgutil.iter_modules(__path__) if package.ispkg))
-"""The frameworks there are: a folder each, `torch_horovod` for `torch-horovod`."""
+"""The names of all frameworks. Each has a folder; the folder of `torch-horovod` is `torch_horovod`."""
 
 
 @cache
 def of(name: str) -> Framework:
-    """What is known of a framework; UserError where there is none of that name."""
+    """Return the description of a framework. Raises UserError if there is no framework of this name."""
     if name not in NAMES:
         raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(NAMES))
     known: Framework = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FRAMEWORK
@@ -269,7 +297,7 @@ def of(name: str) -> Framework:
 
 
 def features(name: str, model: str) -> frozenset[str]:
-    """What a framework can do with a model: what both its mechanics and the workload's form in its library have."""
+    """Return the features of a framework with a model: those that the framework and the workload's form both have."""
     framework = of(name)
     if not (framework.calls or workloads.trains(model)):
         return frozenset()
@@ -277,8 +305,10 @@ def features(name: str, model: str) -> frozenset[str]:
 
 
 def refuse(spec: Spec) -> None:
-    """Unsupported where a run needs a feature that the workload's form or the framework lacks. Imports the form
-    only for its reason."""
+    """Raise Unsupported if a run needs a feature that the workload's form or the framework lacks.
+
+    The form is imported only if its reason is needed.
+    """
     model, framework = spec["model"], of(spec["framework"])
     offered = workloads.of(model).LIBRARIES.get(framework.library)
     if offered is None:
@@ -291,7 +321,7 @@ def refuse(spec: Spec) -> None:
         raise Unsupported(f"{spec['framework']} trains steps, and no whole jobs: {able} does")
     for feature in needs(spec):
         if feature not in offered:
-            load(spec["framework"])  # before the form: a library with several backends is told there which one it has
+            load(spec["framework"])  # before the form: the framework chooses the backend of a library that has several
             lacks = workloads.form(model, framework.library).LACKS
             raise Unsupported(lacks.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
         if feature not in framework.features:
@@ -299,7 +329,7 @@ def refuse(spec: Spec) -> None:
 
 
 def needs(spec: Spec) -> list[str]:
-    """The features that a run needs."""
+    """Return the features that a run needs."""
     options, topology = spec["options"], Topology.parse(spec["topology"])
     needed = {
         "devices": topology.world > 1,
@@ -321,7 +351,7 @@ def needs(spec: Spec) -> list[str]:
 
 
 def load(name: str) -> type[Rank]:
-    """The class of a framework's ranks; imports the framework."""
+    """Import a framework and return the class of its ranks."""
     module, _, kind = of(name).rank.partition(":")
     loaded: type[Rank] = getattr(importlib.import_module(f"{__name__}.{module}"), kind)
     return loaded

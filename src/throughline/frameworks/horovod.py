@@ -1,4 +1,4 @@
-"""What the frameworks on Horovod share: how ranks meet, and what Horovod says of itself."""
+"""What the frameworks on Horovod share: how their ranks meet, and the versions of Horovod."""
 
 import os
 import shutil
@@ -9,8 +9,11 @@ from throughline.frameworks import Unsupported
 
 
 def join(hvd: ModuleType, options: dict[str, Any], kind: str) -> None:
-    """Meet the other ranks through the starter that began this one. Unsupported where Horovod lacks the controller, and
-    on GPUs where it has NCCL against what the options say."""
+    """Meet the other ranks through the launcher that started this rank.
+
+    Raises Unsupported if Horovod was built without the controller, and on GPUs if NCCL is built in but the options say
+    no, or the other way round.
+    """
     if options["controller"] == "mpi" and shutil.which("mpirun") is None:
         raise Unsupported("there is no mpirun here (Debian, Ubuntu: openmpi-bin)")
     if options["controller"] == "mpi" and not hvd.mpi_built():
@@ -26,7 +29,7 @@ def join(hvd: ModuleType, options: dict[str, Any], kind: str) -> None:
         )
     if kind == "cuda" and has_nccl and not options["nccl"]:
         raise Unsupported("Horovod was built with NCCL, and options.nccl is false: build one without nvcc on the path")
-    # Horovod's bucket: gradients that are ready within a cycle travel together, up to so many bytes.
+    # The size of Horovod's buckets: gradients that are ready in the same cycle travel together, up to this many bytes.
     os.environ["HOROVOD_FUSION_THRESHOLD"] = str(options["bucket_mb"] << 20)
     hvd.init()
 

@@ -1,4 +1,4 @@
-"""Launchers that a framework brings itself, for those whose ranks the agents do not start. Standard library only."""
+"""Launchers that belong to a framework and start its ranks in place of the agents. Standard library only."""
 
 import os
 import shlex
@@ -14,10 +14,11 @@ WORKER = "throughline.rank.worker"
 
 @dataclass(frozen=True)
 class Starter:
-    """`command`(order, path of job.json, the agent's folder) starts the ranks of all nodes: a run has one agent.
+    """A framework's own launcher, which starts the ranks of all nodes. A run with a starter has only one agent.
 
-    `variables`: for each program behind it, those in which a process finds its rank, its rank on the node, and the
-    world size.
+    `command` takes the order, the path of job.json and the agent's folder, and returns the command line. `variables`
+    has an entry for each program that may start the ranks: the names of the environment variables in which a process
+    finds its rank, its rank on the node, and the world size.
     """
 
     name: str
@@ -26,7 +27,10 @@ class Starter:
 
 
 def horovod(order: Order, path: str, folder: str) -> list[str]:
-    """Horovod's launcher, or MPI's where Horovod was built for it; it reaches the other nodes through `ssh`."""
+    """Return the command of horovodrun, or of mpirun if the options ask for MPI.
+
+    Both reach the other nodes through `ssh`.
+    """
     hosts, remote = [], []
     if order.hosts:
         hosts = ["-H", ",".join(f"{name}:{order.per_node}" for name in order.hosts)]
@@ -35,16 +39,20 @@ def horovod(order: Order, path: str, folder: str) -> list[str]:
     start = ["-np", str(order.world), *hosts]
     worker = [order.python, "-m", WORKER, path]
     wants_mpi = order.spec["options"].get("controller", "gloo") == "mpi"
-    if wants_mpi and shutil.which("mpirun"):  # without it the ranks have to start to say that they cannot
+    if wants_mpi and shutil.which("mpirun"):  # without mpirun, ranks start over gloo and report that it is missing
         passed = [word for name in sorted(order.variables) if order.hosts for word in ("-x", name)]
         once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
-        once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]  # Snakemake hides from it that this is a Slurm job
+        # MPI must not use its own support for Slurm, because Snakemake removes the variables that this needs.
+        once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]
         return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *passed, *worker]
     return [*remote, str(Path(order.python).with_name("horovodrun")), *start, "--gloo", *worker]
 
 
 def _srun_as_ssh(order: Order, folder: str) -> str:
-    """A folder with an `ssh` that runs its command on a node of the Slurm job, where sshd often lets nobody in."""
+    """Make a folder with a program `ssh` that runs its command on a node of the Slurm job, and return its path.
+
+    The program uses srun, because on the nodes of a Slurm cluster the real ssh is often not allowed.
+    """
     place = Path(folder, "bin")
     place.mkdir()
     step = shlex.join(srun(1, order.cores))
@@ -60,7 +68,10 @@ def _srun_as_ssh(order: Order, folder: str) -> str:
 
 
 def srun(nodes: int, cores: int) -> list[str]:
-    """One task on every node of the present Slurm job. All of it is said: Snakemake removes Slurm's own variables."""
+    """Return the srun command that starts one task on every node of the current Slurm job.
+
+    Every option is written out, because Snakemake removes the variables of Slurm that hold the defaults.
+    """
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cores}"),
         *("--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--quiet"),

@@ -1,6 +1,7 @@
-"""`hf-loop`: a plain training loop around the models of Hugging Face's transformers. No PyTorch in here.
+"""The framework `hf-loop`: a plain training loop around the models of Hugging Face's transformers.
 
-What it lacks, the forms in transformers lack as well, and say why.
+This file imports no PyTorch. It gives no reasons for missing features: the forms in transformers lack them too, and
+give the reasons.
 """
 
 from dataclasses import replace

@@ -1,5 +1,7 @@
-"""`hf-loop`: the loop that one writes by hand around a model of transformers: autocast, a loss scaler for fp16, a fused
-AdamW, DistributedDataParallel as it comes. Ranks meet, batches travel and figures are read as in `torch`.
+"""A rank of `hf-loop`: a training loop around a model of transformers, as people write it by hand.
+
+It has autocast, a loss scaler for fp16, a fused AdamW, and DistributedDataParallel with default settings apart from the
+size of its buckets. Meeting the other ranks, sending batches and reading figures work as in `torch`.
 """
 
 from contextlib import AbstractContextManager
@@ -23,7 +25,7 @@ class HfLoop(TorchDDP):
         self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
         self.parameters, self.norms, self.changing = list(self.network.parameters()), norms_here, {}
         self.in_parts = self.options["sharding"] in sharding.WEIGHTS
-        if self.options["compile"]:  # weights in parts are gathered between the layers
+        if self.options["compile"]:  # layer by layer if weights are split, because they are gathered between the layers
             for module in self.form.blocks(self.network) if self.in_parts else [self.network.model]:
                 module.compile()
         if self.world > 1 and not self.in_parts:

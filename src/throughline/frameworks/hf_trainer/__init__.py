@@ -1,4 +1,7 @@
-"""`hf-trainer`: the Trainer of Hugging Face's transformers, whose `train()` runs as it is. No PyTorch in here."""
+"""The framework `hf-trainer`: the unchanged `train()` of the Trainer in Hugging Face's transformers.
+
+This file imports no PyTorch.
+"""
 
 from dataclasses import replace
 

@@ -1,8 +1,11 @@
-"""`hf-trainer`: Trainer.train() of Hugging Face's transformers, one process per device. It makes the steps by itself;
-its callbacks tell the measured loop when one has ended. Ranks meet, and figures are read, as in `torch`.
+"""A rank of `hf-trainer`: Trainer.train() of Hugging Face's transformers, one process per device.
 
-All that the Trainer does in a step belongs to it: batches from PyTorch's loader with accelerate's around it, a look at
-each loss for infinity, which waits for the device, the norm of all gradients with and without clipping, its log.
+The Trainer makes the steps in its own loop, and its callbacks tell our measured loop when a step has ended. Meeting the
+other ranks and reading figures work as in `torch`.
+
+A measured step contains everything that the Trainer does in it: it gets a batch from PyTorch's loader through
+accelerate's loader, checks each loss for infinity (and waits for the device to do so), computes the norm of all
+gradients even without clipping, and writes its log.
 """
 
 import os
@@ -24,10 +27,10 @@ from throughline.schedule import rates
 from throughline.topology import StepSize
 
 Arguments = dict[str, Tensor]
-"""What the model's `forward` takes, labels included."""
+"""The arguments of the model's `forward`, including the labels."""
 Loop = Generator[None, Any, Any]
 UNTIL_STOPPED = 2**31 - 1
-"""Steps for the Trainer, where the measured loop says when it is enough."""
+"""The number of steps that we tell the Trainer. The measured loop stops it earlier."""
 
 
 class HfTrainer(TorchDDP):
@@ -62,7 +65,8 @@ class HfTrainer(TorchDDP):
         self.facts = facts
         self.network = self.form.build(self.spec, facts, self.at)
         self.parameters = list(self.network.parameters())
-        # As everywhere, a loss is the mean of its own micro-batch, whatever other ranks and micro-batches predict.
+        # As in all our frameworks, a loss is the mean over its own micro-batch, independent of other ranks and
+        # micro-batches.
         self.network.model.accepts_loss_kwargs = False
         self.network.model.register_forward_hook(self._passed)
         self.passed: list[Tensor] = []
@@ -72,7 +76,7 @@ class HfTrainer(TorchDDP):
             self.passed.append(output["loss"].detach())
 
     def data(self, arrays: dict[str, Any]) -> Arguments:  # type: ignore[override]
-        """The Trainer's loader moves them to the device."""
+        """Return the arguments of the model's `forward`. The Trainer's loader moves them to the device."""
         given: Arguments = self.network.inputs(**{name: torch.from_numpy(one) for name, one in arrays.items()})
         return given
 
@@ -93,10 +97,10 @@ class HfTrainer(TorchDDP):
             callbacks=[self.marks],
             optimizers=(own, None),
         )
-        torch.manual_seed(self.spec["seed"] + 1 + self.replica)  # the Trainer has seeded every rank alike
+        torch.manual_seed(self.spec["seed"] + 1 + self.replica)  # the Trainer has given every rank the same seed
 
     def arguments(self) -> TrainingArguments:
-        """What the specification asks for, in the Trainer's words."""
+        """Return the specification as arguments of the Trainer."""
         spec, options, optimizer = self.spec, self.options, self.spec["optimizer"]
         batch, sharded = StepSize.of_spec(spec).batch_per_replica, options["sharding"] != "none"
         return TrainingArguments(
@@ -150,7 +154,10 @@ class HfTrainer(TorchDDP):
         return {name: value for name, value in every.items() if name in FIGURES}
 
     def seconds(self, marks: list[Any]) -> list[float]:
-        """Without the evaluations, which lie between the last step of an epoch and the first of the next."""
+        """Return the seconds between marks without the evaluations.
+
+        An evaluation lies between the last step of an epoch and the first step of the next.
+        """
         seconds = super().seconds(marks)
         for step, taken in self.marks.evaluated.items():
             if step < len(seconds):
@@ -166,7 +173,7 @@ class HfTrainer(TorchDDP):
 
 
 class Marks(TrainerCallback):  # type: ignore[misc]
-    """Tells the measured loop of every step, and stops the Trainer when it has seen enough."""
+    """Callbacks that tell the measured loop about every step, and stop the Trainer when the loop has seen enough."""
 
     loop: Loop
     heart: Any
@@ -180,7 +187,7 @@ class Marks(TrainerCallback):  # type: ignore[misc]
         next(self.loop)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        if self.rates:  # after the last step the Trainer's own scheduler has set the constant one
+        if self.rates:  # the Trainer's own scheduler has set the constant rate after the step before
             self.rank.set_rate(self.rates(state.global_step + 1))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
@@ -220,7 +227,7 @@ class Marks(TrainerCallback):  # type: ignore[misc]
 
 
 class Rows(Dataset[Arguments]):
-    """A job's samples, in memory; the Trainer's loader draws and shares them out."""
+    """The samples of a job, in memory. The Trainer's loader shuffles them and divides them among the ranks."""
 
     def __init__(self, whole: Arguments) -> None:
         self.whole = whole
@@ -233,8 +240,11 @@ class Rows(Dataset[Arguments]):
 
 
 class Stream(IterableDataset[Arguments]):
-    """The samples of this rank's batches, one by one. accelerate shares out what it reads, a batch for every rank in
-    turn: so each batch comes once for every rank, and this one takes it once."""
+    """The samples of this rank's batches, one by one.
+
+    accelerate divides what it reads among the ranks: one batch for each rank in turn. So this stream repeats each batch
+    once for every rank, and this rank takes it once.
+    """
 
     def __init__(self, batches: Callable[[], list[Arguments]], world: int) -> None:
         self.batches, self.world = batches, world

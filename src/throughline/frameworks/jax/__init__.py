@@ -1,11 +1,11 @@
-"""`jax`: JAX with one process per device. What the rest has to know of it; no JAX in here."""
+"""The framework `jax`: JAX with one process per device. This file describes it and imports no JAX."""
 
 from throughline.frameworks import Framework
 
 FRAMEWORK = Framework(
     rank="jax.rank:Jax",
     library="keras",
-    # JAX would take most of every card's memory only to count them.
+    # Without the variable, JAX takes most of the memory of every GPU, even if it only counts them.
     gpus="import os; os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'; import json, jax; "
     "found = [one for one in jax.devices() if one.platform == 'gpu']; "
     "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))",

@@ -1,4 +1,4 @@
-"""`mxnet-horovod`: MXNet with Horovod's exchange. What the rest has to know of it; no MXNet in here."""
+"""The framework `mxnet-horovod`: MXNet with Horovod's exchange. This file describes it and imports no MXNet."""
 
 from throughline.frameworks import Framework, starters
 

@@ -1,4 +1,4 @@
-"""`paddle`: PaddlePaddle's DataParallel. What the rest has to know of it; no Paddle in here."""
+"""The framework `paddle`: PaddlePaddle's DataParallel. This file describes it and imports no Paddle."""
 
 from throughline.frameworks import Framework
 

@@ -1,4 +1,4 @@
-"""`tensorflow`: TensorFlow with its own collectives. What the rest has to know of it; no TensorFlow in here."""
+"""The framework `tensorflow`: TensorFlow with its own collectives. This file describes it and imports no TensorFlow."""
 
 from throughline.frameworks import Framework
 

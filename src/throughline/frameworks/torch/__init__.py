@@ -1,11 +1,11 @@
-"""`torch`: PyTorch's DistributedDataParallel. What the rest has to know of it; no PyTorch in here."""
+"""The framework `torch`: PyTorch's DistributedDataParallel. This file describes it and imports no PyTorch."""
 
 from throughline.frameworks import FEATURES, Framework
 
 FRAMEWORK = Framework(
     rank="torch.ddp:TorchDDP",
     library="torch",
-    # A driver that fails is a warning to PyTorch, and no GPU.
+    # If the driver fails, PyTorch only warns and sees no GPU. Here the warning is an error.
     gpus="import json, torch, warnings; warnings.simplefilter('error'); "
     "n = torch.cuda.device_count() if torch.cuda.is_available() else 0; warnings.simplefilter('default'); "
     "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "

@@ -1,7 +1,7 @@
-"""`torch`: PyTorch's DistributedDataParallel, gloo on CPUs and NCCL on GPUs; a single rank runs without it.
+"""A rank of `torch`: PyTorch's DistributedDataParallel, over gloo on CPUs and NCCL on GPUs.
 
-With `options.graph` the forward and backward passes of a compiled step on one GPU are one CUDA graph, whose kernels
-cost no time to launch.
+A single rank runs without DistributedDataParallel. With `options.graph`, the forward and backward passes of a compiled
+step on one GPU are one CUDA graph, so that its kernels need no time to launch.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,22 +22,22 @@ from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 FIRST = 3
-"""Passes before the recording: libraries and compilers choose their kernels in them."""
+"""Number of passes before the CUDA graph is recorded, in which libraries and compilers choose their kernels."""
 
 
 class TorchDDP(TorchRank):
     averaging: dist.ProcessGroup | None = None
-    """The ranks over which gradients are averaged; None: all."""
+    """The ranks over which gradients are averaged; None for all ranks."""
 
     def join(self) -> None:
         if self.world > 1:
-            # The address and port of rank 0 stand in MASTER_ADDR and MASTER_PORT.
+            # PyTorch reads the address and port of rank 0 from MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
             if workloads.own_exchange(self.spec):
                 self.together = TensorGroup(dist.new_group())
         if self.options["tensor"] > 1:
-            # Consecutive ranks share a replica; those with the same place in theirs average their gradients.
+            # Consecutive ranks share a replica. Ranks with the same position in their replicas average their gradients.
             shape, names = (self.replicas, self.options["tensor"]), ("replica", "tensor")
             mesh = init_device_mesh(self.kind, shape, mesh_dim_names=names)
             self.averaging, self.tensor = mesh.get_group("replica"), TensorGroup(mesh.get_group("tensor"))
@@ -60,7 +60,8 @@ class TorchDDP(TorchRank):
         super().model(facts)
         self.in_parts = self.options["sharding"] in sharding.WEIGHTS
         if self.replicas > 1 and self.trains and not self.in_parts:
-            # It broadcasts rank 0's buffers in every step: those alone that training changes.
+            # DistributedDataParallel broadcasts rank 0's buffers in every step. We limit this to the buffers that
+            # training changes.
             kept = [*self.own, *(name for name, _ in self.network.named_buffers() if name not in self.changing)]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
             ddp._set_params_and_buffers_to_ignore_for_model(self.network, kept)
@@ -73,7 +74,7 @@ class TorchDDP(TorchRank):
             )
 
     def optimizer(self) -> None:
-        if self.in_parts:  # from here on: weights that are handed in are whole
+        if self.in_parts:  # not earlier, because `load` sets whole weights
             sharding.weights(self.network, self.form.blocks(self.network), self.options["sharding"])
             self.parameters = list(self.network.parameters())
         if self.options["sharding"] == "optimizer":
@@ -90,19 +91,19 @@ class TorchDDP(TorchRank):
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
         if self.options["sharding"] == "optimizer_gradients" and self.options["accumulate"] > 1:
-            self.network.set_reshard_after_backward(last)  # whole weights serve all micro-batches of a step
+            self.network.set_reshard_after_backward(last)  # weights are gathered once for all micro-batches of a step
         alone = self.replicas > 1 and not self.in_parts and not (last and self.exchanges)
         return self.parallel.no_sync() if alone else nullcontext()
 
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
-        """The buckets that DistributedDataParallel has made, all on their way at once as in a step."""
+        """Exchange all buckets of DistributedDataParallel at the same time, as a step does."""
         wrapped = isinstance(self.parallel, torch.nn.parallel.DistributedDataParallel)
-        if not wrapped or self.options["sharding"] != "none":  # then other messages travel as well
+        if not wrapped or self.options["sharding"] != "none":  # sharding sends other messages as well
             return None
         told = self.parallel._get_ddp_logging_data()
         sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
         try:
-            # All messages from the same memory: their zeros stay zeros.
+            # All messages use the same memory. This does not matter, because sums of zeros are zeros.
             largest = torch.zeros(max(sizes), dtype=torch.uint8, device=self.at).view(torch.float32)
         except RuntimeError as error:
             largest = None
@@ -141,12 +142,13 @@ class TorchDDP(TorchRank):
 
 
 class Replayed:
-    """`passes` (micro-batches -> loss, leaving gradients) recorded once; a call copies the batches in and replays it.
+    """The function `passes`, recorded as a CUDA graph at the first call. A call copies the batches in and replays it.
 
-    Gradients lie where the recording has put them, and each replay writes them anew: nobody may drop them. What comes
-    after (clipping, loss scaler, update) runs as it always does. Batches must not change their shapes. Recording leaves
-    random numbers and the buffers that training changes as they were: a training that resumes records anew, and goes on
-    as one that was not interrupted.
+    `passes` maps micro-batches to the loss and leaves the gradients in the parameters. Every replay writes the
+    gradients to the same memory as the recording, so they must not be dropped. What follows (clipping, loss scaler,
+    update) runs as usual. All batches must have the same shapes. Recording restores the state of the random numbers and
+    the buffers that training changes, so that a resumed training, which records again, continues as if it had never
+    been interrupted.
     """
 
     def __init__(
@@ -175,7 +177,7 @@ class Replayed:
                 self._drop()
         torch.cuda.current_stream().wait_stream(aside)
         graph: Any = torch.cuda.CUDAGraph()
-        # The loader's thread may take memory meanwhile.
+        # `thread_local`, because the loader's thread may allocate memory during the recording.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.total = self.passes(self.inputs)
         self.graph = graph

@@ -1,6 +1,6 @@
-"""PyTorch's optimizers by their names in config.yaml, LAMB, and the three kinds of gradient clipping.
+"""PyTorch's optimizers by their names in config.yaml, our LAMB, and the three kinds of gradient clipping.
 
-Nothing here waits for the device: no `.item()`, no Python branch on a tensor.
+Nothing here waits for the device: there is no `.item()` and no Python branch that depends on a tensor.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,16 @@ from throughline.frameworks import CLIP_AT
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Norms = Callable[[Tensors, Sequence[Tensor]], Sequence[Tensor]]
-"""Tensors of the shapes of these parameters -> the norm of each; of the whole one, where ranks hold parts of it."""
+"""Map tensors, which have the shapes of the given parameters, to their norms.
+
+If the ranks hold parts of a parameter, this is the norm of the whole tensor.
+"""
 
 Maker = Callable[..., torch.optim.Optimizer]
 
 
 def norms_here(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The norms where every rank holds whole parameters."""
+    """Return the norms if every rank holds whole parameters."""
     return torch._foreach_norm(tensors)
 
 
@@ -32,10 +35,10 @@ def build(
     shared_by: Maker | None = None,
     by_rows: Sequence[Tensor] = (),
 ) -> Any:
-    """The optimizer; weight decay is on matrices only (not on biases and norms).
+    """Return the optimizer. Weight decay applies to matrices only, not to biases and norms.
 
-    `shared_by(groups, kind, **constants)` makes one of which every rank keeps a part, which is a `kind`. Of tables that
-    are updated `by_rows`, it updates the rows that a gradient names (Adam and AdamW).
+    shared_by(groups, kind, **constants): makes an optimizer that is divided among the ranks; every rank's part is a
+    `kind`. by_rows: tables of which only the rows that a gradient names are updated (Adam and AdamW).
     """
     apart = set(by_rows)
     parameters = [parameter for parameter in parameters if parameter not in apart]
@@ -62,10 +65,10 @@ def build(
 
 
 class ByRows(torch.optim.Optimizer):
-    """Adam or AdamW of the rows that a sparse gradient names; all others, and their moments, stay as they are.
+    """Adam or AdamW of only the rows that a sparse gradient names. All other rows and their moments do not change.
 
-    This is TensorFlow's LazyAdam and PyTorch's SparseAdam, with epsilon where the other optimizers here add it.
-    Moments are corrected by the number of all steps.
+    This is the same as TensorFlow's LazyAdam and PyTorch's SparseAdam, except that epsilon is added at the same place
+    as in the other optimizers here. The bias of the moments is corrected by the number of all steps.
     """
 
     def __init__(self, params: Any, **constants: Any) -> None:
@@ -98,11 +101,11 @@ class ByRows(torch.optim.Optimizer):
 
 
 def named_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows that a sparse gradient names, each once and in order, and the sum of each one's gradients."""
+    """Return the rows that a sparse gradient names, each once and sorted, and the sum of the gradients of each row."""
     if gradient.is_cuda:
         whole = gradient.coalesce()
         return whole.indices()[0], whole.values()
-    # On a CPU `coalesce` adds vectors one by one, and takes nearly three times as long.
+    # On a CPU, `coalesce` adds vectors one by one and takes nearly three times as long as this.
     ordered, places = gradient._indices()[0].sort(stable=True)
     is_first = torch.ones_like(ordered, dtype=torch.bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
@@ -111,7 +114,7 @@ def named_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Beside:
-    """Two optimizers as one: of most tensors, and of the tables that are updated by rows."""
+    """Two optimizers that act as one: one for most tensors, and one for the tables that are updated by rows."""
 
     def __init__(self, most: torch.optim.Optimizer, tables: torch.optim.Optimizer) -> None:
         self.both = most, tables
@@ -134,9 +137,10 @@ class Beside:
 
 
 class Sgd(torch.optim.SGD):
-    """PyTorch's, whose momentum is zero before the first step.
+    """PyTorch's SGD with a momentum that is zero before the first step.
 
-    PyTorch would make it within that step; where a loss scaler skips the step, it keeps what it finds in memory.
+    PyTorch creates the momentum in the first step. If a loss scaler skips that step, PyTorch leaves the momentum
+    uninitialized.
     """
 
     def __init__(self, params: Any, **constants: Any) -> None:
@@ -147,10 +151,10 @@ class Sgd(torch.optim.SGD):
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB (You et al. 2020, algorithm 2, with bias correction), over whole lists of tensors at once.
+    """LAMB (You et al. 2020, algorithm 2, with bias correction). It computes on whole lists of tensors at once.
 
-    A loss scaler hands over its scale and whether a gradient overflowed (`grad_scale`, `found_inf`), both on the
-    device: a step with an overflow changes nothing, and nobody has to look for that.
+    A loss scaler sets `grad_scale` (its scale) and `found_inf` (whether a gradient overflowed), both on the device. A
+    step with an overflow changes nothing, and nothing has to wait for the device to find this out.
     """
 
     _step_supports_amp_scaling = True
@@ -164,7 +168,7 @@ class Lamb(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         norms: Norms = norms_here,
-    ) -> None:  # Horovod's DistributedOptimizer makes another one from the groups alone
+    ) -> None:  # with defaults, because Horovod's DistributedOptimizer makes another one from the groups alone
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self.norms = norms
 
@@ -176,7 +180,10 @@ class Lamb(torch.optim.Optimizer):
                 self._update(group, weights, *self._unscaled([p.grad for p in weights]))
 
     def _unscaled(self, gradients: list[Tensor]) -> tuple[list[Tensor], Tensor | None]:
-        """True gradients (zeros after an overflow), and 1 or 0: whether the step counts. None: no scaler, it does."""
+        """Return the gradients without the loss scale, and whether the step counts, as 1 or 0 on the device.
+
+        After an overflow the gradients are zeros. Without a scaler the second value is None: the step counts.
+        """
         found = getattr(self, "found_inf", None)
         if found is None:
             return gradients, None
@@ -197,7 +204,8 @@ class Lamb(torch.optim.Optimizer):
         group["step"] = step
         correct1, correct2 = 1 - beta1**step, 1 - beta2**step
         if counts is not None:
-            # The rates of a step that may not count; before the first that does, nothing is to be corrected.
+            # In a step that does not count, the betas become 1. Before the first step that counts, the corrections
+            # would be 0; they become 1.
             beta1, beta2 = 1 - (1 - beta1) * counts, 1 - (1 - beta2) * counts
             correct1, correct2 = ((one + (one == 0)).to(counts.dtype) for one in (correct1, correct2))
         means = [self.state[weight]["mean"] for weight in weights]
@@ -226,7 +234,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def clip(kind: str, parameters: Sequence[Tensor], norms: Norms = norms_here) -> None:
-    """Clip the gradients, in place."""
+    """Clip the gradients in place."""
     clipped = [p for p in parameters if p.grad is not None]
     gradients: list[Any] = [p.grad for p in clipped]
     if kind == "value":

@@ -1,6 +1,6 @@
-"""What the frameworks on PyTorch share: one rank's device, batches, precision, marks and memory.
+"""What the frameworks on PyTorch share: a rank's device, batches, precision, marks and memory.
 
-How ranks meet and how their gradients are exchanged is the frameworks' own.
+How ranks meet and exchange gradients differs from framework to framework.
 """
 
 import ctypes
@@ -21,28 +21,28 @@ from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""Precisions whose matrix products and activations are of another type than the weights."""
+"""Map the precisions in which matrix products and activations have another type than the weights to this type."""
 CHECKPOINTED = {"weights": "network", "optimizer": "update", "scaler": "scaler"}
-"""A checkpoint's parts, and the attributes whose states they are."""
+"""Map each part of a checkpoint to the attribute whose state it holds."""
 
 Batch = dict[str, Tensor]
 Travelling = tuple[Batch, Any]
-"""A batch on its way to the device, and the event of its arrival: None on a CPU, where it is there."""
+"""A batch on its way to the device, and the event of its arrival. On a CPU the event is None."""
 
 
 class TorchRank(Rank):
     """The part of a rank that does not depend on how ranks talk to each other."""
 
     tensor: TensorGroup | None = None
-    """The ranks that share this one's replica, where it is cut."""
+    """The ranks that share this rank's replica, if a replica is split over several ranks."""
     together: TensorGroup | None = None
-    """All ranks, where the form exchanges some of the parameters itself."""
+    """All ranks, if the form exchanges some of the parameters itself."""
     own: frozenset[str] = frozenset()
-    """The names of these parameters."""
+    """The names of the parameters that the form exchanges itself."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
-    """What shares an optimizer out among the ranks (`optimizers.build`)."""
+    """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
     keeps_freed_memory = True
-    """Whether a CPU's steps take the memory that the one before has freed (`keep_freed_memory`)."""
+    """True if a step on a CPU reuses the memory that the step before has freed (see `keep_freed_memory`)."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
@@ -76,7 +76,10 @@ class TorchRank(Rank):
         torch.manual_seed(self.spec["seed"])
 
     def model(self, facts: dict[str, Any]) -> None:
-        """From here on every replica draws its own dropout. A step calls `parallel`, which the frameworks may wrap."""
+        """Build the model. Afterwards every replica draws its own dropout.
+
+        A step calls `parallel`, which is the network or a framework's wrapper around it.
+        """
         self.facts = facts
         network = self.form.build(self.spec, facts, self.at)
         if self.tensor:
@@ -97,8 +100,9 @@ class TorchRank(Rank):
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.kind == "cpu":
             return batch, None
-        # In the loader's thread, ahead of need, on a stream of its own. A thread begins on GPU 0, and would take memory
-        # there for a context: pinned memory belongs to the current GPU, and leaving a stream goes back to it.
+        # This runs in the loader's thread, before the batch is needed, and uses its own stream. A new thread starts on
+        # GPU 0. Pinned memory belongs to the current GPU, and leaving a stream switches back to it. So without
+        # `set_device` every rank would create a context on GPU 0 and use memory there.
         torch.cuda.set_device(self.at)
         with torch.cuda.stream(self.copies):
             sent = {name: tensor.pin_memory().to(self.at, non_blocking=True) for name, tensor in batch.items()}
@@ -116,14 +120,15 @@ class TorchRank(Rank):
     def optimizer(self) -> None:
         by_rows = getattr(self.network, "by_rows", ())
         self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms, self.shared_by, by_rows)
-        # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
+        # The scale never grows within a run. So the number of its halvings is the number of skipped steps, and no step
+        # has to wait for the device in order to count them.
         fp16 = self.spec["precision"] == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
         self.replayed: Callable[[list[Batch]], Tensor] | None = None
 
     def passes(self, batches: list[Batch]) -> Tensor:
-        """Forward and backward through the micro-batches: the mean loss, and every parameter's gradient."""
+        """Run forward and backward for all micro-batches. Return the mean loss; the gradients are in the parameters."""
         total = torch.zeros((), device=self.at)
         for number, batch in enumerate(batches, 1):
             with self.exchange(number == len(batches)):
@@ -133,11 +138,11 @@ class TorchRank(Rank):
         return total
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
-        """The context of a micro-batch's passes: gradients are exchanged with the last one."""
+        """Return the context of a micro-batch's passes. Gradients are exchanged in the last one."""
         return nullcontext()
 
     def updating(self) -> AbstractContextManager[Any]:
-        """The context of the optimizer's step."""
+        """Return the context of the optimizer's step."""
         return nullcontext()
 
     def set_rate(self, rate: float) -> None:
@@ -146,7 +151,7 @@ class TorchRank(Rank):
 
     def step(self, batches: list[Batch]) -> Tensor:
         total = (self.replayed or self.passes)(batches)
-        others = self.tensor or self.together  # which hold parts that this rank does not hold
+        others = self.tensor or self.together  # these ranks hold parts that this rank does not hold
         if self.options["clip"] != "none" or others:
             self.scaler.unscale_(self.update)
         if others:
@@ -157,7 +162,7 @@ class TorchRank(Rank):
             self.scaler.step(self.update)
         self.scaler.update()
         if self.replayed is None:
-            self.update.zero_grad()  # which drops the gradients
+            self.update.zero_grad()  # this drops the gradients
         return total
 
     def sync(self) -> None:
@@ -213,7 +218,7 @@ class TorchRank(Rank):
 
     def versions(self) -> dict[str, str | None]:
         cuda = self.kind == "cuda"
-        libraries: Any = torch  # their version functions have no types
+        libraries: Any = torch  # the functions for their versions have no types
         return {
             "torch": torch.__version__,
             **self.form.versions(),
@@ -228,15 +233,15 @@ class TorchRank(Rank):
         return isinstance(error, (RuntimeError, OSError)) and super().is_out_of_memory(error)
 
     def seed(self, value: int) -> None:
-        """Seed what dropout draws from."""
+        """Seed the random numbers of dropout."""
         torch.manual_seed(value)
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write weights, the optimizer's and the loss scaler's states."""
+        """Write the weights and the states of the optimizer and the loss scaler."""
         torch.save({part: getattr(self, name).state_dict() for part, name in CHECKPOINTED.items()}, stream)
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Take them over from a file. Only tensors and plain values are read from it: nothing in it can run."""
+        """Read from a file what `save` has written. Only tensors and plain values are read, so it cannot run code."""
         states = torch.load(stream, map_location=self.at, weights_only=True)
         for part, name in CHECKPOINTED.items():
             if part == "weights" or not weights_alone:
@@ -244,7 +249,10 @@ class TorchRank(Rank):
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what a step frees for the next one, which else gets every page from the kernel again."""
+    """Let the C library keep the memory that a step frees for the next step.
+
+    Otherwise every step gets all its pages from the kernel again.
+    """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # glibc
         trim_threshold, most_maps = -1, -4

@@ -1,10 +1,12 @@
-"""`options.sharding`: what the replicas share out among themselves, where each of them would keep a copy.
+"""`options.sharding`: what the replicas divide among themselves instead of each keeping a copy.
 
-`optimizer` leaves DistributedDataParallel as it is: each rank updates some of the weights, and keeps the optimizer's
-states of these alone. With the other two (PyTorch's FSDP2) every rank keeps a part of each weight, with its gradient
-and states. The weights of a block are gathered for its passes; gradients are added up where they are kept.
+With `optimizer`, DistributedDataParallel stays unchanged. Each rank updates some of the weights, and keeps only their
+states of the optimizer. With the two other values (PyTorch's FSDP2), every rank keeps a part of each weight, with the
+gradient and the states of this part. The weights of a block are gathered for its passes, and each part of a gradient is
+summed on the rank that keeps it.
 
-What does this is imported where it is used: that takes half as long as PyTorch itself.
+The modules for this are imported inside the functions that use them, because their import takes half as long as that of
+PyTorch itself.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from torch import nn
 from throughline.frameworks import Unsupported
 
 WEIGHTS = ("optimizer_gradients", "full")
-"""With these the weights lie in parts as well."""
+"""The values of `options.sharding` that split the weights as well."""
 SETTINGS = {
     "none": "none",
     "optimizer": "the optimizer's states (8 bytes a parameter), each tensor's to one replica (ZeroRedundancyOptimizer)",
@@ -24,11 +26,11 @@ SETTINGS = {
     "full": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to every "
     "replica (FSDP2); whole weights are gathered block by block, for each pass anew",
 }
-"""What is split, in words that follow the verb."""
+"""Map each value to what is split, in words that complete the phrase "splits ..."."""
 
 
 def refuse(options: dict[str, Any], replicas: int) -> None:
-    """Unsupported where nothing can be shared out."""
+    """Raise Unsupported if sharding is not possible with these options."""
     reasons = {
         "a single replica has nobody to share its states with: sharding needs several": replicas == 1,
         "replicas that share their states out exchange weights in every step: none can train alone":
@@ -41,21 +43,21 @@ def refuse(options: dict[str, Any], replicas: int) -> None:
 
 
 def weights(network: Any, blocks: Sequence[nn.Module], kind: str) -> None:
-    """Leave this rank its part of all weights, block by block; what is in no block is one as well."""
+    """Leave this rank only its part of all weights, block by block. The weights outside the blocks are a block too."""
     from torch.distributed.fsdp import fully_shard
 
     for block in blocks:
         fully_shard(block, reshard_after_forward=kind == "full")
-    # The backward pass begins with these: to part with them before it would gain nothing.
+    # The backward pass begins with these weights, so there is no gain in freeing them before it.
     fully_shard(network, reshard_after_forward=False)
 
 
 def optimizer(groups: Any, kind: Any, **constants: Any) -> Any:
-    """An optimizer of some of the weights, which then sends them to the other ranks."""
+    """Return an optimizer that updates some of the weights and then sends these to the other ranks."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     made = ZeroRedundancyOptimizer(groups, kind, parameters_as_bucket_view=True, **constants)
-    # What updates skips an overflow on the device, so that nobody has to look whether there was one.
+    # The inner optimizer skips an overflow on the device, so the loss scaler need not wait to see if there was one.
     made._step_supports_amp_scaling = True  # type: ignore[attr-defined]
     made.register_step_pre_hook(_hand_scale_over)
     return made

@@ -1,4 +1,4 @@
-"""What the ranks that share a replica have to agree on after its passes: norms of whole gradients, and overflows."""
+"""What the ranks that share a replica exchange after its passes: the norms of whole gradients, and overflows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,10 @@ from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 
 def norms_of_whole(ranks: TensorGroup, network: nn.Module) -> Norms:
-    """The squares of parts are added up over the ranks; what every rank holds whole counts once."""
+    """Return a function for the norms of whole tensors, of which the ranks hold parts.
+
+    It adds up the squares of the parts over the ranks. A tensor that every rank holds as a whole counts once.
+    """
     parts = {network.get_parameter(name) for name in ranks.dimensions}
 
     def norms(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -29,7 +32,10 @@ def norms_of_whole(ranks: TensorGroup, network: nn.Module) -> Norms:
 
 
 def share_overflow(scaler: Any, optimizer: Any, ranks: TensorGroup) -> None:
-    """Have all ranks skip a step that one of them has to skip, after `unscale_`. Nobody looks at the device's value."""
+    """Make all ranks skip a step if one of them has to skip it. Call this after `unscale_`.
+
+    It does not wait for the device.
+    """
     if scaler.is_enabled():
         for found in scaler._found_inf_per_device(optimizer).values():
             dist.all_reduce(found, dist.ReduceOp.MAX, group=ranks.group)

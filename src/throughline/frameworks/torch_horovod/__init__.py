@@ -1,4 +1,4 @@
-"""`torch-horovod`: PyTorch with Horovod's exchange. What the rest has to know of it; no PyTorch in here."""
+"""The framework `torch-horovod`: PyTorch with Horovod's exchange. This file describes it and imports no PyTorch."""
 
 from dataclasses import replace
 

@@ -1,5 +1,7 @@
-"""`torch-horovod`: PyTorch with Horovod's DistributedOptimizer, over gloo or MPI, NCCL on GPUs; a single rank runs
-without it."""
+"""A rank of `torch-horovod`: PyTorch with Horovod's DistributedOptimizer, over gloo or MPI, and NCCL on GPUs.
+
+A single rank runs without it.
+"""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,8 +15,11 @@ from throughline.frameworks.torch.rank import Batch, TorchRank
 
 
 class Dense:
-    """Horovod refuses tensors whose memory is not in the order of their dimensions, such as channels last. They travel
-    as a view that is: nothing is copied. Its interface is that of Horovod's compressions."""
+    """Let Horovod exchange tensors in the memory format channels last.
+
+    Horovod refuses tensors whose memory is not in the order of their dimensions. We pass it a view that is in this
+    order, so nothing is copied. The interface is that of Horovod's compressions.
+    """
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, bool]:
@@ -40,7 +45,7 @@ class TorchHorovod(TorchRank):
     def optimizer(self) -> None:
         super().optimizer()
         if self.exchanges:
-            # It exchanges gradients from hooks of the backward pass, with the last micro-batch's.
+            # It exchanges gradients from hooks in the backward pass of the last micro-batch.
             made = self.update
             self.update = hvd.DistributedOptimizer(
                 made,
@@ -48,8 +53,8 @@ class TorchHorovod(TorchRank):
                 compression=Dense,
                 backward_passes_per_step=self.options["accumulate"],
             )
-            # It makes another optimizer from the groups alone: this one skips an overflow on the device as well, and
-            # the loss scaler need not wait to see whether there was one.
+            # Horovod makes a new optimizer from the groups. It skips an overflow on the device as the first one does,
+            # so the loss scaler need not wait to see whether there was one.
             self.update._step_supports_amp_scaling = getattr(made, "_step_supports_amp_scaling", False)
 
     def passes(self, batches: list[Batch]) -> Tensor:
