@@ -1,6 +1,6 @@
-"""Other people's logs become results: every file of a folder -> results/NAME/imported.json.
+"""Import other people's logs: read every file of a folder, and write the results to results/NAME/imported.json.
 
-A kind of log is recognized by its content, and has one short file in kinds/ that states its rule: which steps the
-source itself drops, and what it averages. No rule knows a published figure. A file that cannot be read keeps no other
-file from being read; its outcome says why.
+We recognize a kind of log by its content. Each kind has one short file in kinds/ with its rule: which steps the source
+itself drops, and what it averages. No rule uses a published figure. If a file cannot be read, its outcome says why, and
+the other files are still read.
 """

@@ -1,9 +1,9 @@
-"""The two JSON forms that other benchmarks keep their results in: DLPerf's result, and Paddle's index.
+"""Read and write the two JSON formats in which other benchmarks store results: DLPerf's result and Paddle's index.
 
 DLPerf: `bz32_result.json`, by model and topology: {"bert": {"1n1g": {"average_speed": ..., "batch_size_per_device":
-..., "median_speed": ..., "speedup": ...}}}. Paddle: a file of one line for each case,
-`nlp_bert_sp_bs32_fp32_1_speed`; `sp` is one card, `mp` several, and FINAL_RESULT is the throughput. Both are read
-among the logs of an import.
+..., "median_speed": ..., "speedup": ...}}}. Paddle: a file with one line for each case, such as
+`nlp_bert_sp_bs32_fp32_1_speed`. `sp` means one card and `mp` several, and FINAL_RESULT is the throughput. An import
+reads both formats in a folder of logs.
 """
 
 import json
@@ -22,7 +22,7 @@ CASE = r"(?:[a-z]+_)?(?P<model>[\w-]+?)_(?:sp|mp)_bs(?P<batch>\d+)_(?P<precision
 
 
 def _json(log: Log) -> Any:
-    """The value of a JSON file; None for any other text."""
+    """Return the value of a JSON file; None for any other text."""
     if not log.raw.lstrip().startswith("{"):
         return None
     try:
@@ -32,7 +32,7 @@ def _json(log: Log) -> Any:
 
 
 def read_result(log: Log) -> list[Reading]:
-    """The cells of a result of DLPerf."""
+    """Return the cells of a DLPerf result; none if the file has another format."""
     value = _json(log)
     if not isinstance(value, dict) or not any(_is_cell(cell) for cell in _cells(value)):
         return []
@@ -67,7 +67,7 @@ def _is_cell(cell: Any) -> bool:
 
 
 def read_index(log: Log) -> list[Reading]:
-    """The case of an index of Paddle."""
+    """Return the case of a Paddle index; none if the file has another format."""
     value = _json(log)
     if not isinstance(value, dict) or not value.keys() >= INDEX_KEYS:
         return []
@@ -93,9 +93,10 @@ KINDS = {"DLPerf's result": read_result, "Paddle's index": read_index}
 
 
 def write(summaries: Iterable[Summary], folder: Path) -> None:
-    """The cells of a benchmark's summaries in both forms, and the page that links their logs.
+    """Write the cells of a benchmark's summaries in both formats, and a page with links to their logs.
 
-    `dlperf/<framework>_bz32_fp32_result.json`, `index/<framework>/nlp_bert_sp_bs32_fp32_1_speed`, `logs.md`.
+    The files are `dlperf/<framework>_bz32_fp32_result.json`, `index/<framework>/nlp_bert_sp_bs32_fp32_1_speed` and
+    `logs.md`.
     """
     links = []
     for summary in summaries:
@@ -117,7 +118,7 @@ def write(summaries: Iterable[Summary], folder: Path) -> None:
 
 
 def _result(cell: Cell) -> dict[str, Any]:
-    """A cell as DLPerf prints it, with two decimals."""
+    """Return a cell in DLPerf's format, with two decimals."""
     values = {
         "average_speed": cell.average_speed,
         "batch_size_per_device": cell.batch_size_per_device,
@@ -135,7 +136,7 @@ def _case(summary: Summary, topology: str) -> str:
 
 
 def _index(summary: Summary, topology: str, cell: Cell, case: str) -> dict[str, Any]:
-    """A cell under the keys of Paddle's index."""
+    """Return a cell with the keys of Paddle's index."""
     devices = Topology.parse(topology).world
     return {
         "log_file": case,

@@ -1,4 +1,4 @@
-"""A log as text that patterns can search, and what a kind of log says of one run in it."""
+"""The text of a log (Log), the result of one run in it (Reading), and functions that the kinds of logs share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from throughline.records.imported import Outcome
 
-# What mpirun puts before each line (`Thu Dec 17 15:05:20 2020[1,0]<stdout>:`), in front of it or in its middle.
+# The mark that mpirun adds to each line (`Thu Dec 17 15:05:20 2020[1,0]<stdout>:`), at its start or in its middle.
 MPIRUN = re.compile(r"(?:\w{3} \w{3} +\d{1,2} [\d:]{8} \d{4})?\[1,(\d+)\]<std(?:out|err)>:")
-COLOURS = re.compile(r"\[\d{1,3}(?:;\d+)*m")  # what is left of them without the escape character
+COLOURS = re.compile(r"\[\d{1,3}(?:;\d+)*m")  # the rest of a colour code without its escape character
 NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)"
 NOT_SAID = "the log does not say it"
 
 
 class Unusable(Exception):
-    """Why a log of a known kind gives no figure."""
+    """A file gives no figure. `status` and `reason` say why."""
 
     def __init__(self, status: Outcome, reason: str) -> None:
         self.status, self.reason = status, reason
@@ -28,51 +28,54 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Log:
-    """`name` is its path below the imported folder, `raw` its text."""
+    """A log file. `name` is its path below the imported folder, and `raw` its text."""
 
     name: str
     raw: str
 
     @cached_property
     def ranks(self) -> int:
-        """How many ranks mpirun names in it; 0 where it was not started so."""
+        """The number of ranks that the marks of mpirun name; 0 if mpirun did not start the run."""
         marks = MPIRUN.findall(self.raw) if "]<std" in self.raw else ()
         return 1 + max(map(int, marks), default=-1)
 
     @cached_property
     def text(self) -> str:
-        """The lines as the programs wrote them: without mpirun's marks and without colours."""
+        """The lines that the programs wrote, without the marks of mpirun and without colours."""
         plain = MPIRUN.sub("", self.raw) if "]<std" in self.raw else self.raw
         return COLOURS.sub("", plain.replace("\x1b", "")).replace("\r", "\n")
 
     @cached_property
     def before_2022(self) -> bool:
-        """Whether DLLogger's lines are of 2021 or older: PaddlePaddle's comparison has another rule since 2022."""
+        """True if the lines of DLLogger are from 2021 or earlier.
+
+        PaddlePaddle's comparison changed its rules in 2022.
+        """
         return (self.find(r"DLL (\d{4})-") or "9999") < "2022"
 
     def find(self, pattern: str) -> str | None:
-        """The first group of the pattern's first match."""
+        """Return the first group of the pattern's first match; None without a match."""
         match = re.search(pattern, self.text)
         return match[1] if match else None
 
     def count(self, pattern: str) -> int | None:
-        """That group as a whole number from 1 on."""
+        """Return the same group as a positive integer; None without a match or for 0."""
         found = self.find(pattern)
         return int(found) or None if found else None
 
     def part(self, text: str) -> Log:
-        """A piece of it, as a log of its own."""
+        """Return a part of this log as a Log."""
         return Log(self.name, text)
 
     def named(self, pattern: str) -> str | None:
-        """The first group of a pattern that the file's name and its folders match."""
+        """Return the first group of a pattern in the names of the file and its folders; None without a match."""
         match = re.search(pattern, self.name)
         return match[1] if match else None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one run says. `rule` is a sentence; a null value of `facts` has its reason in `reasons`."""
+    """The result of one run in a log. `rule` describes how the value was computed. `reasons` says why a key is None."""
 
     framework: str
     value: float
@@ -90,22 +93,25 @@ class Reading:
 
 
 Kind = Callable[[Log], Sequence[Reading]]
-"""A kind of log: the runs in a log of this kind, none where it is of another. Raises Unusable."""
+"""A function that reads one kind of log. It returns the runs in a log; none if the log is of another kind.
+
+It raises Unusable if the log is of this kind, but gives no figure.
+"""
 
 
 def mean(values: Iterable[float]) -> float:
-    """The arithmetic mean."""
+    """Return the arithmetic mean."""
     every = list(values)
     return sum(every) / len(every)
 
 
 def numbers(pattern: str, text: str) -> list[float]:
-    """The pattern's first group, everywhere; Unusable where one is no number."""
+    """Return the first group of all matches as numbers. Raise Unusable if one is no positive number."""
     return [number(found) for found in re.findall(pattern, text)]
 
 
 def number(text: str) -> float:
-    """A positive number, with or without commas between thousands."""
+    """Return a positive number, with or without commas between thousands. Raise Unusable for any other text."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -116,27 +122,27 @@ def number(text: str) -> float:
 
 
 def after(values: Sequence[float], dropped: int, what: str = "records") -> list[float]:
-    """What is left after the first `dropped`; Unusable where that is nothing."""
+    """Return the values after the first `dropped` ones. Raise Unusable if none are left."""
     if len(values) <= dropped:
         raise Unusable("cut_off", f"it has {len(values)} {what}, and the rule drops the first {dropped}")
     return list(values[dropped:])
 
 
 def one(values: Sequence[float], what: str) -> float:
-    """The one value; Unusable where a log says it more than once, differently."""
+    """Return the only value, which the log may repeat. Raise Unusable if the log has different values."""
     if len(set(values)) > 1:
         raise Unusable("mixed", f"it ends {len(set(values))} runs: {what} stands in it so often; give each a file")
     return values[0]
 
 
 def ascending(steps: Sequence[int]) -> None:
-    """Unusable where a run begins again: the log holds several."""
+    """Raise Unusable if the steps start again, because the log then has several runs."""
     if any(later < earlier for earlier, later in pairwise(steps)):
         raise Unusable("mixed", "its steps begin again: it holds several runs; give each a file of its own")
 
 
 def precision(*, half: Any, brain: Any = None) -> str:
-    """fp16, bf16 or fp32 from what a log says of mixed precision."""
+    """Return fp16, bf16 or fp32 from a log's settings of mixed precision."""
 
     def on(value: Any) -> bool:
         return str(value).lower() in ("1", "true", "fp16", "float16", "amp", "o1", "o2")

@@ -1,4 +1,4 @@
-"""A folder of logs -> imported.json: every file with its outcome, in the order of the names."""
+"""Read a folder of logs into imported.json: every file with its outcome, in the order of the names."""
 
 import hashlib
 import re
@@ -15,10 +15,12 @@ from throughline.imports.log import NOT_SAID, Log, Reading, Unusable
 from throughline.records import SCHEMA, ImportedRun
 
 LARGEST = 64 * 2**20
-"""A larger file is not read: a log of a training run is text for people."""
+"""We do not read a larger file, because the log of a training run is text for people."""
 CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
-"""Bytes that text has not, and how many of those and of damaged letters a log may have: ranks that write at once leave
-some."""
+"""Bytes that text does not have, and the share of such bytes and of damaged letters that we accept in a log.
+
+Ranks that write at the same time leave some.
+"""
 FACTS = ("model", "precision", "batch_size_per_device", "accumulate", "devices", "nodes", "hardware", "software")
 NAMES = {
     "model": r"(resnet50|bert[_-](?:base|large)|gpt2[_-](?:small|medium|large|xl))",
@@ -27,16 +29,19 @@ NAMES = {
     "devices": r"gpus?(\d+)(?![a-z0-9])|(?<![a-z0-9])(\d+)gpus?(?![a-z])",
     "topology": r"(?<![a-z0-9])n?(\d+)[nc](\d+)g?(?![a-z0-9])",
 }
-"""What the name of a file and of its folders says, where the log itself does not: `bz32/4n8g/bert_b32_fp32_1.log`."""
+"""Patterns for facts in the names of a file and its folders, such as `bz32/4n8g/bert_b32_fp32_1.log`.
+
+We use them if the log itself does not state the fact.
+"""
 
 
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 MODEL = re.compile(r"[A-Za-z][\w .,+-]*(?:/[\w.+-]+)?")
-"""A model's name, and no path of somebody's machine."""
+"""The form of a model's name. A path on somebody's machine does not match it."""
 
 
 def imported(name: str, folder: Path) -> dict[str, Any]:
-    """The content of imported.json; UserError where there is no such folder, or nothing in it."""
+    """Return the content of imported.json. Raise UserError if the folder does not exist or is empty."""
     if not folder.is_dir():
         raise UserError(f"imports.{name}.logs: {folder} is no folder", next_step="write the folder that holds the logs")
     files = sorted((path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."), key=natural)
@@ -47,7 +52,7 @@ def imported(name: str, folder: Path) -> dict[str, Any]:
 
 
 def of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
-    """The runs of a file; one without a figure, with the reason, where it has none."""
+    """Yield the runs of a file. If it has none, yield one entry without a figure and with the reason."""
     try:
         content = _content(path)
         digest = hashlib.sha256(content).hexdigest()
@@ -77,7 +82,10 @@ def _content(path: Path) -> bytes:
 
 
 def _text(content: bytes) -> str:
-    """Text, where it is one. Damaged letters and single zeros are no reason to leave out a log."""
+    """Return the content as text. Raise Unusable if it is no text.
+
+    We accept a log with some damaged letters or control characters.
+    """
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", "replace")
     plain = content.translate(None, CONTROL)
@@ -88,7 +96,7 @@ def _text(content: bytes) -> str:
 
 
 def _read(log: Log) -> tuple[str, list[Reading]]:
-    """The kind of a log and its runs."""
+    """Return the kind of a log and its runs. Raise Unusable if it has none, or is of several kinds."""
     found: dict[str, list[Reading] | Unusable] = {}
     for name, kind in {**KINDS, **interchange.KINDS}.items():
         try:
@@ -96,7 +104,7 @@ def _read(log: Log) -> tuple[str, list[Reading]]:
                 found[name] = runs
         except Unusable as unusable:
             found[name] = unusable
-        except Exception as error:  # whatever is wrong with one file, the others are read
+        except Exception as error:  # a fault in one file must not keep us from reading the others
             found[name] = Unusable("broken", f"its lines cannot be read ({type(error).__name__})")
     if not found:
         raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(KINDS)}")
@@ -109,7 +117,7 @@ def _read(log: Log) -> tuple[str, list[Reading]]:
 
 
 def _run(reading: Reading, name: str) -> dict[str, Any]:
-    """A reading under the keys of imported.json. What the log does not say, its name may."""
+    """Return a reading with the keys of imported.json. Facts that the log does not state may come from its name."""
     said = {
         "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
         "precision": reading.precision,
@@ -134,7 +142,7 @@ def _run(reading: Reading, name: str) -> dict[str, Any]:
 
 
 def _named(name: str) -> dict[str, Any]:
-    """What a name says, by the keys of imported.json."""
+    """Return the facts in a file's name, with the keys of imported.json."""
     found = {key: re.search(pattern, name) for key, pattern in NAMES.items()}
     words = {key: next(filter(None, match.groups())) for key, match in found.items() if match and key != "topology"}
     values: dict[str, Any] = {key: int(word) for key, word in words.items() if word.isdigit() and int(word)}

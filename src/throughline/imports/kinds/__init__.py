@@ -1,4 +1,4 @@
-"""Every kind of log, by the name that imported.json gives it."""
+"""All kinds of logs, by their names in imported.json."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""DeepSpeed: the lines of its throughput timer, each with the running average since the third step.
+"""DeepSpeed: each line of its throughput timer has the running average since the third step.
 
-The timer itself drops the first steps (`start_step`). The figure is the last running average.
+The timer itself drops the first steps (`start_step`). Our figure is the last running average.
 """
 
 import re
@@ -13,7 +13,7 @@ OLD = rf"\b\d+/(\d+), SamplesPerSec={NUMBER}"
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     lines = re.findall(NEW, log.text) or re.findall(OLD, log.text)
     if not lines or re.search(megatron.LINE, log.text):
         return []

@@ -1,8 +1,8 @@
-"""GluonNLP's BERT on MXNet: a line each so many steps, `throughput=133.0K tks/s`; and DLPerf's runs of it.
+"""GluonNLP's BERT on MXNet, with DLPerf's runs of it. It prints a line every few steps: `throughput=133.0K tks/s`.
 
-DLPerf logs each of 200 steps on every rank, with its latency. Its own script takes the speed of every rank's line
-from the latency (in ms, one decimal), the median over the ranks, and the mean of the steps after the first 100.
-Without a latency nothing published says how to read the log: the median of all lines after the first 10.
+DLPerf logs each of 200 steps on every rank, with its latency. DLPerf's own script computes the speed of each line from
+the latency (in ms, one decimal), takes the median over the ranks, and then the mean of the steps after the first 100.
+For a log without latencies, no published rule exists. We take the median of all lines after the first 10.
 """
 
 import re
@@ -16,7 +16,7 @@ HORIZONTAL = r"_b(\d+)_\w+_\d+\.log$"
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text)
     if not lines:
         return []

@@ -1,7 +1,7 @@
-"""Megatron-LM: a line each so many iterations, with the mean time of those since the last line.
+"""Megatron-LM: it prints a line every few iterations, with the mean time of the iterations since the last line.
 
-The first line holds the start of every library, and is dropped. The figure is the global batch over the mean of the
-other lines' seconds. DeepSpeed's training of Megatron's models prints the same lines.
+We drop the first line, because its time includes the start of all libraries. Our figure is the global batch divided by
+the mean of the other lines' seconds. DeepSpeed prints the same lines when it trains Megatron's models.
 """
 
 import re
@@ -12,7 +12,7 @@ LINE = rf" iteration +(\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): {NUMBE
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text)
     if not lines:
         return []
@@ -42,5 +42,5 @@ def read(log: Log) -> list[Reading]:
 
 
 def _argument(log: Log, name: str) -> int | None:
-    """An argument as Megatron lists it: `  hidden_size .......... 1024`."""
+    """Return an argument that Megatron lists in this form: `  hidden_size .......... 1024`."""
     return log.count(rf"(?m)^\s*(?:\[.*\] )?{name} \.+ (\d+)")

@@ -1,9 +1,8 @@
-"""nanoGPT: train.py prints the time of an iteration, bench.py that of a window.
+"""nanoGPT: train.py prints the time of each iteration, and bench.py the time of a window of iterations.
 
-train.py lets five iterations settle before it looks at its own speed, and so does this rule. An iteration that
-evaluates (a line `step ...` stands before it) has the evaluation in its time, and is dropped. The figure is the
-tokens of an iteration over the mean time. bench.py drops ten iterations and prints the mean of twenty: the printed
-time is taken.
+train.py drops the first five iterations before it computes its own speed, and so do we. We also drop an iteration that
+evaluates (with a line `step ...` before it), because its time includes the evaluation. Our figure is the tokens of an
+iteration divided by the mean time. bench.py drops ten iterations and prints the mean of twenty. We take that time.
 """
 
 import re
@@ -16,7 +15,7 @@ SETTLED = 5
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text) if "\niter " in f"\n{log.text}" else []
     window = re.findall(WINDOW, log.text)
     if not (lines or window):

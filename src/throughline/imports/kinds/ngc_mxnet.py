@@ -1,7 +1,8 @@
 """NVIDIA's DeepLearningExamples in MXNet: ResNet-50, with DLLogger's lines.
 
-The benchmark drops the first epoch and takes the harmonic mean of the other epochs' images per second: all images
-over all seconds. A file may hold several runs, one for each number of GPUs; each begins with its parameters.
+The benchmark drops the first epoch and takes the harmonic mean of the other epochs' images per second, which is all
+images divided by all seconds. A file may have several runs, one for each number of GPUs. Each run begins with its
+parameters.
 """
 
 import re
@@ -15,7 +16,7 @@ END = r"DLL .*Summary: .*train\.ips : [\d.]+"
 
 
 def read(log: Log) -> list[Reading]:
-    """The runs of a log."""
+    """Return the runs of a log; none if the log is of another kind."""
     if not re.search(r"DLL .*\btrain\.ips : ", log.text):
         return []
     starts = [match.start() for match in re.finditer(START, log.text)] or [0]

@@ -1,10 +1,10 @@
 """NVIDIA's DeepLearningExamples in PyTorch: BERT pre-training and ResNet-50, with DLLogger's lines.
 
-BERT: the program itself prints the throughput of the whole run at its end. Its clock starts at the first micro-batch,
-so nothing is dropped. ResNet-50 prints every iteration, and a summary over all of them. PaddlePaddle's published
-comparison takes the summary; since 2022 it drops the first iterations of runs on one node, 9 on one device and 8 on
-several, and takes the summary of runs over several nodes alone, which mpirun starts. Its text does not say so, its
-logs do.
+BERT: at its end, the program prints the throughput of the whole run. Its clock starts at the first micro-batch, so it
+drops nothing, and we take this figure. ResNet-50 prints every iteration, and a summary of all iterations.
+PaddlePaddle's published comparison takes the summary. Since 2022, it takes the summary only for runs on several nodes,
+which mpirun starts. For runs on one node, it drops the first iterations: 9 on one device, 8 on several. Only its
+published logs show this change; its text does not mention it.
 """
 
 import re
@@ -18,7 +18,7 @@ SUMMARY = r"DLL .*Summary: .*train\.total_ips : ([\d.]+)"
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     if re.search(f"{BERT}|{STEP}", log.text):
         return [_bert(log)]
     if re.search(IMAGES, log.text):
@@ -54,7 +54,7 @@ def _bert(log: Log) -> Reading:
 
 
 def _batch(log: Log) -> int | None:
-    """Of one micro-batch. The command has a GPU's samples of a whole update, and the micro-batches in it."""
+    """Return the samples of one micro-batch. The command line has a GPU's samples per update, and its micro-batches."""
     if micro := log.count(r"batch_size_per_gpu : (\d+)"):
         return micro
     update, steps = log.count(r"--train_batch_size[ =](\d+)"), log.count(r"--gradient_accumulation_steps[ =](\d+)")

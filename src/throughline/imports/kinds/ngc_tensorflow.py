@@ -1,11 +1,14 @@
 """NVIDIA's DeepLearningExamples in TensorFlow 1: BERT pre-training and ResNet-50, with DLLogger's lines.
 
-BERT prints every update, and at its end the average over those that it does not skip itself ("Skipping time record
-...": warm-up, and five after each checkpoint). PaddlePaddle's published comparison takes this average; since 2022,
-and where several nodes' logs end without it, the mean of the updates after the last skipped one, or after the first
-where none is marked; and of newer programs, which print `sequences/s`, the mean of all updates. ResNet-50 prints
-every tenth iteration after 200 of warm-up, and an average at its end. The comparison takes this average; since 2022,
-on one node, the mean without the first 5 of these lines. Its text does not say so, its logs do.
+BERT prints every update and, at its end, the average of the updates that the program itself does not skip. It skips
+("Skipping time record ...") the warm-up and five updates after each checkpoint. PaddlePaddle's published comparison
+takes this average. Since 2022, and for logs of several nodes that end without an average, it takes the mean of the
+updates after the last skipped one or, if none is marked as skipped, of all updates after the first. Newer programs
+print `sequences/s`. For these it takes the mean of all updates.
+
+ResNet-50 prints every tenth iteration after 200 iterations of warm-up, and an average at its end. The comparison takes
+this average. Since 2022, for runs on one node, it takes the mean without the first 5 of these lines. Only its published
+logs show these changes; its text does not mention them.
 """
 
 import re
@@ -22,7 +25,7 @@ DROPPED_LINES = 5
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     if re.search(UPDATE, log.text):
         return [_bert(log)]
     if re.search(IMAGES, log.text) or re.search(OLDEST, log.text):

@@ -1,8 +1,8 @@
-"""OneFlow's benchmarks as DLPerf ran them. Each ends its lines with the time of day, or prints a table.
+"""OneFlow's benchmarks as DLPerf ran them. Their lines end with the time of day, or they print a table.
 
-ResNet-50 and BERT: samples of 100 iterations over the seconds between two lines, iteration 20 to 120 and step 19 to
-119. Partial FC: the mean of the printed throughput of lines 20 to 120 after iteration 5. GPT: a row each so many
-iterations; the mean of all rows after the first.
+ResNet-50 and BERT: the samples of 100 iterations divided by the seconds between two lines (iterations 20 and 120 of
+ResNet-50, steps 19 and 119 of BERT). Partial FC: the mean of the printed throughput of lines 20 to 120 after iteration
+5. GPT prints a row every few iterations: the mean of all rows after the first.
 """
 
 import re
@@ -16,7 +16,7 @@ ROW = rf"\| (\d+) +\| \d+ +\| \d+ +\| {NUMBER} +\| {NUMBER} +\| \S+ +\|"
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     if lines := re.findall(IMAGES, log.text):
         return [_clock(log, lines, 20, 120, log.find(r"\bmodel = (\w+)"))]
     if lines := re.findall(BERT, log.text):

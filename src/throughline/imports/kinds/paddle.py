@@ -1,10 +1,10 @@
-"""PaddlePaddle: BERT of PaddleNLP and ResNet-50 of PaddleClas, a line each so many steps.
+"""PaddlePaddle: BERT of PaddleNLP and ResNet-50 of PaddleClas. Both print a line every few steps.
 
-A line's `ips` is that of one card. Paddle's own analysis drops the first lines and takes the mean of the others,
-times the cards. BERT drops 100 steps; the oldest runs over several nodes (their program prints no Namespace) drop the
-first line alone. ResNet-50 drops ten lines. The runs of Paddle's present benchmark (BERT prints `total step`, a
-file's name ends in `_N1C8_log`) drop ten lines, and then the slowest and the fastest: 5 at either end, or 5 per cent
-where that is more.
+The `ips` of a line is the speed of one card. Paddle's own analysis drops the first lines, takes the mean of the others,
+and multiplies it by the number of cards. For BERT it drops 100 steps. For the oldest runs on several nodes, whose
+program prints no Namespace, it drops only the first line. For ResNet-50 it drops ten lines. For runs of Paddle's
+current benchmark (BERT prints `total step`, or the file's name ends in `_N1C8_log`) it drops ten lines, and then the 5
+slowest and the 5 fastest lines, or the slowest and fastest 5 percent if these are more.
 """
 
 import re
@@ -19,7 +19,7 @@ DROPPED_STEPS, DROPPED_LINES, ENDS, END_SHARE = 100, 10, 5, 0.05
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log."""
+    """Return the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text)
     if not lines:
         return []
@@ -79,7 +79,10 @@ def _trimmed(speeds: list[float]) -> tuple[list[float], str]:
 
 
 def _devices(log: Log) -> int | None:
-    """From the launcher's table, else from the other ranks that the first one waits for, else from the file's name."""
+    """Return the number of cards; None if unknown.
+
+    It is from the launcher's table, from the file's name, or from the other ranks that the first rank waits for.
+    """
     if trainers := log.count(r"PADDLE_TRAINERS_NUM +(\d+)"):
         return trainers
     named = log.named(r"gpu(\d+)") or log.named(r"N1C(\d+)")

@@ -1,6 +1,6 @@
-"""torchtitan: a line each so many steps, with `tps` (formerly `wps`), the tokens per second of one device.
+"""torchtitan: it prints a line every few steps, with the tokens per second of one device: `tps` (formerly `wps`).
 
-torchtitan's published benchmarks read the line of step 90. The figure is that one, times the devices of the mesh.
+torchtitan's published benchmarks read the line of step 90. Our figure is its `tps`, times the devices of the mesh.
 """
 
 import re
@@ -12,7 +12,7 @@ STEP = 90
 
 
 def read(log: Log) -> list[Reading]:
-    """The run of a log; the lines of its first rank, where several print."""
+    """Return the run of a log, from the lines of its first rank if several print; none for a log of another kind."""
     first = [line for line in log.text.splitlines() if not (rank := re.match(r"\[rank(\d+)\]", line)) or rank[1] == "0"]
     lines = re.findall(LINE, "\n".join(first))
     if not lines:

@@ -1,7 +1,7 @@
-"""Hugging Face's Trainer: trainer_state.json, which it writes itself.
+"""Hugging Face's Trainer: the file trainer_state.json, which the Trainer writes itself.
 
-`train_samples_per_second` is the samples of all epochs over the runtime of `train()`: its evaluations, its logging
-and its first steps included, nothing dropped.
+`train_samples_per_second` is the samples of all epochs divided by the runtime of `train()`. This runtime includes the
+evaluations, the logging and the first steps; nothing is dropped.
 """
 
 import json
@@ -10,7 +10,7 @@ from throughline.imports.log import Log, Reading, Unusable, number
 
 
 def read(log: Log) -> list[Reading]:
-    """The job of a state."""
+    """Return the job of a trainer_state.json; none if the file is another one."""
     if not log.raw.lstrip().startswith("{") or '"log_history"' not in log.raw:
         return []
     try:
