@@ -1,7 +1,7 @@
 """optax's optimizers by their names in config.yaml, and the three kinds of gradient clipping.
 
-Each is the chain of transformations that optax's optimizer of that name is made of, but for the last one, which
-multiplies by the learning rate: the rate is an argument of the step.
+Each is the chain of transformations that optax uses for the optimizer of that name, without the last transformation.
+That one multiplies by the learning rate, and in our step the rate is an argument.
 """
 
 from typing import Any, NamedTuple
@@ -21,15 +21,15 @@ CLIPS = {
 
 
 class Update(NamedTuple):
-    """Weights move by the learning rate times the opposite of what `transform` makes of gradients."""
+    """An optimizer. A step subtracts from the weights the learning rate times the output of `transform`."""
 
     transform: optax.GradientTransformation
     settings: dict[str, Any]
-    """What it was built with, in the words of `frameworks.SETTINGS`."""
+    """The constants that it was built with, by their names in `frameworks.SETTINGS`."""
 
 
 def build(settings: dict[str, Any], clip: str, decays: list[bool]) -> Update:
-    """`decays`: which of the weights decay."""
+    """Return the optimizer. `decays` says for each weight whether weight decay applies to it."""
     weight_decay = settings["weight_decay"]
     decay = optax.add_decayed_weights(weight_decay, mask=decays)
     if settings["name"] == "sgd":

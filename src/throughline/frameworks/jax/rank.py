@@ -1,8 +1,8 @@
-"""`jax`: one process per device, gloo on CPUs and NCCL on GPUs, and one compiled step over the mesh of all devices.
+"""A rank of `jax`: one process per device, gloo on CPUs and NCCL on GPUs.
 
-A step takes the weights and all other states, and returns the next ones in the same memory (they are donated). Every
-rank computes on its own batch, and gradients are averaged over the mesh. A single rank runs the same program on a mesh
-of one device.
+A step is one compiled program over the mesh of all devices. It takes the weights and all other states, and returns
+their next values in the same memory (they are donated). Every rank computes on its own batch, and gradients are
+averaged over the mesh. A single rank runs the same program on a mesh of one device.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import IO, Any
 
-# Both are read when the libraries are imported. JAX else takes three quarters of a card at its start.
+# The libraries read both when they are imported. By default, JAX takes three quarters of a GPU's memory at its start.
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -28,24 +28,27 @@ from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.jax.optimizers import build
 
 SAME, APART = PartitionSpec(), PartitionSpec("replica")
-"""How an array lies on the mesh: the same on every device, or each with rows of its own."""
+"""How an array is placed on the mesh: the same on every device, or different rows on each device."""
 HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-"""Keras' names of the precisions whose products and activations are of another type than the weights."""
+"""Map the precisions in which matrix products and activations have another type than the weights to Keras' names."""
 FIRST_SCALE = 2.0**16
-"""Of a loss in fp16. It never grows within a run, so that its halvings count the skipped steps."""
+"""The first loss scale in fp16. The scale never grows within a run, so its halvings count the skipped steps."""
 NEVER_S = 10**6
-"""After which JAX ends a rank because another one is silent; its own limit is 100."""
+"""Seconds after which JAX ends a rank because another rank is silent. The default of JAX is 100."""
 
 Batch = dict[str, jax.Array]
 State = dict[str, Any]
-"""What a step changes: `weights` and the `optimizer`'s states, the same in all replicas; the loss's `scale` in fp16;
-what is `own` to each replica, such as the numbers that dropout draws from."""
+"""Everything that a step changes.
+
+`weights` and `optimizer` (its states) are the same in all replicas, and so is `scale` (the loss scale). `own` differs
+from replica to replica, such as the random numbers of dropout.
+"""
 
 
 class Jax(Rank):
     state: State | None = None
     latest: Any = None
-    """The result of what was queued last."""
+    """The result of the work that was queued last."""
 
     def join(self) -> None:
         jax.config.update("jax_platforms", self.kind)
@@ -54,13 +57,13 @@ class Jax(Rank):
             combined = f"--xla_gpu_all_reduce_combine_threshold_bytes={self.options['bucket_mb'] << 20}"
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {combined}"
         else:
-            os.environ["NPROC"] = str(self.spec["threads"])  # how many threads XLA starts
+            os.environ["NPROC"] = str(self.spec["threads"])  # the number of threads that XLA starts
         if self.world > 1:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
             address = os.environ["RANK_ADDRESSES"].partition(",")[0]
             jax.distributed.initialize(
                 address, self.world, self.rank, [self.local_rank], "deactivate",
-                heartbeat_timeout_seconds=NEVER_S,  # the launcher's watchdog looks after the ranks, and says which
+                heartbeat_timeout_seconds=NEVER_S,  # the launcher watches the ranks, and names the one that is silent
             )  # fmt: skip
 
     def device(self) -> None:
@@ -76,16 +79,16 @@ class Jax(Rank):
         self.form.seed(self.spec["seed"])
 
     def model(self, facts: dict[str, Any]) -> None:
-        # A program that draws a weight runs once: to compile it well takes much longer.
+        # Each program that draws a weight runs only once, so optimizing it would take much longer than it saves.
         as_it_was = jax.config.read("jax_disable_most_optimizations")
         jax.config.update("jax_disable_most_optimizations", True)
         self.built = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
         jax.config.update("jax_disable_most_optimizations", as_it_was)
-        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
+        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     @property
     def network(self) -> Any:
-        """The model, with what training has reached: its steps keep weights outside of it."""
+        """The model with the current weights. Steps keep the weights outside of the model, so they are copied here."""
         if self.state:
             for variable, weight in zip(self.built.trainable_variables, self.state["weights"], strict=True):
                 variable.assign(weight.addressable_data(0))
@@ -112,7 +115,7 @@ class Jax(Rank):
             mesh=self.same.mesh,
             in_specs=(states, APART, SAME),
             out_specs=(states, APART),
-            check_vma=False,  # gradients are averaged once a step, where this file says so
+            check_vma=False,  # JAX must add no averages: `_stepped` averages the gradients once a step
         )
         self.compiled = jax.jit(mapped, donate_argnums=0)
 
@@ -121,16 +124,16 @@ class Jax(Rank):
 
     @staticmethod
     def _placed(value: Any, sharding: NamedSharding) -> jax.Array:
-        """This process's part of an array, or an array that is the same in all, on the mesh."""
+        """Place on the mesh this process's part of an array, or an array that is the same in all processes."""
         return jax.make_array_from_process_local_data(sharding, np.asarray(value))
 
     def _side_by_side(self, array: jax.Array) -> jax.Array:
-        """The batches of all replicas as one array, of which this rank's device has this part."""
+        """Return the batches of all replicas as one array. `array` is the part on this rank's device."""
         shape = (len(array) * self.apart.mesh.size, *array.shape[1:])
         return jax.make_array_from_single_device_arrays(shape, self.apart, [array])
 
     def _stepped(self, state: State, batches: list[Batch], rate: jax.Array) -> tuple[State, jax.Array]:
-        """A replica's step: compiled as a whole, its averages are over the mesh."""
+        """Make a replica's step. It is compiled as a whole, and its averages are over the mesh."""
         weights, scale = state["weights"], state["scale"]
 
         def scaled_loss(weights: Any, own: Any, batch: Batch) -> tuple[jax.Array, Any]:
@@ -150,7 +153,7 @@ class Jax(Rank):
         moves, optimizer = self.update.transform.update(gradients, state["optimizer"], weights)
         moved = [weight - rate * move for weight, move in zip(weights, moves, strict=True)]
         after = {"weights": moved, "optimizer": optimizer, "scale": scale}
-        if self.half:  # a step that overflows changes nothing but the scale
+        if self.half:  # a step that overflows changes only the scale and what is own to the replica
             finite = jnp.all(jnp.stack([jnp.isfinite(gradient).all() for gradient in gradients]))
             before = {name: state[name] for name in after} | {"scale": scale / 2}
             after = jax.tree.map(partial(jnp.where, finite), after, before)
@@ -162,7 +165,8 @@ class Jax(Rank):
     def step(self, batches: list[Batch]) -> Any:
         every = jax.tree.map(self._side_by_side, batches)
         self.state, loss = self.compiled(self.state, every, np.float32(self.rate))
-        # JAX queues without limit. Waiting for the step before keeps the device busy, and the heartbeat true.
+        # JAX queues work without limit. We wait for the step before this one: the device still has work, and the
+        # heartbeat reports steps that are really done.
         if self.latest is not None:
             self.latest.block_until_ready()
         self.latest = loss
@@ -180,7 +184,10 @@ class Jax(Rank):
         return int(multihost_utils.broadcast_one_to_all(np.int32(value))) if self.world > 1 else value
 
     def seconds(self, marks: list[float]) -> list[float]:
-        """A step has waited for the one before it: its mark is that one's end, and the last one ends with `sync`."""
+        """Return the seconds of each step.
+
+        A step waits for the step before it, so its mark is the end of that step. The last step ends with `sync`.
+        """
         return super().seconds([marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
@@ -229,17 +236,17 @@ class Jax(Rank):
             jax.distributed.shutdown()
 
     def seed(self, value: int) -> None:
-        """Seed what dropout draws from."""
+        """Seed the random numbers of dropout."""
         self.form.reseed(self.network, value)
         if self.state:
             self.state["own"] = self._own()
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write all that a step changes, as arrays."""
+        """Write everything that a step changes, as arrays."""
         np.savez(stream, *(np.asarray(array.addressable_data(0)) for array in jax.tree.leaves(self.state)))
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Take it over from a file. Only arrays are read from it: nothing in it can run."""
+        """Read from a file what `save` has written. Only arrays are read, so it cannot run code."""
         leaves, structure = jax.tree.flatten(self.state)
         arrays = np.load(stream, allow_pickle=False)
         read = [self._placed(arrays[f"arr_{number}"], leaf.sharding) for number, leaf in enumerate(leaves)]

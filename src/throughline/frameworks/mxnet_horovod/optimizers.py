@@ -1,8 +1,8 @@
 """MXNet's optimizers by their names in config.yaml, and the three kinds of gradient clipping.
 
-MXNet adds Adam's epsilon to the root of the second moment before its bias is corrected, everybody else afterwards. Here
-epsilon is given to MXNet's own kernels as it is after that correction, so that all frameworks compute the same. LAMB is
-MXNet's own, which corrects first. Nothing here waits for the device.
+In Adam, MXNet adds epsilon to the root of the second moment before the bias of this moment is corrected. All other
+frameworks add it afterwards. So we scale the epsilon that we pass to MXNet's kernels such that the result is the same
+as in the other frameworks. LAMB is MXNet's own, which corrects the bias first. Nothing here waits for the device.
 """
 
 import math
@@ -13,14 +13,14 @@ import mxnet as mx
 
 
 class Adam(mx.optimizer.Adam):  # type: ignore[misc]
-    """Adam with the epsilon of Kingma and Ba's algorithm 1: beside the corrected second moment's root."""
+    """Adam with epsilon as in algorithm 1 of Kingma and Ba 2015: added to the root of the corrected second moment."""
 
     def __init__(self, epsilon: float, **settings: Any) -> None:
         super().__init__(epsilon=epsilon, **settings)
         self.stated_epsilon = epsilon
 
     def next_update(self, index: int) -> int:
-        """The number of the update that comes next for this weight."""
+        """Return the number of this weight's next update."""
         return int(self._index_update_count.get(index, self.begin_num_update)) + 1
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
@@ -29,7 +29,7 @@ class Adam(mx.optimizer.Adam):  # type: ignore[misc]
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter), by MXNet's kernel adamw_update."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), computed by MXNet's kernel adamw_update."""
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
         step = self.next_update(index)
@@ -53,7 +53,7 @@ KINDS: dict[str, Callable[..., mx.optimizer.Optimizer]] = {
 
 
 def build(settings: dict[str, Any], parameters: list[Any]) -> mx.optimizer.Optimizer:
-    """The optimizer; weight decay is on matrices only (not on biases and norms)."""
+    """Return the optimizer. Weight decay applies to matrices only, not to biases and norms."""
     for parameter in parameters:
         parameter.wd_mult = 1.0 if len(parameter.shape) >= 2 else 0.0
     if settings["name"] == "sgd":
@@ -66,7 +66,10 @@ def build(settings: dict[str, Any], parameters: list[Any]) -> mx.optimizer.Optim
 
 
 def clip(kind: str, gradients: list[mx.nd.NDArray], threshold: float) -> None:
-    """Clip, in place, at a threshold in the gradients' own unit: they may carry a loss scale, or be sums."""
+    """Clip the gradients in place.
+
+    The threshold is in the unit of these gradients, which may carry a loss scale or be sums over ranks.
+    """
     if kind == "value":
         for gradient in gradients:
             mx.nd.clip(gradient, -threshold, threshold, out=gradient)

@@ -1,5 +1,7 @@
-"""`mxnet-horovod`: MXNet with Horovod's DistributedTrainer, over gloo or MPI, NCCL on GPUs; a
-single rank runs without it."""
+"""A rank of `mxnet-horovod`: MXNet with Horovod's DistributedTrainer, over gloo or MPI, and NCCL on GPUs.
+
+A single rank runs without it.
+"""
 
 import time
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from throughline.frameworks.mxnet_horovod.optimizers import build, clip
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
 SCALER = ("_loss_scale", "_next_loss_scale", "_unskipped")
-"""What decides a loss scaler's next scales."""
+"""The attributes of a loss scaler that decide its next scales."""
 
 Batch = list[Any]
 
@@ -51,7 +53,7 @@ class MXNetHorovod(Rank):
                 parameter.grad_req = "add"
         if self.world > 1:
             hvd.broadcast_parameters(self.network.collect_params(), root_rank=0)
-        mx.random.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
+        mx.random.seed(self.spec["seed"] + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     def data(self, arrays: dict[str, Any]) -> Batch:
         return [mx.nd.array(array, dtype=array.dtype) for array in self.form.batch(arrays)]
@@ -73,7 +75,7 @@ class MXNetHorovod(Rank):
             scaler.has_overflow = partial(self._overflows, scaler.has_overflow)
 
     def _overflows(self, has_overflow: Callable[[Any], Any], parameters: Any) -> bool:
-        """The loss scaler's answer, counted."""
+        """Return the loss scaler's answer, and count the overflows."""
         overflows = bool(has_overflow(parameters))
         self.skips += overflows
         return overflows
@@ -93,14 +95,15 @@ class MXNetHorovod(Rank):
                 loss.backward()
             total += loss
         self.trainer.allreduce_grads()
-        if self.options["clip"] != "none":  # a gradient times the trainer's scale is what the optimizer sees
+        if self.options["clip"] != "none":  # the optimizer multiplies every gradient by the trainer's scale
             gradients = [parameter.grad() for parameter in self.parameters]
             clip(self.options["clip"], gradients, CLIP_AT / self.trainer._scale)
         self.trainer.update(1)
         if self.options["accumulate"] > 1:
             for parameter in self.parameters:
                 parameter.zero_grad()
-        # MXNet queues without limit. Waiting for the step before keeps the device busy, and the heartbeat true.
+        # MXNet queues work without limit. We wait for the step before this one: the device still has work, and the
+        # heartbeat reports steps that are really done.
         if self.latest is not None:
             self.latest.wait_to_read()
         self.latest = total
@@ -111,7 +114,7 @@ class MXNetHorovod(Rank):
         self.synced = time.monotonic()
 
     def barrier(self) -> None:
-        if self.world > 1:  # Horovod has no barrier of its own for MXNet
+        if self.world > 1:  # Horovod has no barrier for MXNet
             hvd.allreduce(mx.nd.zeros((1,)), name="barrier").wait_to_read()
 
     def broadcast(self, value: int) -> int:
@@ -120,7 +123,10 @@ class MXNetHorovod(Rank):
         return int(hvd.broadcast(mx.nd.array([value], dtype="int64"), root_rank=0, name="broadcast").asscalar())
 
     def seconds(self, marks: list[float]) -> list[float]:
-        """A step has waited for the one before it: its mark is that one's end, and the last one ends with `sync`."""
+        """Return the seconds of each step.
+
+        A step waits for the step before it, so its mark is the end of that step. The last step ends with `sync`.
+        """
         return super().seconds([marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
@@ -132,7 +138,7 @@ class MXNetHorovod(Rank):
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
             return memory.of_process("MXNet")
-        free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet keeps what it once took
+        free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet never gives memory back, so this is the peak
         return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
 
     def product(self, size: int) -> Callable[[], Any]:
@@ -173,12 +179,14 @@ class MXNetHorovod(Rank):
             hvd.shutdown()
 
     def seed(self, value: int) -> None:
-        """Seed what dropout draws from."""
+        """Seed the random numbers of dropout."""
         mx.random.seed(value & 2**31 - 1)
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write weights, the optimizer's states and number of updates, and the loss scaler's state: arrays by name,
-        where Trainer.save_states would pickle."""
+        """Write the weights, the optimizer's states and number of updates, and the loss scaler's state.
+
+        They are written as arrays by name, because Trainer.save_states would use pickle.
+        """
         arrays = {f"weight {name}": parameter.data() for name, parameter in self.network.named_parameters()}
         for index, state in self.trainer._updaters[0].states.items():
             arrays |= {f"state {index} {part}": array for part, array in enumerate(state)}
@@ -189,14 +197,14 @@ class MXNetHorovod(Rank):
         np.savez(stream, **{name: array.asnumpy() for name, array in arrays.items()})
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Take them over from a file, before the first step."""
+        """Read from a file what `save` has written. Call this before the first step."""
         arrays = {name: mx.nd.array(array, self.at, array.dtype) for name, array in np.load(stream).items()}
         for name, parameter in self.network.named_parameters():
             parameter.set_data(arrays[f"weight {name}"])
         if weights_alone:
             return
         states: dict[int, tuple[Any, ...]] = {}
-        for name in sorted(arrays):  # the parts of a weight's state stand in their order
+        for name in sorted(arrays):  # sorted, so that the parts of a weight's state come in their order
             if name.startswith("state "):
                 index = int(name.split()[1])
                 states[index] = (*states.get(index, ()), arrays[name])

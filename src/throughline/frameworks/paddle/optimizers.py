@@ -1,7 +1,7 @@
-"""Paddle's optimizers by their names in config.yaml, with its three kinds of gradient clipping.
+"""Paddle's optimizers by their names in config.yaml, with Paddle's three kinds of gradient clipping.
 
-An optimizer clips by itself, before anything decays. All of them add epsilon to the root of the corrected second
-moment. LAMB's trust ratio holds for every parameter, also for those that do not decay.
+An optimizer of Paddle clips the gradients itself, before the weight decay. All of them add epsilon to the root of the
+corrected second moment. LAMB applies its trust ratio to every parameter, including those without weight decay.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ CLIPS: dict[str, Callable[[], Any]] = {
 
 
 def build(settings: dict[str, Any], parameters: Sequence[Any], clip: str) -> Any:
-    """The optimizer; weight decay is on matrices only (not on biases and norms)."""
+    """Return the optimizer. Weight decay applies to matrices only, not to biases and norms."""
     name, decay = settings["name"], settings["weight_decay"]
     common = {"learning_rate": settings["learning_rate"], "parameters": parameters, "grad_clip": CLIPS[clip]()}
-    if name in ("adam", "sgd"):  # a part of the gradient: Paddle asks each parameter
+    if name in ("adam", "sgd"):  # the decay is a part of the gradient, and Paddle reads it from each parameter
         for parameter in parameters:
             parameter.regularizer = L2Decay(decay if parameter.ndim >= 2 else 0.0)
     if name == "sgd":
@@ -42,7 +42,7 @@ def build(settings: dict[str, Any], parameters: Sequence[Any], clip: str) -> Any
 
 
 def begin(update: Any, parameters: Sequence[Any]) -> None:
-    """Make the optimizer's states, which its first step would make."""
+    """Create the optimizer's states now. Otherwise its first step creates them."""
     update._create_accumulators(paddle.base.framework.default_main_program().global_block(), parameters)
 
 
@@ -51,7 +51,7 @@ def is_vector(parameter: Any) -> bool:
 
 
 def settings(update: Any, parameters: Sequence[Any]) -> dict[str, Any]:
-    """What the optimizer is, as built."""
+    """Return the settings of the optimizer, as it was built."""
     decays = [_decay(update, parameter) for parameter in parameters]
     vectors = [decay for decay, parameter in zip(decays, parameters, strict=True) if is_vector(parameter)]
     if isinstance(update, paddle.optimizer.Momentum):
@@ -71,7 +71,7 @@ def settings(update: Any, parameters: Sequence[Any]) -> dict[str, Any]:
 
 
 def _decay(update: Any, parameter: Any) -> float:
-    """The weight decay of one parameter."""
+    """Return the weight decay of one parameter."""
     if isinstance(update, paddle.optimizer.Lamb):
         return 0.0 if update._exclude_from_weight_decay_fn(parameter) else float(update._lamb_weight_decay)
     if isinstance(update, paddle.optimizer.AdamW):

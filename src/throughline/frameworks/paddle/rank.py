@@ -1,4 +1,7 @@
-"""`paddle`: PaddlePaddle's DataParallel, gloo on CPUs and NCCL on GPUs; a single rank runs without it."""
+"""A rank of `paddle`: PaddlePaddle's DataParallel, over gloo on CPUs and NCCL on GPUs.
+
+A single rank runs without DataParallel.
+"""
 
 import itertools
 import math
@@ -17,7 +20,7 @@ from throughline.frameworks import Rank, Spec, Unsupported
 from throughline.frameworks.paddle import optimizers
 
 HALF = {"bf16": "bfloat16", "fp16": "float16"}
-"""Precisions whose matrix products and activations are of another type than the weights."""
+"""Map the precisions in which matrix products and activations have another type than the weights to this type."""
 
 Batch = dict[str, Any]
 
@@ -33,7 +36,7 @@ class Paddle(Rank):
         if self.world == 1:
             return
         every = os.environ["RANK_ADDRESSES"]
-        os.environ.update(  # Paddle meets at MASTER_ADDR and MASTER_PORT
+        os.environ.update(  # Paddle's ranks meet at MASTER_ADDR and MASTER_PORT
             PADDLE_TRAINER_ID=str(self.rank),
             PADDLE_TRAINERS_NUM=str(self.world),
             PADDLE_TRAINER_ENDPOINTS=every,
@@ -58,7 +61,10 @@ class Paddle(Rank):
         paddle.seed(self.spec["seed"])
 
     def model(self, facts: dict[str, Any]) -> None:
-        """The weights are equal, as the seed is; from here on every replica draws its own dropout."""
+        """Build the model. All ranks have the same weights, because they have the same seed.
+
+        Afterwards every replica draws its own dropout.
+        """
         self.network = self.parallel = self.form.build(self.spec, facts)
         self.parameters = [one for one in self.network.parameters() if not one.stop_gradient]
         if self.options["compile"]:
@@ -69,7 +75,10 @@ class Paddle(Rank):
         paddle.seed(self.spec["seed"] + 1 + self.rank)
 
     def data(self, arrays: dict[str, Any]) -> Batch:
-        """Paddle has no uint16: it would take such numbers for the bits of bfloat16."""
+        """Turn numpy arrays into a batch in host memory.
+
+        Arrays of uint16 become int32, because Paddle has no uint16 and would read such numbers as bits of bfloat16.
+        """
         place = paddle.CUDAPinnedPlace() if self.kind == "cuda" else paddle.CPUPlace()
         wide = {name: array.astype(np.int32) if array.dtype == np.uint16 else array for name, array in arrays.items()}
         return {name: paddle.to_tensor(array, place=place) for name, array in wide.items()}
@@ -81,7 +90,8 @@ class Paddle(Rank):
 
     def optimizer(self) -> None:
         self.update: Any = optimizers.build(self.spec["optimizer"], self.parameters, self.options["clip"])
-        # The scale never grows within a run, so that its halvings count the skipped steps without a look at any.
+        # The scale never grows within a run. So the number of its halvings is the number of skipped steps, and no step
+        # has to wait for the device in order to count them.
         self.scaler = paddle.amp.GradScaler(
             enable=self.spec["precision"] == "fp16", incr_every_n_steps=2**31 - 1, decr_every_n_nan_or_inf=1
         )
@@ -103,19 +113,19 @@ class Paddle(Rank):
         self.scaler.step(self.update)
         self.scaler.update()
         self.update.clear_grad(set_to_zero=False)
-        if self.kind == "cuda":  # which would queue steps: it waits for the step before
+        if self.kind == "cuda":  # a GPU would queue steps without limit, so we wait for the step before this one
             before, self.latest = self.latest, self.mark()
             if before is not None:
                 before.synchronize()
         return total
 
     def cast(self) -> AbstractContextManager[Any]:
-        """The context of a forward pass: which operations are in a lower precision is Paddle's choice (level O1)."""
+        """Return the context of a forward pass, in which Paddle chooses the precision of each operation (level O1)."""
         kind = HALF.get(self.spec["precision"])
         return paddle.amp.auto_cast(level="O1", dtype=kind) if kind else nullcontext()
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
-        """The context of a micro-batch's passes: gradients are exchanged with the last one."""
+        """Return the context of a micro-batch's passes. Gradients are exchanged in the last one."""
         return self.parallel.no_sync() if self.exchanges and not last else nullcontext()
 
     def sync(self) -> None:
@@ -123,7 +133,11 @@ class Paddle(Rank):
             paddle.device.synchronize(self.at)
 
     def barrier(self) -> None:
-        """First at the store: in an exchange Paddle's gloo waits for 30 seconds, and then ends the process."""
+        """Wait until every rank has called this.
+
+        The ranks first meet at Paddle's store, because in an exchange Paddle's gloo waits only 30 seconds and then ends
+        the process.
+        """
         if self.world == 1:
             return
         store, self.meetings = paddle.base.core.create_or_get_global_tcp_store(), self.meetings + 1
@@ -155,7 +169,7 @@ class Paddle(Rank):
         return [float(value) for value in paddle.stack(values).tolist()] if values else []
 
     def scale(self) -> float:
-        """The loss scaler's present scale."""
+        """Return the current scale of the loss scaler."""
         return float(self.scaler.state_dict()["scale"][0]) if self.scaler.is_enable() else 1.0
 
     def skipped(self) -> int:
@@ -192,17 +206,20 @@ class Paddle(Rank):
             dist.destroy_process_group()
 
     def seed(self, value: int) -> None:
-        """Seed what dropout draws from."""
+        """Seed the random numbers of dropout."""
         paddle.seed(value)
-        self.barrier()  # one rank alone may have looked at held-out data
+        self.barrier()  # a single rank may have evaluated held-out data while the others went on
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write weights, the optimizer's states and the loss scale: arrays by name, where paddle.save would pickle."""
+        """Write the weights, the optimizer's states and the loss scale.
+
+        They are written as arrays by name, because paddle.save would use pickle.
+        """
         arrays = {name: tensor.numpy() for name, tensor in self._states().items()}
         np.savez(stream, scale=np.array([self.scale()], np.float32), **arrays)
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Take them over from a file, before the first step."""
+        """Read from a file what `save` has written. Call this before the first step."""
         arrays = dict(np.load(stream))
         if self.scaler.is_enable() and not weights_alone:
             self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": arrays["scale"]})
@@ -211,7 +228,7 @@ class Paddle(Rank):
                 tensor.set_value(arrays[name])
 
     def _states(self) -> dict[str, Any]:
-        """Weights and the optimizer's states, by names that are the same in every process."""
+        """Return the weights and the optimizer's states, by names that are the same in every process."""
         optimizers.begin(self.update, self.parameters)
         found = {f"weight {number}": one for number, one in enumerate(self.parameters)}
         for kind, states in self.update._accumulators.items():

@@ -1,8 +1,8 @@
 """The optimizers by their names in config.yaml, and the three kinds of gradient clipping, in a TensorFlow graph.
 
-Adam and SGD are TensorFlow's own kernels, which Keras' optimizers do not use. Its Adam adds epsilon before it corrects
-the moments' bias. Here the kernel is given rate and epsilon as they are after that correction, so that all frameworks
-compute the same.
+Adam and SGD use TensorFlow's own kernels, which Keras' optimizers do not use. The Adam kernel adds epsilon before it
+corrects the bias of the moments. So we scale the rate and epsilon that we pass to it such that the result is the same
+as in the other frameworks.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,10 @@ Tensors = Sequence[Any]
 
 
 class Optimizer:
-    """`apply` belongs into a graph. `decays`: which of the weights are matrices, the only ones with weight decay."""
+    """An optimizer, whose `apply` is called inside a graph.
+
+    `decays` says for each weight whether weight decay applies to it; this is so for matrices only.
+    """
 
     def __init__(self, settings: dict[str, Any], weights: Tensors, decays: Sequence[bool]) -> None:
         self.name, self.weights = settings["name"], weights
@@ -30,7 +33,7 @@ class Optimizer:
         self.moments = [[tf.Variable(tf.zeros_like(one), trainable=False) for _ in range(moments)] for one in weights]
 
     def state(self) -> dict[str, tf.Variable]:
-        """What a checkpoint has to hold, beside the weights."""
+        """Return what a checkpoint has to hold in addition to the weights."""
         every = {f"moment {i} {j}": one for i, pair in enumerate(self.moments) for j, one in enumerate(pair)}
         return {**every, "count": self.count}
 
@@ -39,12 +42,12 @@ class Optimizer:
         {"adam": self._adam, "adamw": self._adam, "lamb": self._lamb, "sgd": self._sgd}[self.name](gradients)
 
     def _with_penalty(self, gradients: Tensors) -> list[Any]:
-        """Gradients with the decay as a penalty: part of them."""
+        """Return the gradients plus the weight decay as an L2 penalty."""
         every = zip(gradients, self.weights, self.decays, strict=True)
         return [gradient + decay * weight if decay else gradient for gradient, weight, decay in every]
 
     def _corrections(self) -> tuple[Any, Any]:
-        """1 - beta ** step for both moments, with the betas as single precision has them."""
+        """Return 1 - beta ** step for both moments, with the betas rounded to single precision."""
         step = tf.cast(self.count.assign_add(1), tf.float64)
         first, second = (1 - tf.pow(tf.constant(np.float64(np.float32(beta)), tf.float64), step) for beta in self.betas)
         return first, second
@@ -74,7 +77,10 @@ class Optimizer:
             )  # fmt: skip
 
     def _lamb(self, gradients: Tensors) -> None:
-        """You et al. 2020, algorithm 2, with corrected moments; the ratio is 1 where a norm is 0."""
+        """Update with LAMB: You et al. 2020, algorithm 2, with bias-corrected moments.
+
+        The trust ratio is 1 if a norm is 0.
+        """
         first, second = (tf.cast(one, tf.float32) for one in self._corrections())
         beta1, beta2 = self.betas
         for weight, gradient, (mean, square), decay in zip(
@@ -89,7 +95,7 @@ class Optimizer:
 
 
 def clip(kind: str, gradients: Tensors) -> list[Any]:
-    """The gradients, clipped."""
+    """Return the clipped gradients."""
     if kind == "value":
         return [tf.clip_by_value(gradient, -CLIP_AT, CLIP_AT) for gradient in gradients]
     if kind == "norm":

@@ -1,5 +1,7 @@
-"""`tensorflow`: TensorFlow 2 in a loop of its own, one process per device; gradients are exchanged by its collectives
-(RING over gRPC on CPUs, NCCL on GPUs)."""
+"""A rank of `tensorflow`: TensorFlow 2 in a hand-written loop, one process per device.
+
+TensorFlow's own collectives exchange the gradients (RING over gRPC on CPUs, NCCL on GPUs).
+"""
 
 import json
 import os
@@ -21,15 +23,15 @@ from throughline.frameworks.tensorflow.optimizers import Optimizer, clip
 
 Batch = dict[str, Any]
 HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-"""Keras' names of the precisions whose products and activations are of another type than the weights."""
+"""Map the precisions in which matrix products and activations have another type than the weights to Keras' names."""
 FIRST_SCALE = 2.0**16
-"""The loss scale in fp16; it halves where a gradient overflows, and never grows within a run."""
+"""The first loss scale in fp16. It halves when a gradient overflows, and never grows within a run."""
 NOT_COUNTED = "TensorFlow does not say what its allocator has reserved"
 
 
 class TensorFlow(Rank):
     strategy: Any = None
-    """What exchanges gradients, where there are several ranks."""
+    """TensorFlow's object that exchanges gradients, or None if there is only one rank."""
 
     def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
@@ -37,11 +39,11 @@ class TensorFlow(Rank):
         self.scaled = spec["precision"] == "fp16"
 
     def join(self) -> None:
-        """TensorFlow takes devices and threads when it meets the others, and never again."""
+        """Meet the other ranks. TensorFlow takes its devices and threads here and cannot change them later."""
         cards = tf.config.list_physical_devices("GPU") if self.kind == "cuda" else []
         mine = cards[self.local_rank : self.local_rank + 1]
         tf.config.set_visible_devices(mine, "GPU")
-        for card in mine:  # else it takes the whole card's memory
+        for card in mine:  # otherwise TensorFlow takes the memory of the whole GPU
             tf.config.experimental.set_memory_growth(card, True)
         tf.config.threading.set_intra_op_parallelism_threads(self.spec["threads"])
         tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -50,7 +52,7 @@ class TensorFlow(Rank):
         addresses = os.environ["RANK_ADDRESSES"].split(",")
         task = {"type": "worker", "index": self.rank}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
-        CollectiveAllReduceExtended._enable_check_health = False  # the launcher's watchdog looks after the ranks
+        CollectiveAllReduceExtended._enable_check_health = False  # the launcher watches the ranks
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
         self.total = tf.function(lambda value: self._reduced(tf.distribute.ReduceOp.SUM, [value])[0], autograph=False)
 
@@ -66,7 +68,7 @@ class TensorFlow(Rank):
             self.network = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
         own = self.network.trainable_variables
         self.weights, self.decays = [one.value for one in own], self.form.decays(own)
-        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are equal, the dropout is not
+        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     def data(self, arrays: dict[str, Any]) -> Batch:
         with tf.device("CPU:0"):
@@ -94,23 +96,27 @@ class TensorFlow(Rank):
         self.update.rate.assign(rate)
 
     def _passes(self, batch: Batch) -> tuple[Any, list[Any]]:
-        """The loss of a micro-batch, divided by their number, and its gradients, which may carry a loss scale."""
+        """Return the loss and the gradients of a micro-batch, both divided by the number of micro-batches.
+
+        The gradients may carry a loss scale.
+        """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.weights)
             loss = self.network(batch) / self.options["accumulate"]
             scaled = loss * self.scale if self.scaled else loss
-        # The word embeddings' gradient is a sum with that of the head, so it is dense; the others are made so.
+        # Gradients of embeddings can be sparse; we make all dense. The word embeddings' gradient is dense anyway,
+        # because it is a sum with the gradient of the head.
         return loss, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self.weights)]
 
     def _add(self, batch: Batch) -> Any:
-        """A micro-batch that is not the last of its step."""
+        """Add up the gradients of a micro-batch that is not the last of its step. Return its loss."""
         loss, gradients = self.passes(batch)
         for total, gradient in zip(self.sums, gradients, strict=True):
             total.assign_add(gradient)
         return loss
 
     def _finish(self, batch: Batch) -> Any:
-        """The last micro-batch, and the update."""
+        """Compute the last micro-batch and update the weights. Return its loss."""
         loss, gradients = self.passes(batch)
         if self.sums:
             gradients = [total + gradient for total, gradient in zip(self.sums, gradients, strict=True)]
@@ -134,16 +140,19 @@ class TensorFlow(Rank):
         self.skips.assign_add(1)
 
     def _exchanged(self, gradients: list[Any]) -> list[Any]:
-        """Their means over all ranks, in packs of `bucket_mb`; those that backward has first come first."""
+        """Return the means of the gradients over all ranks.
+
+        They are exchanged in packs of `bucket_mb`. The gradients that the backward pass has first are sent first.
+        """
         packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=self.options["bucket_mb"] << 20)
 
         return list(reversed(self._reduced(tf.distribute.ReduceOp.MEAN, gradients[::-1], packs)))
 
     def _reduced(self, how: Any, values: list[Any], packs: Any = None) -> list[Any]:
-        """Values of all ranks, reduced."""
+        """Return the values, reduced over all ranks."""
 
         def reduce(*own: Any) -> Any:
-            here = [tf.identity(one) for one in own]  # which have a device, as the strategy demands
+            here = [tf.identity(one) for one in own]  # the copies have a device, as the strategy demands
             return tf.distribute.get_replica_context().all_reduce(how, here, packs)
 
         return list(self.strategy.run(reduce, args=tuple(values)))
@@ -152,7 +161,8 @@ class TensorFlow(Rank):
         *before, last = batches
         losses = [self.add(batch) for batch in before]
         total = tf.add_n([*losses, self.finish(last)])
-        # TensorFlow hands work to a GPU without limit. Waiting for the step before keeps the heartbeat true.
+        # TensorFlow queues work for a GPU without limit. We wait for the step before this one, so that the heartbeat
+        # reports steps that are really done.
         if self.latest is not None and self.kind == "cuda":
             self.latest.numpy()
         self.latest = total
@@ -172,7 +182,11 @@ class TensorFlow(Rank):
         return int(self.total(tf.constant(value if self.rank == 0 else 0, tf.int64)))
 
     def seconds(self, marks: list[float]) -> list[float]:
-        """On a GPU a step has waited for the one before: its mark is that one's end, and the last ends with `sync`."""
+        """Return the seconds of each step.
+
+        On a GPU a step waits for the step before it, so its mark is the end of that step. The last step ends with
+        `sync`.
+        """
         return super().seconds(marks if self.kind == "cpu" else [marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
@@ -227,7 +241,7 @@ class TensorFlow(Rank):
         return isinstance(error, tf.errors.ResourceExhaustedError) or super().is_out_of_memory(error)
 
     def seed(self, value: int) -> None:
-        """Seed what dropout draws from."""
+        """Seed the random numbers of dropout."""
         self.form.reseed(self.network, value)
 
     def _state(self) -> dict[str, Any]:
@@ -235,11 +249,11 @@ class TensorFlow(Rank):
         return {**weights, **self.update.state(), "scale": self.scale}
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write weights, the optimizer's and the loss scaler's states: arrays by name."""
+        """Write the weights and the states of the optimizer and the loss scaler, as arrays by name."""
         np.savez(stream, **{name: one.numpy() for name, one in self._state().items()})
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Take them over from a file. Only arrays are read from it: nothing in it can run."""
+        """Read from a file what `save` has written. Only arrays are read, so it cannot run code."""
         arrays = np.load(stream)
         for name, one in self._state().items():
             if name.startswith("weight ") or not weights_alone:
