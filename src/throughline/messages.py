@@ -337,7 +337,7 @@ class Reasons(Message):
 class NodeSamples(Message):
     """Everything that a node's sampler has measured.
 
-    cards: facts about the run's GPUs that do not change during a run; warnings: the run's warnings about its GPUs.
+    cards: facts about the run's GPUs that do not change during a run; warnings: the sampler's warnings about its GPUs.
     """
 
     interval_s: float

@@ -129,7 +129,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def least_p(n: int, m: int) -> float:
     """Return the smallest p-value that the rank test of `n` against `m` values can have.
 
-    It belongs to the 2 of all orders of the values in which the two sets do not mix.
+    Of all possible orders of the values, only 2 have it: those in which the two sets do not overlap.
     """
     return 2 / math.comb(n + m, n)
 

@@ -2,9 +2,9 @@
 
 launch.py has the steps of one run: survey the nodes (job.py), check the data, write the order, supervise the ranks,
 assemble the record, and write it. One agent per node starts and ends the ranks of that node. messages.py has the
-messages between launcher and agents. This package also has the locks, the watchdog, the progress line, the
-installation of a framework's environment, and `make doctor`.
+messages between launcher and agents. This room also has the locks, the watchdog, the progress line, the installation of
+a framework's environment, and `make doctor`.
 
-This package may import rank/, observe/ and all packages below them, but no check and no report. agent.py, launchers.py
-and machine.py run in a framework's environment: they import only the standard library and what a rank has.
+This room may import rank/, observe/ and all rooms below them, but no check and no report. agent.py, launchers.py and
+machine.py run in a framework's environment: they import only the standard library and what a rank has.
 """

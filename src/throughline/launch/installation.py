@@ -96,7 +96,7 @@ def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
                 else:
                     _install_wheels(run, stage, recipe.lock)
         with run.stage(run.total, "check"):
-            if recipe.compiled:  # uv has resolved the dependencies of wheels, but nobody those of compiled packages
+            if recipe.compiled:  # compiled packages are installed without dependencies; uv resolves those of wheels
                 run(*uv.command("pip", "check", "--python", run.python))
             run(run.python, "-c", "import " + ", ".join(recipe.modules))
     nccl = bool(recipe.compiled) and recipes.builds_nccl()

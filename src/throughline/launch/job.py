@@ -33,8 +33,8 @@ class Job:
     """One run that the launcher has to do.
 
     command: the command that repeats this run; weights: an .npz file with the weights to start from, which also makes
-    the record keep the losses of every rank; telemetry: off to measure what telemetry costs; strict: refuse a run
-    instead of a warning before it; convergence: the training of a convergence check, without a measurement or a record;
+    the record keep the losses of every rank; telemetry: off to measure what telemetry costs; strict: refuse the run if
+    there is any warning before it; convergence: the training of a convergence check, without a measurement or a record;
     part_of: the file that Snakemake makes from this run and other runs.
     """
 

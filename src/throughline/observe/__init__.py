@@ -4,6 +4,6 @@ environment.py describes the system, the processor, the software and our code, a
 other processes use. telemetry*.py sample every node, and observed.py computes figures over the timed window from the
 samples. work.py counts FLOPs.
 
-This package may import frameworks, workloads and the modules directly in throughline/. It starts no run and writes no
+This room may import frameworks, workloads and the single files of the lowest floor. It starts no run and writes no
 record.
 """

@@ -2,11 +2,11 @@
 
     python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (the node's agent starts it in its FOLDER)
 
-Before the first sample, the sampler reports faults of this node's GPUs that refuse the run (Ready). Its input is its
-lifeline: when the input ends, the sampler writes WORK/telemetry_<node>.json and ends. It writes nothing before that, so
-that it does not use the disk while a run is timed. It stores raw counters, and telemetry_window.py computes figures
-from them. Ten times a second it looks at the progress of the first rank, and takes an additional sample at each edge of
-the timed window. It runs in the workflow's own environment, with psutil and nvidia-ml-py.
+Before the first sample, the sampler reports the faults of this node's GPUs for which the run is refused (Ready). Its
+input is its lifeline: when the input ends, the sampler writes WORK/telemetry_<node>.json and ends. It writes nothing
+before that, so that it does not use the disk while a run is timed. It stores raw counters, and telemetry_window.py
+computes figures from them. Ten times a second it looks at the progress of the first rank, and takes an additional
+sample at each edge of the timed window. It runs in the workflow's own environment, with psutil and nvidia-ml-py.
 """
 
 import contextlib

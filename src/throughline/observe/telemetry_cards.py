@@ -191,7 +191,7 @@ class Cards:
                 self.doubts = [self.why]
 
     def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-        """Return the faults that refuse a run on these cards, and the warnings that only mark it.
+        """Return the faults of these cards for which the run is refused, and the faults that only give a warning.
 
         `earlier` has the facts of these cards in an earlier repeat.
         """
@@ -209,7 +209,7 @@ class Cards:
 def faults_of(
     index: int, state: Mapping[str, Any], facts: Mapping[str, Any], earlier: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """Return (faults that refuse a run, warnings that only mark it) for a GPU that should be idle.
+    """Return (faults for which the run is refused, faults that only give a warning) of a GPU that should be idle.
 
     `state` is from `Card.state`, `facts` from `Card.facts`, and `earlier` has the facts in an earlier repeat. An
     unknown figure is no fault.

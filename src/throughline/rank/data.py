@@ -1,8 +1,8 @@
 """Training data for one rank: the manifest, its shards, and batches that are ready before a step needs them.
 
-The data package knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead,
-and another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads
-its own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
+The data room knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead, and
+another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads its
+own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
 """
 
 import importlib
@@ -34,7 +34,7 @@ Shard = Mapping[str, Any]
 
 
 class Reader(Protocol):
-    """Reads shards. A data package's `reading.reader` makes one from a manifest's content and folder, and a run's
+    """Reads shards. A data room's `reading.reader` makes one from a manifest's content and folder, and a run's
     parameters and seed."""
 
     how: str | None
@@ -68,7 +68,7 @@ class Decoder(Reader, Protocol):
 
 
 class Manifest:
-    """A manifest.json of the data package `room`: its shards by split, and the reader for these parameters and seed."""
+    """A manifest.json of the data room `room`: its shards by split, and the reader for these parameters and seed."""
 
     def __init__(self, path: Path, room: str, parameters: Any = None, seed: int = 0, repair: str | None = None) -> None:
         if not path.is_file():
@@ -243,7 +243,7 @@ class Loader:
     def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any], ahead: int = AHEAD) -> None:
         self.stall_s, self.ahead = 0.0, ahead
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each batch that may be prepared
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one entry for each batch that may be prepared
         for _ in range(ahead):
             self._room.put(None)
         self._source, self._prepare = source, prepare

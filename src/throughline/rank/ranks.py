@@ -17,7 +17,7 @@ NAMES = frozenset(name for names in VARIABLES for name in names)
 
 
 def of(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return this process's rank, its rank on the node, and the world size. Raise RuntimeError if none are set."""
+    """Return this process's rank, its rank on the node, and the world size. Raise RuntimeError if they are not set."""
     for names in VARIABLES:
         if all(name in environment for name in names):
             rank, local_rank, world = (int(environment[name]) for name in names)
