@@ -133,7 +133,7 @@ class _Search:
 
     @property
     def start(self) -> int:
-        """The size that the search starts from: the benchmark's own."""
+        """The size that the search starts from, which is the benchmark's own."""
         return (
             self.spec.batch_per_device if self.quantity == BATCH else cast("int", self.spec.parameters[self.quantity])
         )

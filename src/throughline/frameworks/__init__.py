@@ -173,7 +173,7 @@ class Rank(ABC):
         return 2 * size**3 * times / timed(times)
 
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
-        """Measure the exchange of gradients without any computation, for `at_least_s` seconds.
+        """Measure the exchange of gradients without any computation, for at least `at_least_s` seconds.
 
         Return the bytes of each message that carries the gradients of a step, and the seconds that all messages of a
         step take; None if it is not measured. Every rank calls this and gets the same result.

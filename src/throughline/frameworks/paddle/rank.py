@@ -208,7 +208,7 @@ class Paddle(Rank):
     def seed(self, value: int) -> None:
         """Seed the random numbers of dropout."""
         paddle.seed(value)
-        self.barrier()  # a single rank may have evaluated held-out data while the others went on
+        self.barrier()  # rank 0 alone may have evaluated held-out data, so the other ranks wait for it here
 
     def save(self, stream: IO[bytes]) -> None:
         """Write the weights, the optimizer's states and the loss scale.
