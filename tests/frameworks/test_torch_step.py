@@ -179,7 +179,7 @@ def test_only_buffers_that_change_are_exchanged(
 
 
 def test_without_padding_a_cpu_compiles_nothing() -> None:
-    with pytest.raises(Unsupported, match="samples attend by their lengths"):
+    with pytest.raises(Unsupported, match="attention without padding has other shapes"):
         framework(options={"compile": True, "unpadded": True})
 
 

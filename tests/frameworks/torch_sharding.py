@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed.optim  # here, once: what shares states out imports it where it is needed
+import torch.distributed.optim  # imported once here; sharding imports it only where it is needed
 from torch import Tensor
 from torch_reading import Reading
 

@@ -35,7 +35,7 @@ The search ends when the largest size that fits and the smallest refused size di
 """
 BATCH = "batch"
 """The quantity that is searched by default."""
-NO_LIMIT = "on a CPU nothing refuses before the whole machine is full: set options.memory_limit_mb"
+NO_LIMIT = "on a CPU memory is refused only when the whole machine is full: set options.memory_limit_mb"
 
 
 def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:

@@ -16,7 +16,7 @@ FRAMEWORK = replace(
     features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence"},
     reasons={
         "graph": "the Trainer records no CUDA graph",
-        "tensor": "the Trainer has a whole model on every device; options.sharding splits its weights",
+        "tensor": "the Trainer keeps a whole model on every device; to split its weights, use options.sharding",
         "unpadded": "the Trainer's loader makes batches of equally long samples",
         "convergence": "the Trainer keeps its own checkpoints, in its own loop",
     },

@@ -51,7 +51,7 @@ class Paddle(Rank):
         if self.kind == "cpu" and precision != "fp32":
             raise Unsupported(f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}")
         if self.options["compile"] and self.options["checkpointing"]:
-            raise Unsupported("in a compiled graph Paddle notes what could be recomputed, and keeps it")
+            raise Unsupported("in a compiled graph Paddle does not recompute activations: it keeps them in memory")
         if self.kind == "cuda":
             least = {"tf32": (8, 0), "bf16": (8, 0)}.get(precision, (0, 0))
             if paddle.device.cuda.get_device_capability(self.at) < least:

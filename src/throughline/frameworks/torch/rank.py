@@ -68,7 +68,8 @@ class TorchRank(Rank):
                 raise Unsupported("PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on")
             if self.options["unpadded"] and self.options["compile"]:
                 raise Unsupported(
-                    "on a CPU samples attend by their lengths, in shapes that a compiler would see anew each step"
+                    "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
+                    "each of them"
                 )
             torch.set_num_threads(self.spec["threads"])
             if self.keeps_freed_memory:

@@ -32,10 +32,10 @@ SETTINGS = {
 def refuse(options: dict[str, Any], replicas: int) -> None:
     """Raise Unsupported if sharding is not possible with these options."""
     reasons = {
-        "a single replica has nobody to share its states with: sharding needs several": replicas == 1,
-        "replicas that share their states out exchange weights in every step: none can train alone":
+        "a single replica has no other replica to share its states with: sharding needs several": replicas == 1,
+        "with options.sharding the replicas exchange weights in every step: options.exchange has to be true":
             not options["exchange"],
-        "weights that options.tensor has cut are not cut again: options.sharding can be `optimizer` with it":
+        "options.tensor has already split the weights: with it, options.sharding can only be `optimizer`":
             options["tensor"] > 1 and options["sharding"] in WEIGHTS,
     }  # fmt: skip
     if options["sharding"] != "none" and any(reasons.values()):

@@ -13,7 +13,7 @@ FRAMEWORK = replace(
     reasons={
         "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",
         "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
-        "sharding": "Horovod gives every rank all gradients; what shares states out has an exchange of its own",
+        "sharding": "Horovod gives every rank all gradients; states that are split need another exchange",
         "own_exchange": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
     },
 )
