@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import io
+import itertools
 import json
 import os
 import socket
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,13 +26,29 @@ from throughline.rank import heartbeat, worker
 
 @pytest.mark.parametrize(
     ("cap", "step", "warmup", "timed"),
-    [(100.0, 0.1, 20, 100), (20.0, 2.4, 2, 5), (4.0, 2.4, 2, 3), (60.0, 1.0, 19, 38)],
+    [(100.0, 0.1, 20, 100), (20.0, 2.4, 3, 5), (4.0, 2.4, 2, 3), (60.0, 1.0, 20, 38)],
 )
 def test_steps_under_a_cap(cap: float, step: float, warmup: int, timed: int) -> None:
-    first = 2 * step
-    warm = worker.warmup_steps(20, 100, cap, first, step)
+    warm = worker.warmup_steps(20, 100, cap, step, step)
     assert warm == warmup
-    assert worker.timed_steps(100, cap, first + (warm - 2) * step, step) == timed
+    assert worker.timed_steps(100, cap, (warm - 1) * step, step) == timed
+
+
+def test_a_first_step_that_compiles_does_not_shorten_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(worker.time, "monotonic", lambda: clock[0])
+    framework = SimpleNamespace(sync=lambda: None, broadcast=lambda value: value)
+    heart = SimpleNamespace(phase=lambda name, steps: None, step=lambda done: None)
+    steps = {"warmup": 5, "timed": 100, "at_most_s": 10.0}
+    run: Any = SimpleNamespace(framework=framework, heart=heart, steps=steps)
+    warm_up = worker.Run._warm_up(run)
+    next(warm_up)
+    with pytest.raises(StopIteration) as ended:
+        for number in itertools.count():
+            clock[0] += 1.0 if number else 60.0
+            warm_up.send(number)
+    losses, warmup, timed = ended.value.value
+    assert (len(losses), warmup, timed) == (4, 4, 6)
 
 
 @pytest.mark.parametrize("asked", [1, 3, 100])

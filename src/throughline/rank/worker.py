@@ -41,9 +41,10 @@ MARGIN = 0.95
 
 
 def warmup_steps(requested: int, timed: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
-    """Return the number of warm-up steps, after LEAST_WARMUP of them took `elapsed_s` and the last one took `step_s`.
+    """Return the number of warm-up steps, after LEAST_WARMUP of them.
 
-    It is the requested number if all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
+    elapsed_s: seconds of those steps without the first; step_s: seconds of the last one. It is the requested number if
+    all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
     """
     budget = at_most_s * MARGIN
     if elapsed_s + (requested - LEAST_WARMUP + timed) * step_s <= budget:
@@ -343,14 +344,14 @@ class Run:
         if cap is None:
             yield from steps(requested)
             return losses, requested, timed
-        # We estimate the speed from the first steps. Rank 0 decides the numbers of steps for all ranks.
-        first = yield from steps(LEAST_WARMUP - 1)
+        # The first step does not count: some libraries compile in it, and their window would be shorter than that of
+        # others. We estimate the speed from the second step. Rank 0 decides the numbers of steps for all ranks.
+        yield from steps(LEAST_WARMUP - 1)
         second = yield from steps(LEAST_WARMUP)
-        elapsed = first + second
-        warmup = framework.broadcast(warmup_steps(requested, timed, cap, elapsed, second))
-        more = yield from steps(warmup)
-        speed = (second + more) / (warmup - 1)
-        return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed + more, speed))
+        warmup = framework.broadcast(warmup_steps(requested, timed, cap, second, second))
+        elapsed = second + (yield from steps(warmup))
+        step_s = elapsed / (warmup - 1)
+        return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed, step_s))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the framework, and those of this loop, which are the same for all frameworks."""

@@ -30,8 +30,9 @@ class Steps(Section):
     timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
     at_most_s: PositiveFloat | None = Field(
         None,
-        description="the longest that warm-up and timed steps together take, in seconds. A slow device or a large "
-        "model gets fewer of both, but at least 2 and 3; the record says so. null: every run takes all steps",
+        description="the longest that warm-up and timed steps together take, in seconds, without the first step, "
+        "in which some libraries compile. A slow device or a large model gets fewer of both, but at least 2 and 3; "
+        "the record says so. null: every run takes all steps",
     )
 
 

@@ -86,17 +86,9 @@ def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
         return []
     timed, cap = [run.steps_timed for run in cut], f"runs.steps.{STEP_CAP}"
     why = f"as many as {cap} allows"
-    if all(map(_slow_warm_up, cut)):
-        why += f" after {_span([run.warmup_steps for run in cut])} slow warm-up steps (first steps often compile)"
-    elif max(timed) <= FEWEST:
+    if max(timed) <= FEWEST:
         why = f"the fewest that a run times: {cap} leaves no room for more"
     return [f"{_span(timed)} of {ok[0].steps_asked} steps were timed, {why}; raise {STEP_CAP} for a steadier figure"]
-
-
-def _slow_warm_up(run: RunRecord) -> bool:
-    """Whether all steps of a run, had they taken as long as the timed ones, fill less than half of its time."""
-    cap, step = run.spec.steps.at_most_s, statistics.median(run.step_seconds)
-    return cap is not None and step is not None and (run.warmup_steps + run.steps_timed) * step < cap / 2
 
 
 def _span(counts: Sequence[int]) -> str:
