@@ -15,7 +15,7 @@ from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, page
 from throughline.report.render.page import Results
 from throughline.report.render.tables import Grid
-from throughline.report.render.topics import TOPICS, write_tables
+from throughline.report.render.topics import TOPICS, beside, write_tables
 from throughline.report.topics import Scope
 from throughline.study.goals import Goals, Price
 
@@ -69,6 +69,41 @@ def test_work_with_its_conventions(tmp_path: Path) -> None:
     assert {"flops_per_sample": "69.9 G", "datasheet_flops_per_s": "15.7 T", "mfu": "44.5 %", "matmul_share": "49.6 %",
             "real_tokens_per_s": "11,136"}.items() <= row(grid).items()  # fmt: skip
     assert {"attention", "vocabulary head", "peak", "recomputation", "positions"} <= dict(grid.facts).keys()
+
+
+def test_a_head_on_all_positions_counts_in_the_share_of_matmul_alone(tmp_path: Path) -> None:
+    """The device does that work, which is no part of the model's FLOPs: FLOP/s and MFU stay as they are."""
+    head = {"vocabulary_head": "all positions, sharing the word embeddings", "vocabulary_rows": 30528}
+    masked, every = (
+        groups(tmp_path / name, complete=True, beside={"settings": settings})[0].rows[0].cell
+        for name, settings in (("masked", {"vocabulary_head": "masked positions"}), ("every", head))
+    )
+    assert masked and every and masked.work and every.work and masked.work.matmul_share and every.work.matmul_share
+    scores = 3 * 108 * 2 * 768 * (768 + 30528)
+    times = 1 + scores / (masked.work.flops_per_sample or 0.0)
+    assert every.work.matmul_share / masked.work.matmul_share == pytest.approx(times) and times > 1.2
+    same = {"matmul_share", "convention"}
+    assert every.work.model_dump(exclude=same) == masked.work.model_dump(exclude=same)
+    assert "scores of positions that are not masked" in every.work.convention["matmul_share"]
+
+
+@pytest.mark.parametrize(
+    ("slower", "cause"),
+    [(5.0, "mxnet-horovod multiplies large matrices slowly here; torch reaches 14.1 TFLOP/s"),
+     (1.0, "something else used the device")],
+)  # fmt: skip
+def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, cause: str) -> None:
+    runs = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, device_found=CPU)
+    run = observed(record(spec(framework="mxnet-horovod"), 220.0 / slower, device=CPU))
+    run["work"]["matmul_flops_per_s"] /= slower
+    run["work"]["matmul_share"] *= slower
+    scope = Scope(cells.groups([summary.summarize([*runs, write_record(tmp_path, run)], repeats=1)]))
+    ((rule, row, text),) = beside.doubtful(scope)[1]
+    assert (rule, row) == ("above the measured matrix product", "bert bz32_fp32, mxnet-horovod, 1 device")
+    assert "share of matmul 109.1 %" in text and cause in text
+    assert [one.text for one in beside.findings(scope)] == [
+        "1 row of this benchmark has doubtful figures: see Doubtful figures."
+    ]
 
 
 def test_cost_with_the_best_value(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from throughline.records import Cell, Result, Summary
 from throughline.report.analysis import plausibility
 from throughline.report.analysis.cells import Group, Row, switches
 from throughline.report.analysis.plausibility import Doubt
+from throughline.report.numbers import percent, scaled
 from throughline.statistics import Range
 
 UNITS = ("samples/s", "images/s")
@@ -119,7 +120,33 @@ def of_row(group: Group, row: Row) -> Result | None:
 
 def doubts_of(groups: Sequence[Group], imported: Sequence[Result]) -> list[Doubt]:
     """Doubts about our rows and the imported ones."""
-    return plausibility.doubts([*own_rows(groups), *imported])
+    own = [doubt for group in groups for doubt in _above_own_product(group)]
+    found = plausibility.doubts([*own_rows(groups), *imported])
+    said = [(doubt.rule, doubt.row) for doubt in own]
+    return [*(doubt for doubt in found if (doubt.rule, doubt.row) not in said), *own]
+
+
+def _above_own_product(group: Group) -> Iterator[Doubt]:
+    """Rows that train with more FLOP/s than the matrix product of the same runs reaches, with the likely cause."""
+    told = [(row, row.cell.work) for row in group.measured if row.cell and row.cell.work]
+    for row, work in told:
+        own, product, share = of_row(group, row), work.matmul_flops_per_s, work.matmul_share
+        if own is None or product is None or share is None or share <= 1:
+            continue
+        same = ((one.shown, other.matmul_flops_per_s or 0.0) for one, other in told if one.topology == row.topology)
+        name, best = max(same, key=lambda one: one[1])
+        if best > plausibility.FASTER * product:
+            cause = f"{row.shown} multiplies large matrices slowly here; {name} reaches {scaled(best)}FLOP/s"
+        elif share <= plausibility.fewer(own):
+            cause = f"a convolution can take up to {plausibility.WINOGRAD} times fewer multiplications than are counted"
+        else:
+            cause = "something else used the device while the product was measured, after the window"
+        text = (
+            f"share of matmul {percent(share, 1)}: training does {scaled(work.flops_per_s)}FLOP/s on a device, and a "
+            f"large matrix product in the same runs {scaled(product)}FLOP/s. Likely cause: {cause}. The throughput "
+            "does not depend on this product"
+        )
+        yield Doubt(plausibility.ABOVE_PRODUCT, own, text)
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from throughline import statistics
+from throughline import statistics, workloads
 from throughline.records import (
     DeviceTelemetry,
     Memory,
@@ -24,7 +24,7 @@ T = TypeVar("T")
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """The fields of `Cell` that tell of memory, use, energy and work, over the runs that are ok."""
     ok = [run for run in runs if run.status == "ok"]
-    memory, work = [run.memory for run in ok if run.memory], [run.work for run in ok if run.work]
+    memory, work = [run.memory for run in ok if run.memory], [_work(run, run.work) for run in ok if run.work]
     use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}
     return {
         "peak_memory_bytes": max(_known(run.peak_memory_bytes for run in ok), default=None),
@@ -45,6 +45,26 @@ def energy_per_sample(run: RunRecord) -> float | None:
     if len(energies) < Topology.parse(run.spec.topology).world or run.samples_per_s is None or run.window_s is None:
         return None
     return sum(energies) / (run.samples_per_s * run.window_s) or None
+
+
+def _work(run: RunRecord, work: Work) -> Work:
+    """A run's work. Its share of the matrix product counts all FLOPs that the framework does, also beyond the model's.
+
+    FLOP/s and MFU stay those of the model.
+    """
+    beyond = getattr(workloads.of(run.spec.model), "flops_beyond_model", None)
+    if beyond is None or run.settings is None or work.matmul_share is None or work.flops_per_sample is None:
+        return work
+    more = beyond({"model": run.spec.model, **run.spec.parameters}, run.settings)
+    if not more:
+        return work
+    counted = "also counts what a framework does beyond the model's FLOPs: scores of positions that are not masked"
+    return work.model_copy(
+        update={
+            "matmul_share": work.matmul_share * (1 + more / work.flops_per_sample),
+            "convention": {**work.convention, "matmul_share": counted},
+        }
+    )
 
 
 def _network(parts: Sequence[Network]) -> Network | None:

@@ -25,6 +25,8 @@ FASTER = 1.5
 """Devices whose peaks differ by more than this should not be equally fast."""
 SAYS_MUCH = 4
 """Digits from which on two equal figures are hardly chance."""
+ABOVE_PRODUCT = "above the measured matrix product"
+"""The name of a rule."""
 FP = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 
 Rows = Sequence[Result]
@@ -105,8 +107,12 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
         for before, after in pairwise(table):
             slower = _quotient(after, before)
             if after.devices != before.devices and slower and slower[1] < 1 and before.unit != "ms":
-                text = f"{after.devices} devices do {after.shown} {after.unit}, {before.devices} do {before.shown}"
+                text = f"{after.devices} devices do {after.shown} {after.unit}, {_do(before.devices)} {before.shown}"
                 yield Doubt("more devices, slower", after, text)
+
+
+def _do(devices: int | None) -> str:
+    return "1 does" if devices == 1 else f"{devices} do"
 
 
 def printed_speedups(rows: Rows) -> Iterator[Doubt]:
@@ -201,7 +207,7 @@ def datasheet(rows: Rows) -> Iterator[Doubt]:
             yield Doubt("above the datasheet", row, text)
         peak = gpu.peak_flops_per_s.get(row.precision or "") if gpu else None
         rate = _rate(row)
-        if gpu and peak and rate and rate[0] > peak * _fewer(row):
+        if gpu and peak and rate and rate[0] > peak * fewer(row):
             fits = [one for one in FP if (other := gpu.peak_flops_per_s[one]) and rate[0] <= other]
             maybe = f"; it would fit {' or '.join(fits)}" if fits else ""
             text = f"{rate[0] / 1e12:.4g} TFLOPS{rate[1]}, and {gpu.name} has {peak / 1e12:g} in {row.precision}{maybe}"
@@ -225,10 +231,10 @@ def products(rows: Rows) -> Iterator[Doubt]:
             of_gpu.get("bf16" if wanted == "fp16" else wanted, 0.0),
             gpu.matmul_source if gpu else None,
         )
-        if best and rate[0] > best * _fewer(row):
+        if best and rate[0] > best * fewer(row):
             unsaid = "" if row.precision else "; its precision is not stated, so part of it was lower than bf16"
             text = f"{rate[0] / 1e12:.4g} TFLOPS{rate[1]}; a product reaches {best / 1e12:.4g} in {wanted} ({who})"
-            yield Doubt("above the measured matrix product", row, text + unsaid)
+            yield Doubt(ABOVE_PRODUCT, row, text + unsaid)
 
 
 def equal(rows: Rows) -> Iterator[Doubt]:
@@ -316,7 +322,7 @@ def _peak(row: Result) -> float | None:
     return gpu.peak_flops_per_s.get(row.precision or "") if gpu else None
 
 
-def _fewer(row: Result) -> float:
+def fewer(row: Result) -> float:
     """By how much a model's FLOPs may exceed those that its kernels do."""
     return WINOGRAD if row.unit == "images/s" or "classes" in row.parameters else 1.0
 

@@ -125,8 +125,24 @@ def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pair
     attention = 2 * 2 * (sequence * sequence if pairs is None else pairs) * hidden
     feed_forward = 2 * 2 * sequence * hidden * shape.feed_forward
     pooler_and_next = 2 * hidden * hidden + 2 * hidden * 2
-    head = predictions * (2 * hidden * hidden + 2 * hidden * padded(vocabulary))
+    head = predictions * _scores(hidden, padded(vocabulary))
     return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
+
+
+def _scores(hidden: int, rows: int) -> int:
+    """Return the FLOPs of the vocabulary head at one position, forward."""
+    return 2 * hidden * hidden + 2 * hidden * rows
+
+
+def flops_beyond_model(spec: Values, settings: Values) -> float:
+    """Return the FLOPs of a sample that a framework with these settings does and `flops_per_sample` does not count.
+
+    They are those of a vocabulary head that scores all positions, not the masked ones alone.
+    """
+    if not str(settings.get("vocabulary_head")).startswith("all positions"):
+        return 0.0
+    more = spec["sequence"] - spec["predictions"]
+    return 3.0 * more * _scores(SHAPES[spec["model"]].hidden, settings["vocabulary_rows"])
 
 
 def convention(spec: Values) -> dict[str, str]:

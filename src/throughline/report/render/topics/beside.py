@@ -109,19 +109,25 @@ def _own(scope: Scope) -> list[Doubt]:
 def doubtful(scope: Scope) -> Table:
     """A row per doubt about our rows; published and imported ones stand beside ours, and with their import."""
     return ["rule", "row", "how it follows"], [
-        [one.rule, f"{one.row.source}, {one.row.framework}, {one.row.devices} devices", one.text] for one in _own(scope)
+        [one.rule, f"{one.row.source}, {one.row.framework}, {_devices(one.row.devices or 0)}", one.text]
+        for one in _own(scope)
     ]
+
+
+def _devices(count: int) -> str:
+    return f"{count} device{'' if count == 1 else 's'}"
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
     """How many rows are doubtful."""
-    count = len({id(one.row) for one in _own(scope)})
+    count = len({one.row.model_dump_json() for one in _own(scope)})
     if count:
-        yield Finding(f"{count} of its rows cannot be right as they are: see Doubtful figures.", LOSS)
+        rows = "1 row of this benchmark has" if count == 1 else f"{count} rows of this benchmark have"
+        yield Finding(f"{rows} doubtful figures: see Doubtful figures.", LOSS)
 
 
 RULES = (
-    "Every row has to follow the same rules, whoever measured it; docs/compare.md lists them. A figure with more "
-    "printed digits is checked more exactly."
+    "The same rules check every row, whoever measured it; docs/compare.md lists them. A figure with more printed "
+    "digits is checked more exactly."
 )
 DOUBTFUL = Topic("doubtful", "Doubtful figures", RULES, table=doubtful, findings=findings)

@@ -43,6 +43,7 @@ COST_COLUMNS = (
 CONVENTIONS = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
+    "matmul_share": "share of matmul",
     "tokens": "positions",
     "real_tokens": "real tokens",
 }
