@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import bz2
+import contextlib
 import json
 import os
 import re
@@ -75,7 +76,8 @@ def made(configuration: Path, cores: int, at_most_s: float | None = None) -> tup
             largest = max(largest, memory_mb(job.pid))
             if at_most_s and time.monotonic() - begun > at_most_s:
                 for pid in [job.pid, *processes.descendants(job.pid)]:
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                        os.kill(pid, signal.SIGKILL)
                 job.wait()
                 subprocess.run([*command, "--unlock"], cwd=ROOT, check=True, capture_output=True)
                 return time.monotonic() - begun, largest
