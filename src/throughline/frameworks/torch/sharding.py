@@ -26,7 +26,7 @@ SETTINGS = {
     "full": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to every "
     "replica (FSDP2); whole weights are gathered block by block, for each pass anew",
 }
-"""Map each value to what is split, in words that complete the phrase "splits ..."."""
+"""Map each value to words for what is split, and how."""
 
 
 def refuse(options: dict[str, Any], replicas: int) -> None:
