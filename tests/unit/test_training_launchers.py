@@ -180,7 +180,7 @@ def answer(**changes: Any) -> str:
         ("echo 'env: python: not found' >&2; exit 127", "entry 2 of runs.hosts cannot run"),
         (
             "echo '{\"node\": 0}'",
-            "entry 2 of runs.hosts answers something else than it was asked for (Answer: missing",
+            "entry 2 of runs.hosts gives an unexpected answer (Answer: missing",
         ),
         (answer(sees_files=False), "entry 2 of runs.hosts does not see this project's files"),
         (

@@ -31,7 +31,7 @@ HINTS = {
     "No space left on device": "free space, or set XDG_CACHE_HOME to a larger disk",
     "Could NOT find MPI": "install MPI's compiler (Debian, Ubuntu: libopenmpi-dev openmpi-bin), or set "
     "HOROVOD_WITHOUT_MPI=1",
-    "Could NOT find NCCL": "set HOROVOD_NCCL_HOME to where NCCL lies, or unset HOROVOD_GPU_OPERATIONS",
+    "Could NOT find NCCL": "set HOROVOD_NCCL_HOME to the folder of NCCL, or unset HOROVOD_GPU_OPERATIONS",
     "Temporary failure in name resolution": "check the network, or point pip at a mirror (PIP_INDEX_URL)",
     "not found in the": "check the network and pip's index (pip config list)",
     "No matching distribution found": "check the network and pip's index (pip config list)",

@@ -158,7 +158,7 @@ def survey(job: Job) -> Site:
     ranks = topology.world if where.kind == "simulated" else topology.devices
     warnings = machine.fits(spec, ranks, device)
     if where.kind == "simulated":
-        warnings.append(f"{topology.nodes} nodes simulated on one machine: no network lies between them")
+        warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
     return Site(where, variables, device, facts, ranks, machine.siblings(job.record), [*warnings, *doubts])
 
 

@@ -206,4 +206,4 @@ def _parsed(line: str) -> Answer | str:
     try:
         return messages.parsed(Answer, json.loads(line))
     except ValueError as error:
-        return f"answers something else than it was asked for ({error})"
+        return f"gives an unexpected answer ({error})"

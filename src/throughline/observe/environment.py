@@ -113,13 +113,13 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
     """Return the reason for each value of an `environment` that is None. `cards` has the reasons of each GPU in it."""
     software = environment.get("framework") or {}
     why = {
-        **dict.fromkeys(("framework", "python", "packages"), "the run ended before it told"),
-        "digest": "the run ended before it stated its software",
-        "mpi": "there is no mpirun, or it says nothing",
-        "binding": "no rank was bound: each could use every core" if software else "the run ended before it told",
-        "cpu_governor": "the system shows none (a virtual machine, often)",
+        **dict.fromkeys(("framework", "python", "packages"), "the run ended before reporting it"),
+        "digest": "the run ended before reporting its software",
+        "mpi": "there is no mpirun, or it does not tell its version",
+        "binding": "no rank was bound: each could use every core" if software else "the run ended before reporting it",
+        "cpu_governor": "the system does not show one (often so in virtual machines)",
         "cpu_quota_cores": "no control group limits it",
-        **dict.fromkeys(("commit", "tree_clean"), "this is no git checkout, or git is not there"),
+        **dict.fromkeys(("commit", "tree_clean"), "this is no git checkout, or git is not installed"),
     }
     gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
     unknown = {name: why.get(name, gpu) for name, value in environment.items() if value is None}

@@ -32,7 +32,7 @@ def nodes(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Obse
         mine = order.ranks_of(node) if simulated else range(node * order.per_node, (node + 1) * order.per_node)
         why = None if order.telemetry else "telemetry was switched off"
         if node >= order.agents:
-            why = "Horovod's own launcher reaches this node: no agent of ours is there to sample"
+            why = "Horovod's own launcher starts the ranks of this node, so it has no agent and no sampler of ours"
         windows = [part.window for rank in mine if rank in reports and (part := reports[rank].measured)]
         window = Window(min(one.start for one in windows), max(one.end for one in windows)) if windows else None
         sampled: NodeSamples | None = None
@@ -120,7 +120,7 @@ def _memory(
             reasons[name] = next(iter(of_node), "the driver does not say")
         else:
             of_rank = (one.reasons[name] for one in held if name in one.reasons)
-            reasons[name] = next(of_rank, "no rank came to its end")
+            reasons[name] = next(of_rank, "no rank reached its end")
     return {**peaks, "reasons": reasons}
 
 

@@ -273,7 +273,7 @@ def _of(name: str, handle: Any) -> Any:
     if len(slices) != 1:
         raise Unnamed(
             f"GPU {name} is in MIG mode with {len(slices)} slices, and CUDA_VISIBLE_DEVICES names none by its UUID: "
-            "the whole GPU is not watched in its place"
+            "without the slice there is no telemetry of it"
         )
     return slices[0]
 

@@ -104,7 +104,7 @@ def _why_no_peak(precision: str, device: Mapping[str, Any] | None, gpu: gpus.Gpu
     if device["kind"] == "cpu":
         return "a CPU's peak depends on its clock and cores: no datasheet states it"
     if gpu is None:
-        return f"resources/gpus.csv does not know {device['name']}: no peak is guessed"
+        return f"resources/gpus.csv does not know {device['name']}, and we do not guess a peak"
     return f"resources/gpus.csv states no {precision} peak for {gpu.name}"
 
 

@@ -155,7 +155,7 @@ class Manifest:
                 if fault:
                     raise UserError(
                         f"{path} {fault}",
-                        why=f"{self.path} lists it with another content, or it was removed",
+                        why=f"it was removed, or its content differs from {self.path}",
                         next_step=f"repair it: {repair or files.snakemake('--force', str(path))}",
                     )
 

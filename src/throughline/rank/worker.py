@@ -298,7 +298,7 @@ class Run:
         except Exception as error:  # the run itself has already been measured
             return Network(None, None, None, report.words(error).splitlines()[0])
         if told is None:
-            return Network(None, None, None, "the framework does not measure it here, or memory was too short")
+            return Network(None, None, None, "the framework does not measure it here, or there was too little memory")
         return Network(len(told[0]), sum(told[0]), told[1], None)
 
     def _of_job(self, window: Window, training_s: float) -> list[dict[str, Any]]:

@@ -10,12 +10,12 @@ from throughline.records.result import Result
 Outcome = Literal["ok", "foreign", "cut_off", "mixed", "broken", "binary", "too_large"]
 OUTCOMES: dict[Outcome, str] = {
     "ok": "its figure is read",
-    "foreign": "of no kind that is known",
+    "foreign": "its kind is not known",
     "cut_off": "of a known kind, but it ends too early for its rule",
     "mixed": "it holds several runs, or runs of several kinds",
     "broken": "of a known kind, but its lines cannot be read",
     "binary": "no text",
-    "too_large": "larger than what is read",
+    "too_large": "too large to be read",
 }
 UNITS: dict[str | None, Literal["samples/s", "images/s", "tokens/s", "tokens/s/device"]] = {
     "sequences/s": "samples/s",
