@@ -249,7 +249,7 @@ def proven_batch(model: str) -> int:
 
 
 def own_exchange(spec: Values) -> bool:
-    """True if the network exchanges some parameters itself, so that the framework must not.
+    """True if the network exchanges some parameters itself, so the framework leaves them alone.
 
     A workload with such parameters has a function of this name, and its form has `spread`.
     """

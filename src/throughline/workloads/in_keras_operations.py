@@ -14,8 +14,8 @@ from keras import ops
 from throughline.workloads import Arrays
 
 MATRICES = ("kernel", "embeddings")
-"""Keras' names of the weights that decay. The number of dimensions does not tell: a bias here may have two (heads,
-width)."""
+"""Keras' names of the weights that decay. We cannot go by the number of dimensions, because a bias can have two here
+(heads, width)."""
 SEEDS = "seed_generator_state"
 
 

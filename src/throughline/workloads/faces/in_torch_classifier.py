@@ -111,8 +111,8 @@ class Gather(torch.autograd.Function):
     """Gather the rows of all ranks.
 
     The backward pass adds up the gradients that all ranks have for this rank's rows, and multiplies by the number of
-    ranks. The factor is needed because the loss is already a mean over all ranks, and the framework averages the
-    gradients of the layers before over the ranks again.
+    ranks. The factor is needed because the loss is already a mean over all ranks, but the framework averages the
+    gradients of the network for embeddings over the ranks once more.
     """
 
     @staticmethod

@@ -25,7 +25,7 @@ def convolution(
 
 
 class Residual(nn.Module):
-    """norm, 3x3, norm, PReLU, 3x3 with the stride, norm; then the input is added.
+    """A residual block: norm, 3x3, norm, PReLU, 3x3 with the stride, norm; then the input is added.
 
     If the stride or the width changes the shape, a 1x1 convolution and a norm project the input first.
     """

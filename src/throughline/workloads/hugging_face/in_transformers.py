@@ -1,4 +1,4 @@
-"""A model of transformers by its config.json: the library's own class, with random weights and its own loss."""
+"""A model of transformers from its config.json: the library's own class, with random weights and its own loss."""
 
 from __future__ import annotations
 

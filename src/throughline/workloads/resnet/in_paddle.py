@@ -1,8 +1,8 @@
 """ResNet in Paddle: the blocks and the forward pass of paddle.vision's ResNet, which is version 1.5.
 
-The constructor there knows only the published depths, so `Network` builds the other sizes itself. Pictures are channels
-first, as users of paddle.vision train it. Paddle's batch norms keep a biased running variance (PyTorch's is unbiased).
-Each rank has its own running variance, and training never reads it.
+The constructor there accepts only the published depths, so `Network` builds all sizes itself. Pictures are channels
+first, as is usual with paddle.vision. Paddle's batch norms keep a biased running variance (PyTorch's is unbiased). Each
+rank has its own running variance, and training never reads it.
 """
 
 from __future__ import annotations
