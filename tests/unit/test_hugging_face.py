@@ -195,7 +195,7 @@ def test_the_launcher_checks_the_file_and_hands_its_content_to_the_ranks(
     assert job.handed["config"] == json.loads(Path(model["transformers"]).read_text())
     assert "config" not in job.full
     written(tmp_path, {"model_type": "llama", **TINY["llama"], "vocab_size": 98})
-    with pytest.raises(UserError, match="is not the file that the run was asked with"):
+    with pytest.raises(UserError, match="is not the file with which the run was planned"):
         _ = job.handed
 
 

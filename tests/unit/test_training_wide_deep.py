@@ -116,7 +116,7 @@ def test_the_update_by_rows_is_sparse_adam() -> None:
 def test_what_a_lazy_update_cannot_do_is_said() -> None:
     for changed, words in (
         ({"optimizer": {"name": "lamb"}}, "Adam and AdamW"),
-        ({"table": "rows", "options": {"dropout": 0.0, "exchange": False}}, "none can train alone"),
+        ({"table": "rows", "options": {"dropout": 0.0, "exchange": False}}, "cannot train without exchanging its rows"),
     ):
         with pytest.raises(workloads.Unsupported, match=words):
             in_torch.build({**SPEC, **changed}, {})

@@ -16,9 +16,9 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m
 SETTINGS = {
     "operands": "random, from a standard normal distribution",
     "caches": "not flushed: every call has the same operands",
-    "timer": "torch.utils.benchmark: the median of blocks that are long against the clock",
+    "timer": "torch.utils.benchmark: the median of blocks that are long compared with the clock's resolution",
 }
-TOGETHER = "the median of blocks of calls that all ranks make at once; of each block the slowest rank counts"
+TOGETHER = "the median of blocks of calls that all ranks make together; each block counts with its slowest rank"
 """The timer of `together`, in words."""
 BLOCKS = 5
 

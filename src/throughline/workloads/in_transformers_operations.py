@@ -9,8 +9,8 @@ import transformers
 from torch import Tensor, nn
 
 LACKS = {
-    "graph": "transformers' models read values on the host while they build masks, which no CUDA graph holds",
-    "unpadded": "the library's model computes the padding with the rest",
+    "graph": "transformers' models read values on the host while they build masks, which a CUDA graph cannot record",
+    "unpadded": "the library's model computes the padding as well",
     "tensor": "the library's model is trained whole on each device here",
 }
 CHANGING: frozenset[str] = frozenset()

@@ -102,7 +102,7 @@ def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | st
     tokens, pairs = spec["sequence"], None
     if leaves_padding_out(spec):
         if not counted.keys() >= {"real_token_share", "real_pair_share"}:
-            return "the run did not count its real tokens, and computed no others"
+            return "the run computed only real tokens, and did not count them"
         tokens, pairs = counted["real_token_share"] * tokens, counted["real_pair_share"] * tokens**2
     return flops(SHAPES[spec["model"]], tokens, spec["predictions"], facts["vocabulary"], pairs)
 
@@ -147,11 +147,11 @@ def flops_beyond_model(spec: Values, settings: Values) -> float:
 
 def convention(spec: Values) -> dict[str, str]:
     sequence = spec["sequence"]
-    attention = f"full: every of the {sequence} positions attends to all, padding included"
+    attention = f"full: each of the {sequence} positions attends to all, padding included"
     tokens = f"a sample has {sequence} positions, padding included"
     if leaves_padding_out(spec):
         attention = "full: every real token attends to all of its sample; the mean of the lengths' squares"
-        tokens = f"computed are the real tokens alone: padding to {sequence} positions is left out"
+        tokens = f"only the real tokens are computed: the padding to {sequence} positions is left out"
     return {
         "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
         "or optimizer",

@@ -29,7 +29,7 @@ UNIT = "calls"
 UNITS: dict[str, Callable[[Any], float]] = {}
 FIGURES = (
     Figure("algorithm_bandwidth", "GB/s", "more", "bytes of the operation over the time of a call, by bytes"),
-    Figure("bus_bandwidth", "GB/s", "more", "what a rank has to send at least over the same time, by bytes"),
+    Figure("bus_bandwidth", "GB/s", "more", "the least that a rank has to send over the same time, by bytes"),
 )
 SETTINGS = ("sizes", "operands", "caches", "timer")
 
@@ -57,7 +57,7 @@ def intensity(spec: Mapping[str, Any], figure: str, at: int) -> None:
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> str:
-    return "a collective operation is measured by what it moves"
+    return "a collective operation is measured by the bytes that it moves"
 
 
 def convention(spec: Mapping[str, Any]) -> dict[str, str]:

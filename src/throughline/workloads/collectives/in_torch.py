@@ -15,7 +15,7 @@ from throughline.workloads.collectives import factor, sizes
 
 LACKS: dict[str, str] = {}
 CHANGING: frozenset[str] = frozenset()
-OPERANDS = "random, from a standard normal distribution; of all-reduce zeros, whose sums stay finite"
+OPERANDS = "random, from a standard normal distribution; zeros for all-reduce, so that sums stay finite"
 
 
 class Operation(nn.Module):
@@ -49,7 +49,7 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Oper
     if not dist.is_initialized():
         raise Unsupported(f"{spec['model']} needs several ranks, and this topology has one: choose 1n2g or more")
     if spec["precision"] == "tf32":
-        raise Unsupported(f"{spec['model']} has no matrix product, which tf32 is for")
+        raise Unsupported(f"{spec['model']} has no matrix product, and tf32 is only for matrix products")
     return Operation(spec, at)
 
 

@@ -21,7 +21,7 @@ __all__ = ["CHANGING", "LACKS", "build", "load", "settings", "spread", "versions
 CHANGING = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 LACKS = {
     "clipping": "the norm of a gradient that ranks hold in parts is not computed",
-    "checkpointing": "recomputed activations would count a batch twice in the means that the norms keep",
+    "checkpointing": "recomputing a batch norm would change its running statistics twice",
     "convergence": "faces have no held-out figures",
     "graph": "nobody has tried to replay the exchange of embeddings",
     "sharding": "the classifier, which is most of the weights, has a split of its own: classifier: model_parallel",
@@ -33,7 +33,7 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
     given, network = workloads.parameters(spec), NETWORKS[spec["model"]]
     dropout = spec["options"]["dropout"]
     if given.classifier != "data_parallel" and not spec["options"]["exchange"]:
-        raise Unsupported("a classifier that is split over ranks is none without their exchange: none can train alone")
+        raise Unsupported("ranks that split a classifier cannot train without exchanging embeddings")
     layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
     return Faces(layers, Classifier(given, network.embedding))
 

@@ -175,8 +175,8 @@ def convention(spec: Values) -> dict[str, str]:
     return {
         "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
         "or optimizer",
-        "attention": f"full: each of the {spec['sequence']} positions counts as attending to all, though it sees none "
-        "behind it; mfu_causal counts those that it sees",
+        "attention": f"full: each of the {spec['sequence']} positions counts as attending to all, although it sees no "
+        "later position; mfu_causal counts only the positions that it sees",
         "tokens": f"a sample has {spec['sequence']} tokens that are read and as many that are predicted",
         "head_positions": f"the vocabulary head on all {spec['sequence']} positions; its {padded(VOCABULARY)} rows "
         "include the padding to a multiple of 128",

@@ -22,7 +22,7 @@ __all__ = ["LACKS", "build", "load", "settings", "sums", "versions"]
 
 LACKS = {
     "unpadded": "GPT-2's samples have no padding that could be left out",
-    "tensor": "the form in Paddle lies on one device whole",
+    "tensor": "the form in Paddle holds the whole model on each device",
 }
 EPSILON = 1e-5
 """Epsilon of the layer norms."""

@@ -26,7 +26,7 @@ DATA = "corpus"
 LEARNS_FROM = 100
 HELD_OUT: dict[str, bool] = {}
 NO_PROOF: str | None = (
-    "its mathematics are transformers' own code, and no second form of it is there to hold it against"
+    "its mathematics are transformers' own code, and there is no second implementation to compare them with"
 )
 SETTINGS = ("architecture", "vocabulary_rows", "attention")
 LIBRARIES = {
@@ -166,7 +166,7 @@ def convention(spec: Values) -> dict[str, str]:
         "flops": "3 x forward, a multiply-add is 2; matrix products only, from the numbers of config.json: no "
         "embedding look-ups, norms, rotary embeddings, softmax, loss or optimizer",
         "attention": f"full: each of the {sequence} positions counts as attending to all. For a decoder, mfu_causal "
-        "counts those alone that its mask and its sliding window let through",
+        "counts only the pairs of positions that its mask and its sliding window let through",
         "tokens": f"a sample has {sequence} tokens",
         "head_positions": head[spec["task"]],
     }

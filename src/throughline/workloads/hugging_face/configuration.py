@@ -152,7 +152,7 @@ def content(spec: Mapping[str, Any]) -> dict[str, Any]:
         path = Path(known[digest])
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
         raise UserError(
-            f"{path} is not the file that the run was asked with",
+            f"{path} is not the file with which the run was planned",
             why=f"it is missing, or its SHA-256 is not {digest}",
             next_step="run snakemake again: a changed file is another model",
         )

@@ -64,9 +64,9 @@ def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted:
 
 def convention(spec: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "flops": "3 x forward, a multiply-add is 2; matrix products only, causal attention in full; "
-        "a decoder's attention to its encoder as a second one of the same length",
+        "flops": "3 x forward, a multiply-add is 2; matrix products only; causal attention counts in full; "
+        "a decoder's attention to its encoder counts as a second attention of the same length",
         **PRECISION,
-        "fp8": "products with weights alone: e4m3 forward, e5m2 for gradients of outputs, a scale for each tensor from "
-        "its largest value; weights and all else in bf16; the casts count",
+        "fp8": "only products with weights: e4m3 forward, e5m2 for gradients of outputs, a scale for each tensor from "
+        "its largest value; weights and everything else in bf16; the time of the casts counts",
     }

@@ -67,7 +67,7 @@ def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Test:
     precision, model = spec["precision"], spec["model"]
     if precision in ("tf32", "fp8") and model != "matmul":
-        raise Unsupported(f"{model} has no matrix product, which {precision} is for")
+        raise Unsupported(f"{model} has no matrix product, and {precision} is only for matrix products")
     if odd := [size for size in sizes(spec) if precision == "fp8" and size % 16]:
         raise Unsupported(f"a product in fp8 has rows and columns in multiples of 16, and sizes has {odd[0]}")
     return Test(spec, at)

@@ -18,10 +18,10 @@ from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHA
 __all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
 
 LACKS = {
-    "checkpointing": "a batch norm that is computed again would move its running statistics twice",
+    "checkpointing": "recomputing a batch norm would change its running statistics twice",
     "unpadded": "pictures have no padding that could be left out",
     "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "resnet lies on one device whole",
+    "tensor": "each device holds the whole resnet",
 }
 
 

@@ -24,10 +24,10 @@ from throughline.workloads.resnet import DEVIATION, MEAN, SHAPES, Parameters, Sh
 __all__ = ["LACKS", "build", "load", "settings", "versions"]
 
 LACKS = {
-    "checkpointing": "a batch norm that is computed again would move its running statistics twice",
+    "checkpointing": "recomputing a batch norm would change its running statistics twice",
     "unpadded": "pictures have no padding that could be left out",
     "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "resnet lies on one device whole",
+    "tensor": "each device holds the whole resnet",
 }
 NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^stem\.weight": "conv1.weight",

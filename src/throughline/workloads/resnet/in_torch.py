@@ -20,10 +20,10 @@ from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHA
 __all__ = ["CHANGING", "LACKS", "build", "load", "settings", "sums", "versions", "weights"]
 
 LACKS = {
-    "checkpointing": "a batch norm that is computed again would move its running statistics twice",
+    "checkpointing": "recomputing a batch norm would change its running statistics twice",
     "unpadded": "pictures have no padding that could be left out",
     "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "resnet lies on one device whole",
+    "tensor": "each device holds the whole resnet",
 }
 CHANGING = frozenset({"running_mean", "running_var"})
 MANY = 512

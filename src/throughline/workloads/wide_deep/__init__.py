@@ -189,8 +189,8 @@ def convention(spec: Values) -> dict[str, str]:
         else f"{whole:,} bytes of the tables, their gradients and moments per step, over all ranks that share them"
     )
     return {
-        "flops": "3 x forward, a multiply-add is 2; matrix products only: looking up a row is none",
-        "bytes": f"beside the FLOPs: {moved}",
+        "flops": "3 x forward, a multiply-add is 2; matrix products only: looking up a row does not count",
+        "bytes": f"besides the FLOPs, training moves {moved}",
     }
 
 

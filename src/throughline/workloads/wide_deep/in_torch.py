@@ -33,9 +33,9 @@ def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None =
     given, options, optimizer = workloads.parameters(spec), spec["options"], spec["optimizer"]["name"]
     special = given.update == "lazy" or given.table != "replicated"
     if special and optimizer not in ("adam", "adamw"):
-        raise Unsupported(f"tables that are updated by rows, or split, have Adam and AdamW, and no {optimizer}")
+        raise Unsupported(f"only Adam and AdamW can train tables that are split or updated by rows, not {optimizer}")
     if given.table != "replicated" and not options["exchange"]:
-        raise Unsupported("a table that is split over ranks is no table without their exchange: none can train alone")
+        raise Unsupported("ranks that split a table cannot train without exchanging its rows")
     return WideDeep(given, options["dropout"], options["exchange"], Topology.parse(spec["topology"]).world > 1)
 
 
