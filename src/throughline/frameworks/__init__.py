@@ -138,8 +138,10 @@ class Rank(ABC):
 
     @abstractmethod
     def memory(self) -> dict[str, Any]:
-        """Return the peaks since the start as {needed_bytes, reserved_bytes, reasons}: of the GPU, or of the process on
-        a CPU. `reasons` says why a value is None."""
+        """Return the peaks of memory since the start as {needed_bytes, reserved_bytes, reasons}.
+
+        They are those of the GPU, or of the process on a CPU. `reasons` says why a value is None.
+        """
 
     def product(self, size: int) -> Callable[[], Any] | None:
         """Return a function that multiplies two size x size matrices in the run's precision, without waiting.
