@@ -1,4 +1,4 @@
-"""Fresh clones of this checkout, and Snakemake in them as a user calls it."""
+"""Make fresh clones of this checkout, and call Snakemake in them as a user does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ benchmarks:
 
 @dataclass
 class Clone:
-    """A copy of the tracked files with a small configuration, in a folder whose name a shell would take apart."""
+    """A copy of the tracked files with a small configuration. Its folder's name has characters that a shell splits."""
 
     path: Path
 
@@ -41,7 +41,7 @@ class Clone:
         return CompletedProcess(process.args, process.returncode, said)
 
     def start(self, *arguments: str, before: Sequence[str] = (), **variables: str) -> Popen[str]:
-        """The same, not waited for; behind the command `before` where there is one."""
+        """Start the same command without waiting for it. `before`: a command that runs Snakemake, such as `nice`."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
         return Popen(
             [*before, sys.executable, "-m", "snakemake", *arguments, "--configfile", "small.yaml"],
@@ -58,7 +58,7 @@ class Clone:
         return {"THROUGHLINE_CONSOLE": "", "PYTHONPATH": str(self.path / "logger")}
 
     def made(self, *arguments: str, **variables: str) -> CompletedProcess[str]:
-        """The same, and it has to succeed."""
+        """Run Snakemake and check that it succeeds."""
         done = self.snakemake(*arguments, **variables)
         assert done.returncode == 0, done.stdout
         return done
@@ -71,7 +71,7 @@ class Clone:
 
 
 def job_counts(output: str) -> dict[str, int]:
-    """The table of jobs that Snakemake prints before it starts."""
+    """Return the table of jobs that Snakemake prints before it starts: rule -> count."""
     table = re.search(r"^job +count\n-+ +-+\n(.*?)\n\n", output, re.DOTALL | re.MULTILINE)
     assert table, output
     rows = (line.split() for line in table[1].splitlines())
@@ -79,7 +79,7 @@ def job_counts(output: str) -> dict[str, int]:
 
 
 def copy(path: Path, configuration: str = SMALL) -> Clone:
-    """A clone at `path`, which does not exist yet."""
+    """Make a clone at `path`, which does not exist yet."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""What the corpus's tests share: small dumps in every packing, small vocabularies, small documents."""
+"""Helpers of the corpus's tests: small dumps in every packing, small vocabularies, small documents."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ CLOSING = "</mediawiki>\n"
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Equality of megabytes. In `assert one == other`, pytest would search their difference for an hour."""
+    """True if both are equal. With `assert one == other`, pytest would search megabytes for their difference for an
+    hour."""
     return one == other
 
 
 def content(path: Path) -> bytes:
-    """What a file says, however it is packed: an HDF5 file's attributes and arrays; JSON without the files' SHA-256."""
+    """Return the content of a file, whatever its compression: an HDF5 file's attributes and arrays, or JSON without the
+    SHA-256 of files."""
     if path.suffix == ".json":
         return re.sub(rb'"sha256": "[0-9a-f]{64}"', b'"sha256": ""', path.read_bytes())
     if path.suffix != ".hdf5":
@@ -50,7 +52,7 @@ def content(path: Path) -> bytes:
 
 
 def page(number: int, text: str, *, title: str | None = None, namespace: int = 0, redirect: bool = False) -> str:
-    """One page as it stands in a dump."""
+    """Return one page in the form that it has in a dump."""
     return (
         f"  <page>\n    <title>{title or f'Page {number}'}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n"
         + ('    <redirect title="Elsewhere" />\n' if redirect else "")
@@ -60,12 +62,12 @@ def page(number: int, text: str, *, title: str | None = None, namespace: int = 0
 
 
 def streams(*texts: str | bytes) -> bytes:
-    """A bz2 file with one stream for each text."""
+    """Return the bytes of a bz2 file with one stream for each text."""
     return b"".join(bz2.compress(text.encode() if isinstance(text, str) else text) for text in texts)
 
 
 def tiny_vocabulary(folder: Path, words: int = 40) -> Vocabulary:
-    """The five specials at their usual places in small, two unused entries, and some words."""
+    """Make a vocabulary with the five special tokens in their usual order, two unused entries, and some words."""
     path = folder / "tiny.txt"
     entries = ["[PAD]", "[unused0]", *SPECIALS[1:], "[unused1]", *(f"word{i}" for i in range(words))]
     path.write_text("".join(f"{entry}\n" for entry in entries))
@@ -73,7 +75,7 @@ def tiny_vocabulary(folder: Path, words: int = 40) -> Vocabulary:
 
 
 def any_parameters(**chosen: st.SearchStrategy[int]) -> st.SearchStrategy[Parameters]:
-    """Parameters of every kind for small documents; those `chosen` are drawn from their own strategies."""
+    """A strategy for parameters of every kind, for small documents. `chosen` replaces strategies of single ones."""
     return st.builds(
         Parameters,
         sequence=st.integers(8, 40),
@@ -86,7 +88,8 @@ def any_parameters(**chosen: st.SearchStrategy[int]) -> st.SearchStrategy[Parame
 
 
 def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Sequence[int] | None = None) -> Documents:
-    """Documents of sentences of the given lengths. Their tokens count upwards, so that neighbours can be told."""
+    """Make documents whose sentences have the given lengths. Their tokens count upwards, so that a test can recognize
+    neighbours."""
     sentences = [length for document in lengths for length in document]
     ids_of_tokens = words.words[np.arange(sum(sentences)) % len(words.words)]
     return Documents(
@@ -98,7 +101,7 @@ def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Seque
 
 
 def taken(found: Documents, order: Sequence[int] | np.ndarray) -> Documents:
-    """The documents numbered `order`, in that order."""
+    """Return the documents with the numbers `order`, in that order."""
     sentences, ids_of_tokens, counts = [np.zeros(0, np.int64)], [found.tokens[:0]], [0]
     for number in order:
         first, last = found.documents[number : number + 2]
@@ -112,7 +115,7 @@ def taken(found: Documents, order: Sequence[int] | np.ndarray) -> Documents:
 
 
 def write_tokens(path: Path, found: Documents, words: Vocabulary, *, sha256: str | None = None) -> None:
-    """A tokens file of these documents."""
+    """Write a tokens file with these documents."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tokens.Pile(path.parent, tokens.MEMORY_BYTES) as pile:
         pile.add(found)
@@ -120,14 +123,14 @@ def write_tokens(path: Path, found: Documents, words: Vocabulary, *, sha256: str
 
 
 def read_shard(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a shard, whole, in the layout's order and types."""
+    """Return all arrays of a shard, in the layout's order and types."""
     with layout.open_shard(path) as stream:
         kinds = layout.types(stream)
         return {name: np.asarray(reading.rows(stream[name]), dtype=kind) for name, kind in kinds.items()}
 
 
 def content_digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 over names, shapes and values of a shard's arrays, one after the other."""
+    """Return the SHA-256 over the names, shapes and values of a shard's arrays, one after the other."""
     digest = hashlib.sha256()
     for name, kind in layout.types(arrays).items():
         digest.update(f"{name} {kind} {arrays[name].shape}\n".encode())

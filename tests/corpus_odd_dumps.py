@@ -1,6 +1,6 @@
-"""Dumps as they have been, and as they go wrong: built from real pages of the sample, with what has to come of each.
+"""Dumps in old forms and damaged dumps, built from real pages of the sample, each with its expected result.
 
-PYTHONPATH=src:tests python tests/corpus_odd_dumps.py        the table of docs/method-corpus.md, on stdout
+PYTHONPATH=src:tests python tests/corpus_odd_dumps.py        print the table of docs/method-corpus.md
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Build = Callable[[Path], list[Path]]
 
 @dataclass(frozen=True)
 class Odd:
-    """A dump: what is odd about it, its files, and its number of articles or the beginning of its error."""
+    """A dump: what is odd about it, how its files are made, and its number of articles or a part of its error."""
 
     what: str
     build: Build
@@ -38,7 +38,8 @@ class Odd:
 
 @cache
 def sample() -> tuple[bytes, list[bytes]]:
-    """The sample's header, and its pages, some of them: ARTICLES articles, redirects, and two of other namespaces."""
+    """Return the sample's header and some of its pages: ARTICLES articles, redirects, and two pages of other
+    namespaces."""
     text = bz2.decompress(dumps.find_sample().read_bytes())
     pages = list(parts.pages(dumps.cut([dumps.find_sample()], 1), 0))[FIRST : FIRST + PAGES - 2]
     talk = b"<page>\n<title>Talk:Anarchism</title>\n<ns>1</ns>\n<id>90000001</id>\n<revision>\n<id>1</id>\n"
@@ -60,7 +61,7 @@ def xml(head: bytes, *blocks: bytes) -> bytes:
 
 
 def one(make: Callable[[], bytes], name: str = "dump.xml") -> Build:
-    """A dump of one file."""
+    """Return the builder of a dump that is one file."""
 
     def build(folder: Path) -> list[Path]:
         path = folder / name
@@ -136,12 +137,12 @@ def flipped(data: bytes, at: int, to: int = 1) -> bytes:
 
 
 def misspelled(page: bytes) -> bytes:
-    """The title in its first sentence, in one article alone."""
+    """Misspell the title in the first sentence of one article."""
     return page.replace(b"'''Achilles'''", b"'''Achilmes'''") if b"<title>Achilles<" in page else page
 
 
 def in_one_line() -> bytes:
-    """Without the blanks between elements, which MediaWiki writes and XML does not ask for."""
+    """Return the dump without the white space between elements. MediaWiki writes it; XML does not require it."""
     squeezed = [re.sub(rb">\s+<(?!/text)", b"><", page) for page in pages()]
     return re.sub(rb">\s+<", b"><", header()) + b"".join(squeezed) + CLOSING.strip()
 
@@ -285,7 +286,7 @@ ODD = [
 
 
 def articles(odd: Odd, folder: Path, parts: int = 2, extractor: str = "wikiextractor") -> dict[int, str]:
-    """The dump's articles, text by page id; UserError where it is refused."""
+    """Extract the dump's articles; return page id -> text. UserError if the dump is refused."""
     cut = dumps.cut(odd.build(folder), parts)
     found: dict[int, str] = {}
     for part in range(parts):
@@ -298,7 +299,7 @@ def articles(odd: Odd, folder: Path, parts: int = 2, extractor: str = "wikiextra
 
 
 def table() -> str:
-    """The rows of the table, from what really came out."""
+    """Return the table, made from the real results."""
     rows = ["| dump | articles, or the error |", "|---|---|"]
     for odd in ODD:
         with tempfile.TemporaryDirectory() as folder:

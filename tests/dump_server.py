@@ -1,4 +1,4 @@
-"""A web server on this machine that publishes dumps as Wikimedia does, and misbehaves on request."""
+"""A web server on this machine that publishes dumps in Wikimedia's layout, and misbehaves on request."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any
 
 Fault = Callable[["Handler", bytes], bool]
-"""Answers a request for a file's bytes and returns True, or returns False to have it answered properly."""
+"""A function that answers a request for a file's bytes and returns True, or returns False for a normal answer."""
 
 
 class Server:
-    """`with Server() as server`: `files` by path, `faults` by path, one a request; `requests` that came."""
+    """Use it as `with Server() as server`. `files` maps paths to contents, `faults` maps paths to the faults of their
+    next requests, and `requests` lists the requests so far."""
 
     def __init__(self, certificate: Path | None = None) -> None:
-        self.certificate = certificate  # a PEM file of certificate and key: over TLS
+        self.certificate = certificate  # a PEM file with certificate and key; with it, the server uses TLS
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[Fault]] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
-        self.tags = True  # ETag; else Last-Modified alone
+        self.tags = True  # send an ETag as well as Last-Modified
         self.ranges = True
         self.modified = 1_750_000_000.0
 
@@ -49,7 +50,7 @@ class Server:
         return f"http{'s' if self.certificate else ''}://127.0.0.1:{self._http.server_address[1]}"
 
     def publish(self, name: str, files: dict[str, bytes], *, done: bool = True, status: bool = True) -> str:
-        """Publish a dump's files by what follows `<name>-`; returns the folder's path."""
+        """Publish a dump's files; return the folder's path. The keys of `files` are what follows `<name>-`."""
         wiki, date = name.rsplit("-", 1)
         folder = f"/{wiki}/{date}"
         facts = {}
@@ -71,13 +72,13 @@ class Server:
         self.faults.setdefault(path, []).extend(faults)
 
     def asked(self, path: str) -> list[dict[str, str]]:
-        """The headers of every request for a path."""
+        """Return the headers of every request for a path."""
         return [headers for asked, headers in self.requests if asked == path]
 
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """A client that went away is nothing to print about."""
+        """Print nothing if a client went away."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -103,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
             self.proper(data)
 
     def proper(self, data: bytes, send: int | None = None, pause_s: float = 0) -> None:
-        """The file, or the range asked for; `send` bytes of it before the connection is cut."""
+        """Send the file, or the requested range of it; only the first `send` bytes if `send` is given."""
         tag = '"' + hashlib.md5(data).hexdigest() + '"'
         date = formatdate(self.site.modified, usegmt=True)
         headers = {"Content-Type": "application/octet-stream", "Last-Modified": date}
@@ -145,18 +146,18 @@ def status(code: int, **headers: str) -> Fault:
 
 
 def redirect(address: str) -> Fault:
-    """Send to the same path at another address."""
+    """Redirect to the same path at another address."""
     return lambda handler, _: handler.answer(302, b"", {"Location": address + handler.path}) is None
 
 
 def html(handler: Handler, _: bytes) -> bool:
-    """Answer with a page, and say that all is well."""
+    """Answer with an HTML page and status 200."""
     handler.answer(200, b"<html>Please log in</html>", {"Content-Type": "text/html; charset=utf-8"})
     return True
 
 
 def silent(seconds: float) -> Fault:
-    """Say nothing for a while, then close."""
+    """Send nothing for a while, then close the connection."""
     return lambda handler, _: time.sleep(seconds) is None
 
 
@@ -166,7 +167,7 @@ def slow(pause_s: float) -> Fault:
 
 
 def wanting_contact(handler: Handler, _: bytes) -> bool:
-    """Refuse whoever does not say whom to write to."""
+    """Refuse a client whose User-Agent has no e-mail address."""
     if "@" in handler.headers.get("User-Agent", ""):
         return False
     handler.answer(403, b"Please set a user-agent with contact information", {})

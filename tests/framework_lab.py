@@ -1,4 +1,4 @@
-"""Real runs of every framework, and of one more: a copy of the library in which `fake` is a framework as well."""
+"""Real runs of every framework, and of one more: in a copy of the library, `fake` is a framework as well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from throughline import frameworks, recipes, records
 
 ROOT = Path(__file__).parents[1]
 REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
-"""In continuous integration nothing may be missing."""
+"""True in continuous integration, where nothing may be missing."""
 
 NAMES = [*frameworks.NAMES, "fake"]
 FORM = """LIBRARIES = {
@@ -25,8 +25,11 @@ FORM = """LIBRARIES = {
 
 
 def register(root: Path) -> None:
-    """What docs/add-a-framework.md says: its folder, what it is installed from (here: nothing), and the form of a
-    workload in its library, which the workload's LIBRARIES names."""
+    """Add the framework `fake` to a copy of the library, as docs/add-a-framework.md says.
+
+    It needs a folder, a list of packages (here only numpy), and the form of a workload in its library, which the
+    workload's LIBRARIES names.
+    """
     workload = root / "src/throughline/workloads/bert"
     folder = root / "src/throughline/frameworks/fake"
     shutil.copytree(ROOT / "tests/frameworks/fake", folder, ignore=shutil.ignore_patterns("__pycache__", "in_*.py"))
@@ -39,7 +42,7 @@ def register(root: Path) -> None:
 
 
 def python(framework: str) -> str:
-    """The interpreter of a framework; skips where its environment is not built (fails if it has to be)."""
+    """Return a framework's interpreter. Skip the test if the environment is not built; fail where it must be built."""
     marker = recipes.ready(framework)
     if marker is None:
         return sys.executable
@@ -50,13 +53,13 @@ def python(framework: str) -> str:
 
 
 def needs(program: str) -> None:
-    """Skip where a system program is missing; fail where it has to be there."""
+    """Skip the test if a system program is missing; fail where it must be there."""
     if shutil.which(program) is None:
         pytest.fail(f"{program} is missing") if REQUIRED else pytest.skip(f"{program} is missing")
 
 
 class Lab:
-    """A copy of the sources with `fake`, and a corpus."""
+    """A copy of the sources with the framework `fake`, and a small corpus."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +70,7 @@ class Lab:
         self.manifest = training_fixtures.corpus(folder / "data")
 
     def launch(self, framework: str, *options: str, **changes: Any) -> tuple[subprocess.CompletedProcess[str], Path]:
-        """Run run_training.py; what it printed, and where its record belongs."""
+        """Call run_training.py; return the finished process and the path of its record."""
         variables = changes.pop("variables", {})
         spec = training_fixtures.spec(framework=framework, **changes)
         record = self.folder / spec.record
@@ -85,7 +88,7 @@ class Lab:
         return done, record
 
     def run(self, framework: str, **changes: Any) -> records.RunRecord:
-        """The record of a run that ended as it should."""
+        """Make a run that must succeed, and return its record."""
         done, record = self.launch(framework, **changes)
         log = record.with_suffix(".log")
         assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")

@@ -1,4 +1,4 @@
-"""Small pictures, folders of them, and the steps of the data room one after the other."""
+"""Small pictures, folders of small pictures, and all steps that make shards from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from throughline.images import listing, making, manifest, verification
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (24, 18), kind: str = "JPEG", mode: str = "RGB") -> bytes:
-    """The file of a picture whose colours follow from the seed."""
+    """Return the file of a picture whose colours depend on the seed."""
     draw = np.random.default_rng(seed)
     coarse = Image.fromarray(draw.integers(0, 256, (3, 4, 3)).astype(np.uint8))
     stream = io.BytesIO()
@@ -41,13 +41,13 @@ def tar(files: Mapping[str, bytes]) -> bytes:
 
 
 def classes(count: int = 2, each: int = 4, split: str = "train/", **how: Any) -> dict[str, bytes]:
-    """Pictures in a folder for each class."""
+    """Return pictures by name, with one folder for each class."""
     names = [f"{split}class{label}/{number}.JPEG" for label in range(count) for number in range(each)]
     return {name: picture(seed, **how) for seed, name in enumerate(names)}
 
 
 def made(source: str | Path, place: Path, training: int = 2, test: int = 1, skip: bool = False) -> Path:
-    """The manifest, after every step."""
+    """Make listing, shards, verifications and manifest from a source; return the manifest's path."""
     place.mkdir(parents=True, exist_ok=True)
     listed = place / "listing.jsonl"
     listing.write(str(source), {"training": training, "test": test}, listed)

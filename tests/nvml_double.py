@@ -1,8 +1,7 @@
-"""A library that answers as NVML does, for the tests: the real one needs a driver and a card.
+"""A library that answers like NVML, for the tests. The real library needs a driver and a card.
 
-Compiled from C and loaded by nvidia-ml-py as libnvidia-ml.so.1, so that every call, structure and error code of ours
-goes the real way. What it answers stands in the variable NVML_DOUBLE: `name=value` words; `fail_<name>=code` makes a
-question fail.
+It is compiled from C, and nvidia-ml-py loads it as libnvidia-ml.so.1. So our code uses the real calls, structures and
+error codes. The variable NVML_DOUBLE holds the answers as words `name=value`; `fail_<name>=code` makes a question fail.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ int nvmlGpmMetricsGet(struct metrics *m) {
 
 
 def build(folder: Path) -> Path:
-    """Compile it into `folder`; skips the test where there is no C compiler."""
+    """Compile the library into `folder`. Skip the test if there is no C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
@@ -107,6 +106,6 @@ def build(folder: Path) -> Path:
 
 
 def variables(folder: Path, **answers: float) -> dict[str, str]:
-    """The environment of a process that is to find the library in `folder`."""
+    """Return the environment of a process that should find the library in `folder` and get these answers."""
     words = " ".join(f"{name}={value}" for name, value in answers.items())
     return dict(os.environ) | {"LD_LIBRARY_PATH": str(folder), "NVML_DOUBLE": words}

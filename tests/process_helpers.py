@@ -1,4 +1,4 @@
-"""Processes seen from outside, for the tests of faults."""
+"""Helpers that look at processes from outside, for the tests of faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from throughline import processes
 
 
 def workers_below(launcher: int) -> list[int]:
-    """The processes behind the launcher that are ranks; Horovod's launcher has the worker's name further back."""
+    """Return the ranks among the launcher's descendants. Horovod's launcher also has the worker's name among its
+    arguments, but further back."""
     return [
         pid
         for pid in processes.descendants(launcher)
@@ -47,6 +48,6 @@ def works(*command: str) -> bool:
 
 
 def needs(there: bool, what: str) -> None:
-    """Skip the test where the system cannot show it; fail it where THROUGHLINE_REQUIRE_SYSTEM says that it has to."""
+    """Skip the test if the system lacks `what`. Fail it instead if THROUGHLINE_REQUIRE_SYSTEM is set."""
     if not there:
         (pytest.fail if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") else pytest.skip)(f"needs {what}")

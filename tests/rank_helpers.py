@@ -1,4 +1,5 @@
-"""Ranks for tests: a program forks them, so that PyTorch is imported once for all, and each writes what it tells."""
+"""Ranks for tests. One program forks them all, so PyTorch is imported only once. Each rank writes its result to a file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ TESTS = Path(__file__).parent
 
 
 def fork(world: int, rank: Callable[[int], None]) -> None:
-    """Run `rank(number)` in so many processes, which meet at MASTER_ADDR; SystemExit where one of them fails."""
+    """Run `rank(number)` in `world` processes, which meet at MASTER_ADDR. SystemExit if one of them fails."""
     with launchers.reserved_port() as reserved:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(reserved.getsockname()[1]))
         children = []
@@ -31,19 +32,20 @@ def fork(world: int, rank: Callable[[int], None]) -> None:
 
 
 def tell(folder: Path, group: object, number: int, told: Any) -> None:
-    """Write what a rank of a group tells."""
+    """Write the result of a rank of a group."""
     (folder / f"{group}_{number}.pickle").write_bytes(pickle.dumps(told))
 
 
 def run(helper: Path, *arguments: object) -> None:
-    """Run a program that forks ranks; it finds the library and the helpers of the tests."""
+    """Run a program that forks ranks. The program can import the library and the helpers of the tests."""
     places = (TESTS.parent / "src", TESTS, TESTS / "frameworks")
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, helper, *map(str, arguments)], env=variables, check=True, timeout=600)
 
 
 def told(helper: Path, folder: Path, groups: Mapping[Any, int]) -> dict[Any, list[Any]]:
-    """Group -> what each of its ranks tells: of a program that takes a folder. `groups`: how many ranks each has."""
+    """Run a program that takes a folder; map each group to the results of its ranks. `groups`: group -> number of
+    ranks."""
     run(helper, folder)
     return {
         group: [pickle.loads((folder / f"{group}_{rank}.pickle").read_bytes()) for rank in range(world)]

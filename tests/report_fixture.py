@@ -1,6 +1,6 @@
-"""Well-formed run records without a training: what the tests of tables, plots and the report read.
+"""Well-formed run records made without training. The tests of tables, plots and the report read them.
 
-`write_study(root)` lays out the results of one published study with everything that can happen to a cell: complete
+`write_study(root)` writes the results of one published study, with everything that can happen to a cell: a complete
 series, a missing repeat, out of memory, unsupported, invalid, no baseline, two frameworks.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from throughline.observe import work
 
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
-# 2n8g has six, its first run is missing.
+# 2n8g has six values, because its first run is missing.
 DLPERF_BERT_BS32: dict[str, list[float]] = {
     "1n1g": [150.11, 150.14, 149.53, 149.88, 150.12, 150.04, 150.9],
     "1n2g": [267.29, 271.05, 273.02, 270.28, 269.99, 272.09, 268.86],
@@ -38,7 +38,7 @@ CPU = {"kind": "cpu", "name": "AMD EPYC 9554 64-Core Processor", "count": 2, "fp
 
 
 def spec(**changes: Any) -> dict[str, Any]:
-    """A run specification with every key; `changes` replace keys, nested ones merge."""
+    """Return a run specification with every key. `changes` replace keys; nested keys are merged."""
     value: dict[str, Any] = {
         "benchmark": "bert", "framework": "torch", "model": "bert-base", "sequence": 128, "predictions": 20,
         "batch_per_device": 32, "precision": "fp32", "topology": "1n1g", "repeat": 1,
@@ -69,7 +69,7 @@ def record(
     commit: str | None = "5f0c1e2d3b4a5968778695a4b3c2d1e0f0123456",
     steps_timed: int | None = None,
 ) -> dict[str, Any]:
-    """One run record as the worker writes it, with times that fit its throughput."""
+    """Return one run record as a real run writes it, with times that fit its throughput."""
     ok = status == "ok"
     asked = run["steps"]["timed"]
     steps = (asked if steps_timed is None else steps_timed) if ok else 0
@@ -109,7 +109,7 @@ def record(
 
 
 def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
-    """An ok record on GPUs with all that is measured beside throughput: telemetry, memory, work."""
+    """Add telemetry, memory and work to a record on GPUs that is ok."""
     run, speed, window = value["spec"], value["samples_per_s"], value["window_s"]
     if value["status"] != "ok":
         return value
@@ -146,7 +146,7 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
 
 
 def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n") -> Path:
-    """Write a record (and its log) where the workflow would; returns the record's path."""
+    """Write a record and its log where the workflow would write them; return the record's path."""
     run = value["spec"]
     folder = root / run["benchmark"] / f"bz{run['batch_per_device']}_{run['precision']}"
     path = folder / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
@@ -159,8 +159,11 @@ def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n
 def write_series(
     root: Path, values: dict[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
 ) -> list[Path]:
-    """One ok record per value; `changes` go into the specification, `device_found`, `framework_versions` and `memory`
-    beside it; `complete` ones have telemetry, memory and work as well; `beside` replaces keys of the records."""
+    """Write one ok record per value; return the records' paths.
+
+    Most `changes` go into the specification. `device_found`, `framework_versions` and `memory` go into the record.
+    With `complete` the records also have telemetry, memory and work. `beside` replaces keys of the records.
+    """
     device, versions = changes.pop("device_found", None), changes.pop("framework_versions", None)
     beside = changes.pop("beside", {})
     memory = changes.pop("memory", 9_000_000_000)
@@ -185,12 +188,12 @@ MXNET_VERSIONS = {
 
 
 def jitter(middle: float, n: int = 5, share: float = 0.004) -> list[float]:
-    """`n` repeats around `middle`, always the same ones, with that median."""
+    """Return `n` values around `middle`, always the same ones. `middle` is their median if `n` is odd."""
     return [middle * (1 + share * offset) for offset in (0.0, -1.0, 0.6, -0.4, 1.2, 0.3, -0.7)[:n]]
 
 
 def write_study(root: Path) -> dict[str, list[Path]]:
-    """Document 000's study: record paths by summary name (bz32_fp32 ...), complete with what goes wrong."""
+    """Write the study with everything that goes wrong; return summary name (bz32_fp32 ...) -> record paths."""
     mx: dict[str, Any] = {"framework": "mxnet-horovod", "framework_versions": MXNET_VERSIONS}
     study = {
         "bz32_fp32": [
@@ -224,7 +227,7 @@ def write_study(root: Path) -> dict[str, list[Path]]:
 
 
 def write_summaries(root: Path, study: dict[str, list[Path]], repeats: int = 7, **options: Any) -> list[Path]:
-    """Summarize every group of `study` into its place; returns the summaries' paths."""
+    """Summarize every group of `study`; return the summaries' paths."""
     from throughline.report.analysis import summary
 
     places = []

@@ -1,4 +1,4 @@
-"""Small corpora in NVIDIA's layout and run specifications for the tests of training."""
+"""Small corpora in NVIDIA's layout, and run specifications, for the tests of training."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence: int = 32,
 
 
 def spec(**changes: Any) -> RunSpec:
-    """A run of bert-tiny that takes a second; maps among `changes` are merged."""
+    """Return the specification of a run of bert-tiny that takes a second. `changes` replace keys; maps are merged."""
     value: dict[str, Any] = {
         "benchmark": "bert",
         "framework": "torch",
@@ -91,7 +91,7 @@ def spec(**changes: Any) -> RunSpec:
 
 
 def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | None = None, **changes: Any) -> Order:
-    """The order of a run on `topology`; `run` changes its specification."""
+    """Return the order of a run on `topology`. `run` changes its specification."""
     asked, shape = spec(topology=topology, **run or {}), Topology.parse(topology)
     value: dict[str, Any] = {
         "spec": json.loads(asked.model_dump_json()),
@@ -141,6 +141,6 @@ def measured(rank: int = 0, **changes: Any) -> Measured:
 
 
 def report(rank: int = 0, **changes: Any) -> RankReport:
-    """What a rank reports that was measured."""
+    """Return the report of a rank that was measured."""
     software = Software("3.11.7", {"torch": "2.13.0"}, {"numpy": "2.4.6"}, {})
     return RankReport(rank, 1.0, "ok", None, measured(rank, **changes), None, software)

@@ -1,6 +1,6 @@
-"""Patches: a small classifier of made-up pictures, framework-neutral. The tests add this workload by its folder alone.
+"""Patches: a small classifier of made-up pictures, without a framework. The tests add this workload by its folder.
 
-A picture is `image` x `image` grey pixels; a model of two matrices says which of `classes` it shows.
+A picture has `image` x `image` grey pixels. A model of two matrices says which of `classes` it shows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def batch(rows: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def synthetic(count: int, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Pictures f4[B, image x image], and what they show i8[B]."""
+    """Return pictures f4[B, image x image] and their classes i8[B]."""
     import numpy as np
 
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -71,7 +71,8 @@ def counted(sums: tuple[int, ...], samples: int, spec: Mapping[str, Any]) -> dic
 
 
 def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
-    """Three matrix products where the forward pass has one; a multiply-add is 2."""
+    """Return 3 x the operations of the forward pass: the backward pass needs two matrix products for each of its
+    products. A multiply-add is 2 operations."""
     return 3 * 2 * HIDDEN[spec["model"]] * (spec["image"] ** 2 + spec["classes"])
 
 

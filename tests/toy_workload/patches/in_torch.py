@@ -15,7 +15,7 @@ LACKS = {"bf16": "patches has no bf16 yet"}
 
 
 class Classifier(nn.Module):
-    """Takes the tensors of a batch, and returns the loss."""
+    """The network: it takes the tensors of a batch and returns the loss."""
 
     def __init__(self, pixels: int, hidden: int, classes: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def versions() -> dict[str, str | None]:
 
 @torch.no_grad()
 def figures(network: Classifier) -> list[tuple[str, Any, float | None]]:
-    """A figure's name, at how many images, and its value."""
+    """Return figures: name, number of images, and value."""
     found: list[tuple[str, Any, float | None]] = []
     for count in (1, 8):
         pixels = torch.zeros(count, network.first.in_features, device=network.first.weight.device)
