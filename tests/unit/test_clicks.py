@@ -1,4 +1,4 @@
-"""The clicks: what a log's line may be, what is left out and said, and what a shard and a vocabulary make of it."""
+"""The clicks: which lines a log may have, which are left out and counted, and what shards and vocabularies contain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log(path: Path, rows: list[str]) -> Path:
 
 
 def made(logs: list[Path], folder: Path, at_most: float = 0.5) -> Path:
-    """All steps, as the rules have them; the manifest."""
+    """Do all steps as the rules do; return the manifest."""
     parts = [folder / f"part_{number}.hdf5" for number in range(len(logs))]
     for number, part in enumerate(parts):
         making.parse(logs[number], number, len(SHARDS), at_most, part)
@@ -133,7 +133,8 @@ def test_a_log_that_ends_early_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_rule_of_made_up_clicks_is_in_their_logs(tmp_path: Path) -> None:
-    """Who knows the rule tells clicks from others about as well as the rule itself does."""
+    """The rule's probability is higher for a click than for a row without a click in 70 to 85 % of the pairs, and its
+    mean is the share of clicks."""
     made_up.write(tmp_path / "log", 0, 3000, 2000)
     ((rows, _),) = lines.blocks(tmp_path / "log")
     cells = [row.split("\t") for row in (tmp_path / "log").read_text().splitlines()]

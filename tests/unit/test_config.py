@@ -1,4 +1,4 @@
-"""The configuration: what is read, how it merges, and what every mistake is called."""
+"""The configuration: what is read, how files are merged, and which error every mistake gives."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: s
 def test_every_mistake_is_listed_once(tmp_path: Path) -> None:
     text = mistakes(tmp_path, "runs: {repeats: 0, seeds: 1}\nbenchmarks: {b: {repeats: 0}, c: {}}")
     assert text.startswith("the configuration has 3 mistakes:")
-    assert text.count("repeats = 0") == 2  # in runs and in b, not once more for c, which takes it from runs
+    assert text.count("repeats = 0") == 2  # once for runs and once for b, but not for c, which inherits it from runs
 
 
 def test_a_duplicate_key_is_an_error_with_its_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cause of a failure, in the words of its log; the bar, however long the words beside it are."""
+"""The console shows the cause of a failure in the words of its log, and a bar that fits beside texts of any length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPT-2's vocabulary is the published one, and text becomes the ids that tiktoken and `tokenizers` give it."""
+"""GPT-2's vocabulary is the published one, and we encode text to the same ids as tiktoken and `tokenizers`."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def articles(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tiktoken(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """tiktoken's own definition of gpt2, which checks the hashes of the files that it gets: ours."""
+    """tiktoken's own definition of gpt2 on our files. It checks the hashes of the files that it gets."""
     package = pytest.importorskip("tiktoken")
     from tiktoken_ext import openai_public
 
@@ -155,7 +155,7 @@ def test_any_text_equals_both(encoder: Encoder, tiktoken: Any, package: Tokenize
 
 
 def test_every_token_is_its_own_encoding(encoder: Encoder, words: Vocabulary) -> None:
-    """Every tenth of those that are text; the pattern cuts few of them."""
+    """Checked for every tenth token that is text. GPT-2's pattern cuts only few of them."""
     texts = {i: words.tokens[i].decode("utf-8", "ignore") for i in range(0, len(words.tokens), 10)}
     texts = {i: text for i, text in texts.items() if text.encode() == words.tokens[i]}
     found = ids_of(encoder, [*texts.values()])

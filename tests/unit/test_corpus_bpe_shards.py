@@ -1,4 +1,4 @@
-"""GPT-2's tokens: the same shards however the text is cut, proven to be the text, and read in windows."""
+"""GPT-2's tokens: the shards do not depend on how the text is cut, they decode to the text, and are read in windows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORDS = ["the", "cat", "don't", "0815", "naïve", "日本語", "\n\n", "  ", "<|
 
 @pytest.fixture(scope="module")
 def texts() -> dict[int, str]:
-    """Page id -> text; one is empty, one is half of a pair of code units."""
+    """Page id -> text. One text is empty, and one begins with a lone surrogate."""
     chance = random.Random(1)
     made = {number: " ".join(chance.choices(WORDS, k=chance.randrange(1, 300))) for number in range(100, 160)}
     return made | {7: "", 8: "\ud83d alone"}
@@ -45,7 +45,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(folder: Path, words: Path, texts: dict[int, str], parts: int, memory_bytes: int) -> Path:
-    """The shards and their manifest of the texts in so many parts."""
+    """Make shards from the texts in `parts` parts; return the manifest."""
     every = []
     for part in range(parts):
         mine = [(number, text) for at, (number, text) in enumerate(texts.items()) if at % parts == part]
@@ -82,7 +82,7 @@ def windows(data: Manifest, epoch: int, shard: int = 0) -> np.ndarray:
 
 
 def is_first(one: tuple[int, int, int]) -> bool:
-    """Whether a shard is read in the first epoch."""
+    """True if a shard is read in the first epoch."""
     return one[0] == 0
 
 
@@ -149,7 +149,7 @@ def test_a_fault_in_a_shard_is_found(tmp_path: Path, one: Path, known: Vocabular
 def test_ids_that_decode_to_the_text_and_are_not_its_encoding(
     tmp_path: Path, words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """` the` as a blank and `the`: the same text in more tokens."""
+    """` the` written as a blank and `the` is the same text, but with more tokens than its encoding."""
     known = vocabulary.read(words)
     by_bytes = {token: number for number, token in enumerate(known.tokens)}
     ids = [np.array([by_bytes[b"a"], by_bytes[b" "], by_bytes[b"the"]], np.uint16)]

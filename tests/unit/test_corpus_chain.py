@@ -1,4 +1,4 @@
-"""The whole corpus through its command lines, as the workflow calls them: the same content however it is cut."""
+"""The whole corpus, made by the commands that the workflow calls: its content does not depend on how it is cut."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
 
 
 def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object, status: int = 0) -> None:
-    """Run a command line in this process (a start of Python each would take most of the time)."""
+    """Run a command in this process, because starting Python for every command would take most of the time."""
     monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
-    monkeypatch.setattr(os, "_exit", sys.exit)  # nor may this process be left, or stay without what they do without
+    # A command ends its process and switches things off in it. This process must go on, with all of them.
+    monkeypatch.setattr(os, "_exit", sys.exit)
     monkeypatch.setattr(gc, "disable", lambda: None)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     with pytest.raises(SystemExit) as left:
@@ -41,7 +42,7 @@ def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object, statu
 
 
 def chain(monkeypatch: pytest.MonkeyPatch, data: Path, sources: Sequence[Path], parts: int, *, shuffled: bool) -> Path:
-    """The shards of these sources, a dump or a text each, as many parts of each."""
+    """Make shards from these sources; return their folder. A source is a dump or a text, cut into `parts` parts."""
     order = list(range(parts * len(sources)))
     if shuffled:
         random.Random(1).shuffle(order)
@@ -113,7 +114,8 @@ def test_the_same_content_from_any_parts_in_any_order_and_place(
 
 
 def test_several_sources_are_mixed_and_no_ids_clash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A piece of the sample, a second wiki whose page ids are those of the texts' documents, and two forms of text."""
+    """The sources are a piece of the sample, a second wiki, and texts in two forms. The page ids of the second wiki are
+    the numbers of the texts' documents."""
     english, other, books, web = (tmp_path / name for name in ("en.xml", "de.xml", "books.txt", "web.jsonl"))
     some = list(parts.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:90]
     english.write_bytes(HEADER.encode() + b"\n".join(some) + CLOSING.encode())

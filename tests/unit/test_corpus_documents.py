@@ -1,4 +1,4 @@
-"""Plain text in place of a dump: the same documents in any number of parts, and errors that help."""
+"""Plain text as a source: the same documents in any number of parts, and errors that help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SENTENCES = [
 
 
 def sources(folder: Path, ending: str) -> list[Path]:
-    """Two files with all books, the second without a line's end at its end; blank lines of every kind between."""
+    """Write two files with all books. Blank lines of every kind separate the books, and the second file does not end
+    with a line break."""
     paths = [folder / f"one{ending}", folder / f"two{ending}"]
     for path, books in zip(paths, (SENTENCES[:9], SENTENCES[9:]), strict=True):
         if ending == ".jsonl":

@@ -1,4 +1,4 @@
-"""Downloads from a server that misbehaves in every known way: the right file in the end, or an error that helps."""
+"""Downloads from a server that misbehaves in every known way end with the right file, or with an error that helps."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_dump_by_name(server: Server, tmp_path: Path, waits: Waits) -> None:
     )
     before = len(server.requests)
     download(server, tmp_path, waits.client())
-    assert FILE not in [path for path, _ in server.requests[before:]]  # it was there, and was checked
+    assert FILE not in [path for path, _ in server.requests[before:]]  # the file was there, so it was only checked
 
 
 def test_parts_when_there_is_no_single_file(server: Server, tmp_path: Path, waits: Waits) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_changed_is_brought_from_its_beginning(
 
 
 def test_a_file_that_changed_unnoticed_is_brought_once_more(server: Server, tmp_path: Path, waits: Waits) -> None:
-    """Neither ETag nor date tell: the digest does."""
+    """ETag and date do not show the change, but the digest does."""
     server.publish(NAME, {SINGLE: DATA})
     server.tags = False
     server.misbehave(FILE, cut(1_000_000), status(503))
@@ -232,7 +232,7 @@ def test_a_page_instead_of_the_file(server: Server, tmp_path: Path, waits: Waits
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate of 127.0.0.1 with its key."""
+    """A certificate for 127.0.0.1, and its key, in one file."""
     path = tmp_path_factory.mktemp("tls") / "certificate.pem"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout {path} -out {path}.crt"
     extension = ["-addext", "subjectAltName=IP:127.0.0.1"]
@@ -245,7 +245,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_redirect_that_leaves_tls_is_refused(
     server: Server, tmp_path: Path, waits: Waits, certificate: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """Nothing is sent over the open line: neither the contact, nor a question whose answer others could change."""
+    """The client sends nothing without TLS: no contact, and no request whose answer others could change."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with Server(certificate) as secure, Server(certificate) as elsewhere:
         for each in (server, secure, elsewhere):
@@ -364,7 +364,7 @@ def test_too_small_a_disk_is_told_before_anything_is_brought(server: Server, tmp
         download(server, tmp_path, waits.client(free=lambda _: len(DATA) - 1))
     assert "0.003 GB are still to come, 0.003 GB are free" in str(caught.value) and not server.asked(FILE)
     part = tmp_path / f"{NAME}-{SINGLE}.part"
-    part.write_bytes(DATA[:100])  # what is there already needs no more room
+    part.write_bytes(DATA[:100])  # these bytes are there already and need no more space
     download(server, tmp_path, waits.client(free=lambda _: len(DATA) - 100))
     assert only_the_file(tmp_path)
 
@@ -410,7 +410,7 @@ def test_a_listed_file_that_is_gone_or_changed(server: Server, tmp_path: Path, w
 
 
 def test_a_file_of_unknown_size(server: Server, tmp_path: Path, waits: Waits) -> None:
-    """As for a vocabulary: an address and its SHA-256."""
+    """Only the address and the SHA-256 are known, as for a vocabulary."""
     server.files["/vocab.txt"] = b"[PAD]\n" * 100_000
     digest = Digest("sha256", hashlib.sha256(server.files["/vocab.txt"]).hexdigest().upper())
     server.misbehave("/vocab.txt", cut(400_000))

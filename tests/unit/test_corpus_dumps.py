@@ -1,4 +1,4 @@
-"""Cutting dumps: every page in exactly one part, whatever the packing, and files that are no whole dump."""
+"""Cutting dumps: every page is in exactly one part, whatever the compression; and files that are not a whole dump."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_progress_is_quiet_at_first_and_tells_the_time_left(capsys: pytest.Captu
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    """160 MiB of blanks in a few kilobytes."""
+    """A bz2 stream of a few kilobytes that unpacks to 160 MiB of blanks."""
     packer, block = bz2.BZ2Compressor(), b" " * (1 << 20)
     return b"".join([packer.compress(block) for _ in range(160)] + [packer.flush()])
 
@@ -237,7 +237,7 @@ def bomb() -> bytes:
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("before", [HEADER + PAGES[0], HEADER + PAGES[0][:-20]])
 def test_a_file_that_unpacks_without_end(tmp_path: Path, bomb: bytes, before: str, parts: int) -> None:
-    """Between pages and inside one."""
+    """The stream stands between pages or inside a page."""
     path = tmp_path / "bomb.xml.bz2"
     path.write_bytes(streams(before) + bomb + streams(CLOSING))
     with pytest.raises(UserError, match=r"unpacks to more than 1,000 times its size"):

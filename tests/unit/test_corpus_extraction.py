@@ -1,4 +1,4 @@
-"""Text extraction: the same articles from every packing of a dump, and no silent loss."""
+"""Text extraction: the same articles whatever a dump's compression, and no silent loss."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_the_program_dies_with_us(tmp_path: Path) -> None:
 
 
 def _alive(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has collected yet."""
+    """True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

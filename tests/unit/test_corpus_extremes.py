@@ -1,4 +1,4 @@
-"""Any text at all becomes valid shards: from articles over tokens to examples, with the published vocabulary."""
+"""Any text becomes valid shards: from articles to tokens to examples, with the published vocabulary."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def words(folder: Path) -> Vocabulary:
 
 
 def shard_of(folder: Path, words: Vocabulary, texts: list[str]) -> tuple[dict[str, np.ndarray], tokens.Documents]:
-    """The texts as one verified shard, and its documents."""
+    """Make one verified shard from the texts; return its arrays and its documents."""
     lines = [json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(texts)]
     (folder / "articles.jsonl").write_text("".join(lines))
     tokens.tokenize(folder / "articles.jsonl", folder / "vocabulary.txt", folder / "part.hdf5")
@@ -100,7 +100,7 @@ def test_one_document(folder: Path, words: Vocabulary) -> None:
     arrays, _ = shard_of(folder, words, ["One sentence. Another one. And a third, longer than the others. The last."])
     assert len(arrays["input_ids"]) > 0 and not arrays["next_sentence_labels"].any()
     arrays, _ = shard_of(folder, words, ["A single sentence"])
-    assert len(arrays["input_ids"]) == 0  # nothing can follow it, and there is no other document
+    assert len(arrays["input_ids"]) == 0  # there is no next sentence, and no other document
 
 
 def test_a_sentence_of_a_hundred_thousand_words(folder: Path, words: Vocabulary) -> None:

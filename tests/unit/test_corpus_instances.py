@@ -1,4 +1,5 @@
-"""Pairs and masks: equal to a plain reading of BERT's rules, for any documents, and without its program's faults."""
+"""Pairs and masks follow BERT's rules, written down plainly here, for any documents, without the faults of its program.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 
 def plainly(found: Documents, parameters: Parameters, stream: randomness.Stream) -> list[tuple[int, ...]]:
-    """Pairs by a plain loop over documents, chunks and single tokens: (a, length, b, length, random)."""
+    """Make pairs with a plain loop over documents, chunks and single tokens: (a, length, b, length, random)."""
     count, limit = len(found), parameters.sequence - 3
     of_document = stream.words(count, 2)
     of_sentence = stream.words(len(found.sentences) - 1, 5)
@@ -70,7 +71,7 @@ def plainly(found: Documents, parameters: Parameters, stream: randomness.Stream)
 
 
 def all_pairs(found: Documents, parameters: Parameters, stream: randomness.Stream) -> pairs.Pairs:
-    """One copy's pairs, which come some at a time."""
+    """Join all pairs of one copy; they are made in several pieces."""
     nothing = pairs.Pairs(*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
     several = [nothing, *pairs.pairs(found, parameters, stream)]
     columns = ([getattr(some, field.name) for some in several] for field in fields(pairs.Pairs))
@@ -131,7 +132,7 @@ def test_a_giant_sentence_is_cut_at_both_ends(words: Vocabulary) -> None:
     assert made.random_next.all() and len(made) == 3
     assert (made.a_length + made.b_length == 61).all()
     front = np.concatenate([made.a % 5000, made.b % 5000])
-    assert ((front > 2200) & (front < 2750)).all()  # about half of 4,970, as by tossing a coin so many times
+    assert ((front > 2200) & (front < 2750)).all()  # a coin decides for each of 4,970 tokens: about half
 
 
 def test_blocks_of_any_height_hold_the_same_rows(words: Vocabulary) -> None:
@@ -178,7 +179,7 @@ def test_shares_over_many_rows(words: Vocabulary) -> None:
     by_place = np.bincount(places, minlength=64)
     assert by_place[0] == by_place[63] == 0
     middle = np.bincount(arrays["masked_lm_positions"][full][used[full]], minlength=64)[1:5]
-    assert abs(middle / full.sum() - 9 / 61).max() < 0.01  # every place is as likely as any other
+    assert abs(middle / full.sum() - 9 / 61).max() < 0.01  # every position is equally likely
     replaced = arrays["input_ids"][np.nonzero(used)[0], places]
     assert not np.isin(replaced, [words.pad, words.unk, words.cls, words.sep, 1, 6]).any()
 

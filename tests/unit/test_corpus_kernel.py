@@ -1,4 +1,4 @@
-"""The compiled loops give what Python and numpy give, are built once, and are not needed."""
+"""The compiled loops give the same results as Python and numpy, are built once, and are not required."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 
 def plainly(function: Callable[[], T]) -> T:
-    """What the function gives without the kernel."""
+    """Return the function's result without the kernel."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "load", lambda: None)
         return function()
@@ -58,7 +58,7 @@ def test_the_kernel_is_used_here() -> None:
 
 
 def ids_of(splitter: Any, wordpiece: WordPiece, texts: Sequence[str]) -> list[list[list[int]]]:
-    """The ids of each text's sentences, blank sentences left out."""
+    """Return the ids of each text's sentences, without blank sentences."""
     split = splitter(texts)
     ids, lengths = wordpiece.encode(split)
     parts = iter(np.split(ids, np.cumsum(lengths)[:-1])) if len(lengths) else iter(())
@@ -89,7 +89,8 @@ def test_every_word_of_the_vocabulary(both: tuple[WordPiece, WordPiece], words: 
 
 @pytest.fixture(scope="module")
 def both_encoders() -> tuple[Encoder, Encoder]:
-    """Of a small vocabulary: all bytes, and some pairs, of blanks as well."""
+    """Return two encoders, with and without the kernel. Their small vocabulary has all bytes and some pairs, also of
+    blanks."""
     pairs = [(b" ", b"t"), (b"h", b"e"), (b" t", b"he"), (b"a", b"a"), (b"aa", b"aa"), (b"'", b"s"), (b"x", b"x")]
     pairs += [
         (b"\xc2", b"\xa0"),
@@ -154,7 +155,7 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
-    """One value of a good block is changed: both see a fault, or neither does, and they count the same."""
+    """One value of a valid block is changed. Either both see a fault, or neither does and their counts are equal."""
     found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, copies=2)
     order = pairs.examples(found, parameters, "training", 0)
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
@@ -177,7 +178,8 @@ def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) -> None:
-    """In a text of few words, of which some are changed afterwards: both see a fault, or judge the same rows."""
+    """The text has few different words, and some tokens are changed afterwards. Either both see a fault, or they judge
+    the same rows."""
     lengths = st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=6), min_size=1, max_size=5)
     found, variety = documents(data.draw(lengths), words), data.draw(st.sampled_from([1, 2, 3, 50]))
     found.tokens[:] = 2000 + found.tokens % variety
@@ -241,7 +243,7 @@ def test_many_processes_build_it_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["no compiler", "a compiler that fails", "no place", "switched off"])
 def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, broken: str) -> None:
-    """The same file, and one line that says why it took longer (none where it was asked for)."""
+    """The file is the same, and one line says why it took longer (no line if the user asked for it)."""
     articles = tmp_path / "articles.jsonl"
     articles.write_text(json.dumps({"id": "1", "text": "It is so. And it was so.\nNot here: Ünïcödé."}) + "\n")
     cache = tmp_path / "cache"

@@ -1,4 +1,5 @@
-"""Masks that are drawn while reading: the finished shards' rules and statistics, and the same rows for every reader."""
+"""Masks that are drawn while reading follow the rules and statistics of finished shards, and every reader gets the same
+rows."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def words(folder: Path) -> Vocabulary:
 
 @pytest.fixture(scope="module")
 def corpus(folder: Path, words: Vocabulary) -> Manifest:
-    """Three training shards and a test shard, verified, of about 600 rows each."""
+    """Three training shards and a test shard of about 600 rows each, all verified."""
     verified = []
     for number, (split, shard) in enumerate([("training", 0), ("training", 1), ("training", 2), ("test", 0)]):
         lengths = np.random.default_rng(number).integers(1, 20, (40, 30)).tolist()
@@ -55,7 +56,7 @@ def corpus(folder: Path, words: Vocabulary) -> Manifest:
 
 
 def told_apart(rows: data.Rows) -> list[bytes]:
-    """Each row's content: all six arrays."""
+    """Return each row's content, all six arrays, as bytes."""
     return [b"".join(rows[name][row].tobytes() for name in layout.TYPES) for row in range(len(rows["input_ids"]))]
 
 
@@ -117,7 +118,7 @@ def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) ->
     full = arrays["input_mask"].sum(axis=1) == 64
     chosen = np.bincount(arrays["masked_lm_positions"][full][used[full]], minlength=64)
     assert chosen[0] == chosen[63] == 0
-    text = plain["a_lengths"] + 1  # A's [SEP] is never masked, the places around it are as likely as any other
+    text = plain["a_lengths"] + 1  # A's [SEP] is never masked; the positions around it are as likely as all others
     free = 64 - 1 - np.bincount(np.tile(text, 9)[full], minlength=64)[1:63] / full.sum() * 63
     expected = 9 / 61 * full.sum() * (free / 63)
     assert (abs(chosen[1:63] - expected) < 5 * expected**0.5).all()
@@ -197,9 +198,9 @@ def test_the_masks_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 5])
 def test_ranks_together_read_what_one_reads(corpus: Manifest, world: int) -> None:
-    """With a shard for each rank, and with ranks that share shards."""
+    """Checked with one shard for each rank, and with ranks that share shards."""
     rows = [row for shard in corpus.shards for row in told_apart(corpus.reader.read(shard, 0))]
-    # the ranks' shares differ by a few rows where shards do not divide evenly: an epoch is cut where the first one ends
+    # If shards do not divide evenly, the ranks' shares differ by a few rows. Here each rank reads its whole first epoch.
     seen: list[bytes] = []
     for rank in range(world):
         each = 0
@@ -299,7 +300,7 @@ def test_every_fault_is_found(
 def test_one_kind_is_not_taken_for_the_other(corpus: Manifest, folder: Path, words: Vocabulary, tmp_path: Path) -> None:
     path = corpus.file(corpus.shards[0])
     with pytest.raises(UserError, match="examples without masks"):
-        verification.verify(path, words, None, size=(32, 5))  # as a finished shard of an unknown maker
+        verification.verify(path, words, None, size=(32, 5))  # as for a finished shard whose maker we do not know
     with pytest.raises(UserError, match="other parameters"):
         verification.verify(path, words, replace(DYNAMIC, dynamic=False))
     finished = tmp_path / "training_0000.hdf5"

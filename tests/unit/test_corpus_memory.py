@@ -1,4 +1,4 @@
-"""Whatever a job may hold in memory, it makes the same content."""
+"""A job makes the same content, however much memory it may use."""
 
 from __future__ import annotations
 

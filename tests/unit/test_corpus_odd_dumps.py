@@ -1,4 +1,5 @@
-"""Any dump of the last 20 years gives all its articles, or an error that says what it is; and the page says so too."""
+"""Any dump of the last 20 years gives all its articles, or an error that says what is wrong. The documentation agrees.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page is: namespaces, redirects, and the text, in the forms that dumps have had."""
+"""Pages: their namespaces, redirects and texts, in all forms that dumps have had."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_header() -> None:
 
 def test_namespaces_by_title() -> None:
     assert kind(OLD, "Talk &amp; more:Title") == "other"
-    assert kind(OLD, "Talk:Title") == "article"  # no namespace of this wiki
+    assert kind(OLD, "Talk:Title") == "article"  # `Talk` is not a namespace of this wiki
     assert kind(OLD, "Kill Bill: Volume 1") == "article"
     assert kind(OLD, "Template", "Text") == "article"
 

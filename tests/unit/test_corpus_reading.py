@@ -1,4 +1,4 @@
-"""Shards reach training as they are in the file, however that is packed."""
+"""Training gets the arrays of a shard exactly as they are in the file, whatever the file's compression."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
 
 
 def replaced(path: Path, how: dict[str, Any], chunk: bytes) -> dict[str, np.ndarray]:
-    """A shard whose first chunk of input_ids is stored as `chunk`."""
+    """Write a shard whose first chunk of input_ids is stored as `chunk`; return the arrays of the intact shard."""
     arrays = arrays_of(200)
     with h5py.File(packed(path, arrays, how), "a") as stream:
         stream["input_ids"].id.write_direct_chunk((0, 0), chunk)
@@ -111,7 +111,7 @@ def replaced(path: Path, how: dict[str, Any], chunk: bytes) -> dict[str, np.ndar
 @pytest.mark.parametrize("how", ["ours", "checksums"])
 @pytest.mark.parametrize("lacking", [1, 16, 64 * 16 * 4 - 4, -1, -16])
 def test_a_chunk_that_unpacks_to_another_size(tmp_path: Path, how: str, lacking: int) -> None:
-    """Neither C code nor HDF5 may see it: both read as many bytes as a chunk should have."""
+    """The C code and HDF5 must never get such a chunk, because they read as many bytes as a chunk should have."""
     path = tmp_path / "shard.hdf5"
     replaced(path, PACKINGS[how], zlib.compress(bytes(64 * 16 * 4 - lacking)) + bytes(4 * (how == "checksums")))
     with h5py.File(path) as stream:
@@ -125,7 +125,7 @@ def test_a_chunk_that_unpacks_to_another_size(tmp_path: Path, how: str, lacking:
 
 @pytest.mark.parametrize("how", ["ours", "theirs", "checksums"])
 def test_a_chunk_that_would_fill_the_memory(tmp_path: Path, how: str) -> None:
-    """A chunk of 512 MiB, read by a process that may take 256 MiB more than it has."""
+    """A process that may use only 256 MiB more than it has reads a chunk that unpacks to 512 MiB."""
     chunk = isal_zlib.compress(bytes(1 << 29), 1) + bytes(4)
     replaced(tmp_path / "shard.hdf5", PACKINGS[how], chunk)
     code = (

@@ -1,4 +1,4 @@
-"""The kernel's tests once more, with a kernel that reports accesses outside its arrays and undefined behaviour."""
+"""The kernel's tests once more, with a kernel that reports undefined behaviour and accesses outside its arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shard files: whole or absent, readable everywhere, and of the content that was given."""
+"""Shard files are complete or absent, readable everywhere, and have the given content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus is hundreds of short processes: none loads what it does not need."""
+"""A corpus is made by hundreds of short processes. None of them loads what it does not need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token files of nanoGPT, llm.c and Megatron-LM, written here by their published layouts, whole and damaged."""
+"""Token files of nanoGPT, llm.c and Megatron-LM, intact and damaged. The tests write them in the published layouts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from throughline.corpus.bpe import foreign
 from throughline.files import UserError
 
 IDS = np.array([50256, *range(40_000, 40_600), 50256, *range(301)], "<u2")
-DOCUMENTS = [601, 0, 302]  # tokens of each
+DOCUMENTS = [601, 0, 302]  # tokens of each document
 END = -1
-"""For `changed`: behind the last byte."""
+"""The place after the last byte, for `changed`."""
 
 
 def nanogpt(folder: Path, name: str = "train") -> None:
@@ -29,7 +29,7 @@ def llm_c(folder: Path, name: str = "tinystories_val_000001") -> None:
 
 
 def megatron(folder: Path, name: str = "my-gpt2-train_text_document", kind: str = "<u2", code: int = 8) -> None:
-    """Each document is a sequence but the last, which is two."""
+    """Write Megatron-LM's two files. Each document is one sequence; only the last document is two sequences."""
     lengths = np.array([*DOCUMENTS[:-1], 100, 202], "<i4")
     begins = np.cumsum([0, *lengths[:-1]]) * np.dtype(kind).itemsize
     bounds = np.array([0, 1, 2, 4], "<i8")
@@ -97,7 +97,7 @@ def cut(size: int) -> Callable[[bytes], bytes]:
     return lambda content: content[:size]
 
 
-LENGTHS, BEGINS, BOUNDS = 34, 34 + 4 * 4, 34 + 12 * 4  # where they stand in the .idx
+LENGTHS, BEGINS, BOUNDS = 34, 34 + 4 * 4, 34 + 12 * 4  # their byte offsets in the .idx file
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tokens files: documents find their shard by their page id alone, and what is empty is left out."""
+"""Tokens files: only the page id decides which shard a document goes to, and empty documents are left out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_tokenized_articles(tmp_path: Path, words: Vocabulary) -> None:
     articles = {
         7: "word1 word2. word3\nword4",
         8: "",
-        9: "\n \n\u200b\n",  # a paragraph that BERT makes nothing of
+        9: "\n \n\u200b\n",  # for BERT, this paragraph has no tokens
         3: "[SEP] word5",
     }
     path = write_articles(tmp_path / "a.jsonl", articles)
@@ -110,7 +110,7 @@ def test_pages_spread_evenly_and_stay_where_they_are() -> None:
     places = tokens.place(np.arange(100_000))
     shares = np.histogram(places.astype(float), bins=16, range=(0, 2.0**64))[0]
     assert shares.min() > 6000 and shares.max() < 6500
-    first_of_splitmix64 = 0xE220A8397B1DCDAF  # with the seed 0, as published
+    first_of_splitmix64 = 0xE220A8397B1DCDAF  # with seed 0, as published
     assert tokens.place(np.array([0, 12, 7_000_000])).tolist() == [
         first_of_splitmix64,
         10682531704454680323,

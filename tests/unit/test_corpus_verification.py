@@ -1,4 +1,4 @@
-"""Verification finds every kind of fault that is put into a good shard, and the manifest says what there is."""
+"""Verification finds every kind of fault that a test puts into a valid shard, and the manifest describes the shards."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def test_a_large_shard_is_not_held_in_memory(
 @pytest.mark.parametrize(
     ("rows", "sequence", "tokens", "compiled"),
     [
-        (900, 128, 54_000, 900),  # all of them
+        (900, 128, 54_000, 900),  # all rows
         (2_900, 128, 54_000, 1_024),
         (230_000, 128, 4_360_000, 1_024),
         (924_227, 128, 17_445_408, 2_594),
         (4_800_000, 128, 22_000_000, 8_192),
-        (232_000, 128, 22_000_000, 1_024),  # its text once: to search it costs more than a twentieth
+        (232_000, 128, 22_000_000, 1_024),  # a text without copies: searching it costs more than a twentieth
     ],
 )
 def test_how_many_rows_are_looked_up(
@@ -95,7 +95,7 @@ def test_how_many_rows_are_looked_up(
 
 
 def test_a_wrong_row_among_a_thousand_is_named(good: Path, words: Vocabulary, folder: Path) -> None:
-    """What the kernel finds wrong is said of that row, and the thousands before it are not searched for again."""
+    """The error names the row in which the kernel found a fault. The rows before it are not searched for again."""
     arrays, found = read_shard(good), tokens.read(folder / "tokens.hdf5")[0]
     row = int(np.flatnonzero(arrays["next_sentence_labels"] == 0)[-1])
     arrays["next_sentence_labels"][row] = 1
@@ -186,7 +186,7 @@ def special_in_text(arrays: Arrays) -> None:
     free = next(c for c in range(1, 32) if c not in arrays["masked_lm_positions"][0])
     if arrays["input_ids"][0, free] == 4:  # [SEP]
         free += 1
-    arrays["input_ids"][0, free] = 5  # [MASK], where nothing was masked
+    arrays["input_ids"][0, free] = 5  # [MASK], at a position that was not masked
 
 
 def unused_as_random_word(arrays: Arrays) -> None:

@@ -1,4 +1,4 @@
-"""The published vocabulary, byte for byte, and files that BERT could not work with."""
+"""Our vocabulary equals the published one byte for byte. Files that BERT cannot use as a vocabulary are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own extractor: what it takes of wikitext, what it leaves, and that no text can hold it up."""
+"""Our own extractor: what it keeps of wikitext, what it removes, and that no text makes it slow."""
 
 from __future__ import annotations
 
@@ -157,7 +157,8 @@ REPEATED = [
 
 @pytest.mark.parametrize("piece", REPEATED)
 def test_a_long_repetition_takes_time_in_proportion(piece: str) -> None:
-    """A pass that were quadratic would make minutes of a tenth of a second for one of these, and hours of all."""
+    """Each text takes about a tenth of a second. If a pass were quadratic, one text would take minutes, and all of them
+    hours."""
     for markup in (piece * (200_000 // len(piece)), "x " + piece * 50_000 + "]]" * 50_000 + "}}" * 50_000):
         assert len(plain_text(markup)) <= len(markup)
 
@@ -172,7 +173,7 @@ def extracted(
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """The sample's articles by wikiextractor, and by us."""
+    """The sample's articles, extracted by wikiextractor and by us."""
     folder = tmp_path_factory.mktemp("both")
     cut = dumps.cut([dumps.find_sample()], 1)
     (theirs, counted), (ours, counted_here) = (
@@ -208,7 +209,7 @@ def test_nothing_of_the_markup_is_left_on_real_pages(both: tuple[list[dict[str, 
         r"\( ?[,;]",
     ):
         assert not re.findall(left, text)
-    assert len(re.findall(r"\(\s*\)", text)) == 1  # the two brackets of a typewriter's keys
+    assert len(re.findall(r"\(\s*\)", text)) == 1  # these two brackets are keys of a typewriter
 
 
 def test_less_is_lost_than_by_wikiextractor(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:
@@ -254,7 +255,7 @@ def test_counts_and_an_article_without_text(tmp_path: Path) -> None:
 
 
 def test_no_group_is_repeated_possessively() -> None:
-    """Python 3.11 before 3.11.5 matches too little then, and says nothing."""
+    """Python 3.11.0 to 3.11.4 silently match too little with such a pattern."""
     patterns = [value.pattern for value in vars(wikitext).values() if isinstance(value, re.Pattern)]
     assert len(patterns) > 10
     assert not [pattern for pattern in patterns if re.search(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+", pattern)]

@@ -1,4 +1,5 @@
-"""Sentences and their tokens: nothing lost, and the same ids as Hugging Face's BERT tokenizer, uncased and cased."""
+"""Sentences and their tokens: nothing is lost, and the ids are those of Hugging Face's BERT tokenizer, uncased and
+cased."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_any_text_equals_the_reference(ours: WordPiece, theirs: BertWordPieceTok
 
 @pytest.fixture(scope="module")
 def cased(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cased vocabulary: words, and the characters of the tricky texts, in both cases and decomposed."""
+    """A cased vocabulary: words, and the characters of the tricky texts in upper and lower case and decomposed."""
     text = "".join(TRICKY) + "".join(map(chr, range(0x21, 0x180))) + "ΣσςİıßẞⅧⅷﬁ\u0301"
     both = text + text.lower() + text.upper() + unicodedata.normalize("NFD", text)
     letters = sorted({c for c in both if c not in " \n\r"})
@@ -157,5 +158,5 @@ def test_no_character_is_lost_in_sentences(text: str) -> None:
 
 
 def visible(text: str) -> str:
-    """What BERT's tokenizer keeps: no blanks, no control and format characters."""
+    """Return what BERT's tokenizer keeps of a text: everything except blanks, control and format characters."""
     return "".join(c for c in text if not c.isspace() and not unicodedata.category(c).startswith("C"))
