@@ -200,7 +200,7 @@ def test_the_masks_stay_what_they_are() -> None:
 def test_ranks_together_read_what_one_reads(corpus: Manifest, world: int) -> None:
     """Checked with one shard for each rank, and with ranks that share shards."""
     rows = [row for shard in corpus.shards for row in told_apart(corpus.reader.read(shard, 0))]
-    # If shards do not divide evenly, the ranks' shares differ by a few rows. Here each rank reads its whole first epoch.
+    # If shards do not divide evenly, the ranks' shares differ by a few rows. Each rank reads its whole first epoch.
     seen: list[bytes] = []
     for rank in range(world):
         each = 0
