@@ -1,5 +1,4 @@
-"""Ranks for tests. One program forks them all, so PyTorch is imported only once. Each rank writes its result to a file.
-"""
+"""Ranks for tests. One program forks all of them and imports PyTorch once. Each rank writes its result to a file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Pairs and masks follow BERT's rules, written down plainly here, for any documents, without the faults of its program.
-"""
+"""Pairs and masks equal a plain version of BERT's rules, for any documents, without the faults of BERT's program."""
 
 from __future__ import annotations
 

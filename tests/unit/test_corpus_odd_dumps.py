@@ -1,5 +1,4 @@
-"""Any dump of the last 20 years gives all its articles, or an error that says what is wrong. The documentation agrees.
-"""
+"""Any dump of the last 20 years gives all its articles, or an error that says what is wrong. The docs say the same."""
 
 from __future__ import annotations
 

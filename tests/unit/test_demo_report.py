@@ -1,4 +1,4 @@
-"""The demo report: its records still make a page, its page is of these records, and neither tells of a machine."""
+"""The demo report: its records still make a page, the page shows these records, and neither names a machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRIVATE = re.compile(r"/(?:home|root|work|tmp|usr/local)/|\d{1,3}(?:\.\d{1,3}){3
 
 
 def test_the_kept_records_make_a_page(tmp_path: Path) -> None:
-    """All are summarized; the page is drawn of one benchmark, as plots take their time."""
+    """All records are summarized. The page shows only one benchmark, because plots take time."""
     places = demo.summaries(KEPT, tmp_path)
     benchmarks = dict.fromkeys(place.parent.name for place in places)
     assert len(benchmarks) >= 4

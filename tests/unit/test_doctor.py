@@ -1,4 +1,4 @@
-"""`make doctor` says what is here and how to get what is not, on a machine with nothing as well."""
+"""`make doctor` says what is here and how to get what is missing, even on a machine that has nothing."""
 
 import os
 import re
@@ -13,7 +13,7 @@ FILE = ROOT / "src/throughline/launch/doctor.py"
 
 
 def ask(python: str, path: str, home: Path) -> str:
-    """What it says, run as `make doctor` runs it: without any package, and with an exit status of 0."""
+    """Run it as `make doctor` does, without any package; check that the exit status is 0, and return the output."""
     variables = {"PATH": path, "HOME": str(home)}
     done = subprocess.run([python, "-I", "-S", str(FILE)], env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and not done.stderr, done.stderr

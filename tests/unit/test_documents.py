@@ -1,6 +1,7 @@
-"""What README and docs show can be typed: commands, configurations, links; and their lines are short.
+"""The commands, configurations and links in README and docs work, and the lines are short.
 
-Words that a reader replaces (SHARD, mine.yaml, <benchmark>, ...) are left out, and what follows `#` is a comment.
+The tests leave out commands with words that a reader replaces (SHARD, mine.yaml, <benchmark>, ...). Text after `#` is a
+comment.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md",
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 GENERATED = ("configuration.md", "workloads.md")
 TOY = "patches"
-"""The workload that docs/add-a-workload.md adds; tests/workflow/test_new_workload.py runs what that page shows."""
+"""The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
 REPLACED = re.compile(r"<[^>]*>|\.\.\.|\b[A-Z]{2,}\b(?!=)|\bmine\b|\bX\b|\$PWD")
-"""Words that a reader replaces."""
+"""Matches words that a reader replaces."""
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
@@ -44,14 +45,14 @@ def name_of(page: Path) -> str:
 
 
 def tokens(page: Path) -> Iterator[Token]:
-    """The page's blocks, and what stands inside their lines."""
+    """Yield the page's blocks, and the parts of their lines."""
     for block in MARKDOWN.parse(page.read_text(encoding="utf-8")):
         yield block
         yield from block.children or ()
 
 
 def commands(*first: str) -> list[Snippet]:
-    """Every command that begins with one of these words, in a block of commands or within a sentence."""
+    """Return every command that begins with one of these words, in a code block or within a sentence."""
     found = []
     for page in PAGES:
         for token in tokens(page):
@@ -66,7 +67,7 @@ def commands(*first: str) -> list[Snippet]:
 
 
 def configurations() -> list[Snippet]:
-    """Every piece of a configuration, in a block of its own or, where it begins with a section, within a sentence."""
+    """Return every piece of a configuration: all yaml blocks, and code within a sentence that begins with a section."""
     section = re.compile(rf"({'|'.join(Config.model_fields)}): [{{\[]")
     found = []
     for page in PAGES:
@@ -79,7 +80,7 @@ def configurations() -> list[Snippet]:
 
 @pytest.mark.parametrize("snippet", configurations(), ids=lambda one: f"{one.page}: {one.text.strip()[:40]}")
 def test_a_configuration_is_valid(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part of a benchmark's block stands in a block."""
+    """An indented snippet is a part of a benchmark's block, so the test puts it into such a block."""
     monkeypatch.chdir(tmp_path)
     described = tmp_path / "models/my-llama/config.json"
     described.parent.mkdir(parents=True)
@@ -91,7 +92,8 @@ def test_a_configuration_is_valid(snippet: Snippet, tmp_path: Path, monkeypatch:
 
 
 def test_snakemake_plans_what_is_shown(tmp_path: Path) -> None:
-    """Options and targets are Snakemake's and ours. Those of config.yaml are planned in one go."""
+    """Snakemake knows the options, and the workflow knows the targets. All targets of config.yaml are planned in one
+    call."""
     targets = {"all"}
     for page, line in commands("snakemake"):
         if REPLACED.search(line) or TOY in line:
@@ -139,7 +141,7 @@ def test_every_file_in_a_command_is_there() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as GitHub names them in links."""
+    """Return the anchors that GitHub makes from the headings of a page."""
     blocks = MARKDOWN.parse(page.read_text(encoding="utf-8"))
     headings = (after.children or [] for block, after in itertools.pairwise(blocks) if block.type == "heading_open")
     texts = ("".join(child.content for child in children) for children in headings)

@@ -1,4 +1,4 @@
-"""Aligned faces: RecordIO as InsightFace's sets have it, or folders, become shards; training shows them whole."""
+"""Aligned faces: InsightFace's RecordIO files, or folders, become shards, and training shows whole faces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACES = [picture(seed, (SIDE, SIDE)) for seed in range(PERSONS * EACH)]
 
 
 def record(content: bytes, labels: tuple[float, ...]) -> bytes:
-    """A record of MXNet's RecordIO; several labels stand behind the header."""
+    """Return a record of MXNet's RecordIO. Several labels stand behind the header."""
     several = len(labels) != 1
     head = struct.pack("<IfQQ", len(labels) if several else 0, 0.0 if several else labels[0], 7, 0)
     whole = head + (struct.pack(f"<{len(labels)}f", *labels) if several else b"") + content
@@ -31,7 +31,8 @@ def record(content: bytes, labels: tuple[float, ...]) -> bytes:
 
 
 def recordio(path: Path, several: bool = False) -> Path:
-    """train.rec and train.idx: record 0, the faces, and behind them which are of one person."""
+    """Write train.rec and train.idx: record 0, the faces, and then one record per person with the numbers of that
+    person's faces."""
     count = len(FACES)
     records = [record(b"", (count + 1, count + 1 + PERSONS))]
     for number, face in enumerate(FACES):

@@ -1,4 +1,4 @@
-"""Files are whole or absent; text names no machine."""
+"""Files are complete or absent, and text names no machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a framework can do with a workload, and that the rest is a result with its reason."""
+"""What a framework can do with a workload. Everything else is the result `unsupported` with a reason."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Specifications keep their canonical JSON to the byte: where it changes, every finished run is made again.
+"""The canonical JSON of a specification never changes, not even by a byte: a change would make every run again.
 
-golden/ holds copies of configurations as they once stood, so that a preset may change; beside each, every canonical
-JSON that it asks for, without its repeat and the protocol, in the order of the runs and with the number of repeats.
-`python -m tests.unit.test_golden` writes them anew.
+golden/ holds copies of old configurations, so a preset may change. The .txt file beside each lists every canonical JSON
+that the configuration asks for, without repeat and protocol, in the order of the runs, each with the number of repeats.
+`python -m tests.unit.test_golden` writes these files again.
 """
 
 from __future__ import annotations

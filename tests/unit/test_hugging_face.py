@@ -1,4 +1,4 @@
-"""Models of transformers by their config.json: shapes that ship, files of the user's own, batches, FLOPs."""
+"""Models of transformers by their config.json: shapes that come with us, the user's own files, batches, FLOPs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def asked(model: Any, **block: Any) -> tuple[RunSpec, Config]:
 
 
 def handed(model: Any, monkeypatch: pytest.MonkeyPatch, **block: Any) -> dict[str, Any]:
-    """What a rank is told of such a run."""
+    """Return the specification that a rank of such a run gets."""
     spec, config = asked(model, **block)
     monkeypatch.setenv(configuration.FILES, json.dumps(config.model_files()))
     return workloads.handed(json.loads(spec.model_dump_json()))
@@ -106,7 +106,7 @@ def test_every_file_of_a_shape_has_a_name() -> None:
 def test_flops_are_what_torch_counts(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = handed(tiny(kind, tmp_path), monkeypatch)
     network = form().build(spec, {}, torch.device("cpu"))
-    # The products by themselves: the fused kernels of a processor are not counted.
+    # The counter does not count the fused kernels of a processor, so attention is computed with single products.
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
         network(**tensors(hugging_face.synthetic(2, spec, 1))).backward()
     assert counted.get_total_flops() == 2 * hugging_face.flops_per_sample(spec, {}, {})
@@ -124,7 +124,7 @@ def test_the_causal_count_is_of_what_the_mask_lets_through() -> None:
 
 
 def test_llama_8b_counts_what_both_conventions_publish() -> None:
-    """57.9 GFLOP a token with attention in full (PaLM, torchtitan), 51.5 with causal attention (NeMo)."""
+    """57.9 GFLOP a token with full attention (PaLM, torchtitan), 51.5 with causal attention (NeMo)."""
     spec = json.loads(asked("llama-3.1-8b", sequence=8192)[0].model_dump_json())
     full, causal = hugging_face.flops_per_sample(spec, {}, {}), hugging_face.causal_flops_per_sample(spec)
     assert isinstance(full, float) and isinstance(causal, float)
@@ -142,7 +142,8 @@ def test_a_records_work_has_both_shares_of_the_peak() -> None:
 
 
 def test_tables_show_tokens_and_both_shares_of_the_peak(tmp_path: Path) -> None:
-    """torchtitan's 6,667 tokens/s per H100, compiled: 343 TFLOPS or 35 % with causal attention, 39 % in full."""
+    """torchtitan's 6,667 tokens/s per H100, compiled, are 343 TFLOPS: 35 % of the peak with causal attention, and 39 %
+    with full attention."""
     block = {"sequence": 8192, "batch": {"bf16": [1]}, "topologies": ["1n8g"], "frameworks": ["hf-loop"]}
     run = json.loads(asked("llama-3.1-8b", **block)[0].model_dump_json())
     card, speed = {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3", "count": 8, "fp16_native": True}, 8 * 6667 / 8192
@@ -308,7 +309,7 @@ def test_dropout_is_that_of_the_file_or_off(dropout: float, tmp_path: Path, monk
 
 
 def test_nothing_is_downloaded() -> None:
-    """In a process of its own: the library reads the variable where it is imported first."""
+    """Checked in a new process, because the library reads the variable when it is imported first."""
     module = form().__name__
     code = f"import {module}, huggingface_hub.constants as hub; assert hub.HF_HUB_OFFLINE"
     variables = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}

@@ -1,4 +1,4 @@
-"""`options.decoder: dali`: the crops that Pillow's decoder shows, and what is said where there is no DALI."""
+"""`options.decoder: dali` shows the same crops as Pillow's decoder, and an error says if DALI is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from throughline.workloads import Unsupported
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures that get brighter to the right and redder to the bottom: every crop and mirroring looks different."""
+    """Pictures that get brighter to the right and redder to the bottom, so every crop and mirroring looks different."""
     path, files = tmp_path_factory.mktemp("images"), {}
     for label in range(6):
         across, down = np.meshgrid(np.linspace(0, 255, 90 + label), np.linspace(0, 255, 70))

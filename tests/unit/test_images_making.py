@@ -1,4 +1,4 @@
-"""From a folder of pictures to verified shards: what is found, what is refused by name, and what a shard holds."""
+"""From a folder of pictures to verified shards: what is found, what is refused by name, and what a shard contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from throughline.study.config import load
 
 
 def big(width: int, height: int) -> bytes:
-    """A JPEG file whose header says that it is of this size."""
+    """Return a JPEG file whose header states this size."""
     data = bytearray(picture())
     at = data.index(b"\xff\xc0")
     data[at + 5 : at + 9] = struct.pack(">HH", height, width)
@@ -147,7 +147,7 @@ def holding(**content: bytes) -> Callable[[Path], object]:
 
 WHOLE = tar({f"{number}.jpg": picture(number, (200, 200)) for number in range(3)})
 UNTIL = -(-len(WHOLE.rstrip(b"\0")) // 512) * 512
-"""Where its last picture ends, and the blocks begin that end the tar file."""
+"""The place in WHOLE where the last picture ends and the closing blocks of the tar file begin."""
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def relabel(shard: Path) -> None:
 
 
 def forget(shard: Path) -> None:
-    """Write the shard again without one of its pictures, as whoever skips does."""
+    """Write the shard again without one of its pictures, as if that picture had been skipped."""
     listed = shard.with_name("listing.jsonl")
     lines = listed.read_text().splitlines(keepends=True)
     gone = next(line for line in lines if line.startswith('["training_0000"'))

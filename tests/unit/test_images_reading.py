@@ -1,4 +1,4 @@
-"""What training reads of images: the same pixels for any number of processes, bounded, and nobody left behind."""
+"""How training reads images: the same pixels with any number of processes, limited memory, no process left behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shaded(label: int) -> bytes:
-    """A picture whose red is its label, and whose green and blue say where a pixel lies."""
+    """Return a picture whose red is its label, and whose green and blue give the position of a pixel."""
     down, across = np.mgrid[0:30, 0:40]
     pixels = np.stack([np.full_like(down, 20 * label), across * 6, down * 8], axis=-1).astype(np.uint8)
     stream = io.BytesIO()
@@ -123,7 +123,7 @@ def test_every_kind_of_picture_becomes_red_green_and_blue(how: Any) -> None:
 
 
 def test_a_picture_decoded_at_a_half_looks_the_same() -> None:
-    """Of a picture four times as wide as needed, libjpeg decodes a part of the frequencies."""
+    """For a picture four times as wide as needed, libjpeg decodes only a part of the frequencies."""
     file = picture(5, (256, 192))
     whole = pictures.checked(file).resize((32, 32), Image.Resampling.BILINEAR, box=(32, 16, 224, 176))
     read = pictures.opened(file)

@@ -1,7 +1,7 @@
-"""Logs of others: each kind is known by its content, has its source's rule, and a bad file says what is wrong with it.
+"""Logs of others: their content tells their kind, each kind has the rule of its source, and a bad file gives an error.
 
-The logs below are written here, line for line in the form of their programs, with figures that make a rule visible:
-what it drops is 1000 times too fast or too slow.
+The logs below are made up, but every line has the form of its program. Their figures make a rule visible: the values
+that the rule drops are 1000 times too fast or too slow.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ TORCHTITAN = (
 
 BERT_16 = ("bert-base", "fp16")
 LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
-    # name of the file: its text, its kind, the value of its rule, and model, precision, batch per device, devices
+    # name of the file: its text, its kind, the value by its rule, and (model, precision, batch per device, devices)
     "a.log": (BERT_TORCH, "NGC PyTorch", 250.5, (*BERT_16, 32, 2)),
     "b.log": (RESNET_TORCH + SUMMARY, "NGC PyTorch", 415.0, ("resnet50", "fp16", 256, 1)),
     "c.log": (MPIRUN + RESNET_TORCH + SUMMARY, "NGC PyTorch", 300.0, ("resnet50", "fp16", 256, None)),
@@ -325,7 +325,7 @@ def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> Non
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables' folder of DLPerf's published repeats."""
+    """The folder of the tables that are made from DLPerf's published repeats."""
     root = tmp_path_factory.mktemp("study")
     records_of = {"bz32_fp32": report_fixture.write_study(root)["bz32_fp32"]}
     (place,) = report_fixture.write_summaries(root, records_of)

@@ -1,4 +1,4 @@
-"""A block's `job`: what it decides, and which of its mistakes are named before anything runs."""
+"""A block's `job`: what it decides, and which mistakes in it are reported before anything runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from throughline.study.targets import Targets
 
 
 def loaded(folder: Path, **changes: Any) -> config.Config:
-    """A block with a job on one and two devices."""
+    """Load a block with a job on one and two devices."""
     block: dict[str, Any] = {
         "sequence": 32,
         "frameworks": ["hf-trainer"],

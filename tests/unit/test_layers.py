@@ -1,4 +1,5 @@
-"""Who may know whom: no room imports one above it, and a rank imports nothing that old environments lack."""
+"""Which module may import which: no room imports a room above it, and a rank imports nothing that is missing in old
+environments."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ ORDER = [
     {"launch"},
     {"checks", "report", "console", "imports"},
 ]
-"""From the ground up; a room may know its own floor and those below. `forms` are the workloads' files for a library."""
+"""The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
+workloads' files for one library."""
 LIBRARIES = {
     "torch": {"torch", "horovod"},
     "mxnet": {"mxnet", "gluonnlp", "horovod"},
@@ -48,7 +50,7 @@ LIBRARIES = {
     "transformers": {"torch", "transformers"},
     "hf": {"torch", "transformers", "accelerate"},
 }
-"""What a file may import whose name holds a library's."""
+"""Library -> what a file may import if its name contains the library's name."""
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
     *("randomness.py", "corpus/reading.py"),

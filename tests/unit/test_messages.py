@@ -1,4 +1,4 @@
-"""What crosses between launcher, agents, ranks and samplers reads as it was written, and no other key passes."""
+"""Messages between launcher, agents, ranks and samplers are read as they were written, and unknown keys are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written names no machine: nodes, addresses, users, home folders, tokens."""
+"""Nothing that we write names a machine: no nodes, addresses, users, home folders or tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from throughline import files
 
 @pytest.fixture
 def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's session on the second of two nodes."""
+    """Set the variables of a user's session on the second of two nodes."""
     monkeypatch.setenv("HOME", "/gpfs/people/ada.l")
     monkeypatch.setenv("LOGNAME", "ada.l")
     monkeypatch.setenv(files.NODES, "gpu-07.cluster.example eve@gpu-12")

@@ -1,4 +1,4 @@
-"""What a partition has, from the words of a `sinfo` of our own."""
+"""What a partition has, read from the output of a made-up `sinfo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presets ask for what the published studies have measured."""
+"""Presets ask for the runs that the published studies have measured."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_pair_differs_in_sharding_alone_and_meets_on_every_topology_that_can
 
 
 def test_the_cases_of_the_gpt_report_without_pipelines() -> None:
-    """<data parallel>x<tensor parallel>x1_<global batch>_<hidden>x<layers>, as the report names them."""
+    """The report names a case <data parallel>x<tensor parallel>x1_<global batch>_<hidden>x<layers>."""
     made = []
     for spec in asked("megatron-gpt"):
         shape, size = gpt2.SHAPES[spec.model], spec.size
@@ -79,7 +79,7 @@ def test_the_published_grid_of_resnet50_with_real_and_with_synthetic_pictures() 
 
 
 def test_the_grid_of_the_study_of_faces() -> None:
-    """Every published cell of R100 and Y1: persons, classifier, batch per device."""
+    """The preset has every published cell of R100 and Y1: persons, classifier, batch per device."""
     made: dict[tuple[object, ...], list[str]] = {}
     for spec in asked("dlperf-insightface"):
         if spec.precision == "fp32":
@@ -112,7 +112,7 @@ def test_the_phases_of_bert_take_the_published_samples_and_rates() -> None:
 
 
 def test_the_presets_of_bert_share_one_corpus() -> None:
-    """What one has downloaded and made, the others find."""
+    """So the presets share the dump and the shards."""
     presets = ("dlperf-mxnet-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
     read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters["sequence"] == 128}
     assert [one.name for one in read if one] == ["enwiki"]

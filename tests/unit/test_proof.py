@@ -1,4 +1,4 @@
-"""Which benchmarks have a proof of equal mathematics, and on what it is made."""
+"""Which benchmarks have a proof of equal mathematics, and which runs it consists of."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_one_framework_has_a_proof_where_its_options_change_how_a_model_lies_on_
         ("1n2g", 1, 2), ("1n4g", 2, 2),
     ]  # fmt: skip
     sharded = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"sharding": "optimizer"})["b"]
-    assert [spec.topology for spec in sharded] == ["1n2g", "1n2g"]  # a replica alone shards nothing
+    assert [spec.topology for spec in sharded] == ["1n2g", "1n2g"]  # a single replica cannot shard
     assert equivalence.settings(sharded[0]).layout == sharded[0].layout
 
 
@@ -101,7 +101,7 @@ def test_what_is_measured_is_what_is_proven() -> None:
     assert (proven.precision, proven.steps.timed, proven.steps.warmup) == ("bf16", equivalence.LOWER_STEPS, 0)
     assert equivalence.settings(measured.model_copy(update={"precision": "fp32"})).steps.timed == equivalence.STEPS
     plain = training_fixtures.spec(optimizer={"name": "adam", "weight_decay": 0.01})
-    assert equivalence.settings(plain).optimizer == plain.optimizer  # its decay is part of the gradient, and shows
+    assert equivalence.settings(plain).optimizer == plain.optimizer  # its decay is in the gradient, so it shows
     none = training_fixtures.spec(optimizer={"weight_decay": 0.0})
     assert equivalence.settings(none).optimizer == none.optimizer
 
@@ -144,7 +144,7 @@ def test_losses_that_end_in_nothing_are_judged(
 def proved(
     monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: dict[str, Any], precisions: tuple[str, ...] = ("fp32",)
 ) -> Equivalence:
-    """A proof whose runs come to these outcomes: a record's changes or an error by precision."""
+    """Make a proof whose runs have these outcomes: precision -> changes of the record, or an error."""
 
     def run(job: Job) -> dict[str, Any]:
         outcome = outcomes[job.spec.precision]

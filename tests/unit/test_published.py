@@ -1,4 +1,4 @@
-"""Published results: the file is valid, its wrong rows are found and no right one, and like rows stand beside ours."""
+"""Published results: the file is valid, only its wrong rows are found, and similar rows appear beside ours."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ FOUND = [
     "2141 TFLOPS (41600 tokens/s/device x 4.216e+05 GFLOP a sample); a product reaches 1769 in bf16",
     "1187.01 samples/s, digit by digit as NGC PyTorch",
 ]
-"""What others found by hand in these tables: how each follows."""
+"""The mistakes that people found by hand in these tables, each with the reason."""
 
 
 def row(**changes: object) -> Result:
-    """A row of a made-up table on eight H100; right as it stands."""
+    """Return a correct row of a made-up table on eight H100."""
     known: dict[str, object] = {
         "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b", "sequence": 8192,
         "precision": "bf16", "device": "H100 80GB HBM3", "nodes": 1, "devices": 8, "batch_per_device": 2,
@@ -84,7 +84,8 @@ def test_what_others_found_by_hand_is_found(text: str) -> None:
 
 
 def test_a_convolution_may_exceed_the_peak() -> None:
-    """R100 with 245 pictures a second on a V100 is 113 % of its peak: fewer multiplications than the definition's."""
+    """R100 with 245 pictures a second on a V100 is 113 % of its peak, because a convolution can need fewer
+    multiplications than its definition."""
     assert not any(one.row.model == "iresnet100" and "TFLOPS" in one.text for one in beside.of_published())
 
 
@@ -117,7 +118,7 @@ def test_each_rule_finds_its_fault(rule: str, rows: list[Result]) -> None:
 
 
 def test_a_right_table_has_no_doubts() -> None:
-    """Full and causal attention are both right ways to count; a speedup that is rounded follows from its speeds."""
+    """It is correct to count full attention as well as causal attention, and to round a speedup."""
     right = {"tflops": "386", "mfu": "0.39", "seconds_per_step": "2.457", "memory_mib": "77000"}
     assert found([row(printed=right)]) == []
     assert found([row(printed={"tflops": "343"})]) == []
@@ -126,7 +127,7 @@ def test_a_right_table_has_no_doubts() -> None:
 
 
 def test_equal_speed_reads_equal() -> None:
-    """Llama 3.1 8B at 8,192 tokens: what torchtitan and NeMo print per token, in GFLOP."""
+    """Llama 3.1 8B at 8,192 tokens: the GFLOP per token that torchtitan and NeMo print."""
     each = conventions.flops_per_sample("llama-3.1-8b", {"sequence": 8192})
     per_token = {name: count / 8192 / 1e9 for name, count in each.items()}
     assert per_token["torchtitan"] == per_token["full"] == pytest.approx(57.9, abs=0.05)
@@ -166,7 +167,7 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
 
 
 def test_our_own_rows_are_checked_by_the_same_rules(tmp_path: Path) -> None:
-    """A speed above the datasheet's peak, and a speedup of nine on eight devices."""
+    """Checked with a speed above the datasheet's peak, and with a speedup of nine on eight devices."""
     study = report_fixture.write_series(tmp_path, {"1n1g": [300.0] * 3, "1n8g": [2700.123456789] * 3})
     texts = [one.text for one in Scope(groups([summary.summarize(study, repeats=3)])).doubts]
     assert any("TFLOPS" in text and "15.7 in fp32" in text for text in texts)

@@ -1,4 +1,4 @@
-"""Clocks that differ between repeats are told, whoever set them."""
+"""The report says if clocks differ between repeats, whoever set them."""
 
 from __future__ import annotations
 

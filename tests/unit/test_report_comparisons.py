@@ -1,4 +1,4 @@
-"""Pairs: what is called a difference, and what the machine cannot tell."""
+"""Pairs: what counts as a difference, and what the machine cannot tell apart."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
 
 
 def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
-    """Two frameworks 2 % apart: their repeats never overlap, and the same configuration differs by 2.7 % here."""
+    """The two frameworks are 2 % apart and their repeats never overlap, but two A/A runs here differ by 2.7 %."""
     records = [
         path for name, speed in (("torch", 100.0), ("mxnet-horovod", 102.0))
         for path in write_series(tmp_path, {"1n1g": jitter(speed)}, framework=name, benchmark="base")
@@ -127,7 +127,7 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
      (3, "3 repeats cannot decide any of the 4 comparisons")],
 )  # fmt: skip
 def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path, repeats: int, why: str) -> None:
-    """Without a rank test too; and nothing is said of tests that there are not."""
+    """Also with so few repeats that there is no rank test. The text does not mention tests that were not made."""
     records = [
         path for name, speed in (("torch", 100.0), ("mxnet-horovod", 300.0))
         for path in write_series(
@@ -193,7 +193,7 @@ def test_comparisons_as_a_file(tmp_path: Path) -> None:
 
 
 def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path) -> None:
-    """A pair takes values, whoever has them; without repeats there is no rank test."""
+    """A pair can contain values from any source. A value without repeats has no rank test."""
     published = Value("published", 150.11, source="published: DLPerf")
     mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
     pair = comparisons.Pair("torch over published", "1n1g", published, mine)
@@ -204,7 +204,7 @@ def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path
 
 
 def made(root: Path, *names: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """What comparisons.csv says of the pairs of a benchmark, as the rule of its tables makes it: verdict and reason."""
+    """Make comparisons.csv as the rule for tables does; map each pair to its verdict and reason."""
     (root / "tables").mkdir()
     sys.argv = ["tables", str(root / names[0]), "--extras", *(str(root / name) for name in names[1:]), "--output-dir",
                 str(root / "tables")]  # fmt: skip
@@ -236,8 +236,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_page_and_csv_say_the_same_of_every_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str | None
 ) -> None:
-    """A noisy A/A run hides a difference where it belongs to the pair, and nothing where it was another one, be it of
-    this configuration or earlier."""
+    """A noisy A/A run hides a difference only if it was made under the conditions of the pair. Other A/A runs, of this
+    configuration or earlier ones, hide nothing."""
     monkeypatch.setattr(sys, "argv", [])
     change, quick = OTHERS.get(other or "", {}), {"options": {"compile": True}}
     paths = [
@@ -300,7 +300,7 @@ def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_p
 
 
 def unequal(root: Path) -> list[cells.Group]:
-    """Two frameworks, of which the faster one does not compute the same; and their runs without reading."""
+    """Two frameworks, of which the faster one does not compute the same; and their runs with synthetic data."""
     proof = {
         "torch": Mathematics(verdict="equal", largest_difference=1e-7, tolerance=1e-5, reason=None),
         "mxnet-horovod": Mathematics(verdict="different", largest_difference=0.1, tolerance=1e-5, reason="0.1 off"),
@@ -318,7 +318,7 @@ def unequal(root: Path) -> list[cells.Group]:
 
 def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     groups = unequal(tmp_path)
-    for here in (groups[:1], groups[1:]):  # derived runs have no proof of their own
+    for here in (groups[:1], groups[1:]):  # derived runs have no separate proof
         best = head.fastest(here)
         assert best and best.row.framework == "torch" and head.headline(here).startswith("torch trains")
         (pair,) = comparisons.judge(here, groups)
@@ -332,7 +332,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
 
 
 def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
-    """Seven pairs of five repeats each: apart as they are, Holm's least p is 7 times 0.8 %."""
+    """There are seven pairs of five repeats each. Their repeats never overlap, but Holm's least p is 7 times 0.8 %."""
     topologies = ["1n1g", "1n2g", "1n3g", "1n4g", "1n5g", "1n6g", "1n7g", "1n8g"]
     speeds = {topology: jitter(100.0 * (1 + index)) for index, topology in enumerate(topologies)}
     scope = Scope(cells.groups([found(tmp_path, speeds)]))

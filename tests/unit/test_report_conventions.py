@@ -1,4 +1,4 @@
-"""FLOP/s of GPT-2 as others count them: OneFlow's published speed of eight V100 is 26.1 TFLOPS, 20.9 % of 125."""
+"""FLOP/s of GPT-2 as others count them: OneFlow's published speed on eight V100 is 26.1 TFLOPS, 20.9 % of 125."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from throughline.study.runs import RunSpec
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
-    """The summary of one run, and its place."""
+    """The summary of one run, and its path."""
     root = tmp_path_factory.mktemp("conventions")
     run = report_fixture.spec(
         benchmark="gpt2", model="gpt2-small", batch_per_device=4, precision="fp16", topology="1n8g"

@@ -1,4 +1,4 @@
-"""What a workload declares beside throughput is drawn and printed, in the words of its records."""
+"""Other figures that a workload declares are plotted and printed, with the names in its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from throughline.report.topics import Scope
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
-    """Two topologies of a workload whose samples are images, with a figure at two sizes."""
+    """Results on two topologies of a workload whose samples are images, with a figure at two sizes."""
     root = tmp_path_factory.mktemp("images")
     one = {"name": "recall", "unit": "%", "better": "more", "at": 1, "value": 71.5}
     beside = {"unit": "images/s", "loss": None, "figures": [one, {**one, "at": 10, "value": None}]}

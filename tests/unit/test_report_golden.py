@@ -1,9 +1,9 @@
-"""Records of schema 1 are read for ever: kept ones give the summaries and tables that the first version made of them.
+"""Records of schema 1 stay readable for ever: old records still give the summaries and tables of the first version.
 
-golden_records/runs.jsonl holds one record a line, golden_records/expected/ what was made of them. A summary may have
-more keys than then; tables are the same to the byte but for words that REWORDED names and a column at the right. Two
-are not of the first version: comparisons.csv (Holm's p, A/A runs of the same framework, nothing said of unequal
-frameworks) and the last lines of cost (an unequal framework is no best value).
+golden_records/runs.jsonl holds one record a line, and golden_records/expected/ holds what the first version made of
+them. A summary may have more keys now. Tables are the same to the byte, except for the words in REWORDED and a new
+column at the right. Two files are newer than the first version: comparisons.csv (Holm's p, A/A runs of the same
+framework, no verdict for unequal frameworks) and the last lines of cost (an unequal framework is no best value).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ REWORDED = {
     "telemetry (CPU cost): n/a": f"{USE}telemetry (CPU cost): n/a",
     "used (share of total): n/a": f"{MEMORY}used (share of total): n/a",
 }
-"""Words that are no longer those of one workload, and notes that named the last column alone."""
+"""Old text -> new text: words that now fit every workload, and notes that used to name only the last column."""
 EXTRAS = ["bert__noexchange/bz32_fp32.json", "bert__synthetic/bz32_fp32.json", "bert__aa/bz32_fp32.json"]
 
 
 def script(name: str, *arguments: object) -> None:
-    """Run one of the command lines in this process."""
+    """Run one of the commands in this process."""
     sys.argv = [name, *map(str, arguments)]
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "workflow/scripts" / f"{name}.py"), run_name="__main__")
@@ -52,7 +52,7 @@ def script(name: str, *arguments: object) -> None:
 
 
 def make(root: Path) -> None:
-    """Every summary and table of the kept records below `root`."""
+    """Make every summary and table from the kept records, below `root`."""
     cells: dict[str, list[Path]] = {}
     for line in (GOLDEN / "runs.jsonl").read_text(encoding="utf-8").splitlines():
         run = json.loads(line)["spec"]
@@ -108,7 +108,7 @@ def test_tables_are_the_same_bytes(made: Path, name: str) -> None:
     old, new = ((root / name).read_text(encoding="utf-8") for root in (EXPECTED, made))
     for before, after in REWORDED.items():
         old = old.replace(before, after)
-    if name.endswith("/throughput.csv"):  # throughput in tokens/s is new, at the right
+    if name.endswith("/throughput.csv"):  # the column at the right, tokens/s, is new
         lines = [line.rpartition(",") for line in new.splitlines()]
         assert lines[0][2] == "median_tokens_per_s"
         new = "".join(f"{line}\n" for line, _, _ in lines)
@@ -130,7 +130,7 @@ def test_checks_of_schema_1() -> None:
 
 
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """What another version has made names that version, and stays; no advice would remove it."""
+    """The error names the version that made the file. The file stays, and no advice says to remove it."""
     place = tmp_path / "bert/bz32_fp32.json"
     place.parent.mkdir()
     newer = json.dumps({"schema": 3, "environment": {"torch": {"commit": "5f0c1e2d3b4a"}}})

@@ -1,4 +1,4 @@
-"""Whole jobs: fed with a published table, ours prints its figures to the last digit, and tells what they mean."""
+"""Whole jobs: from the rows of a published table we print its figures to the last digit, and say what they mean."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def published() -> list[dict[str, str]]:
 
 
 def told(row: dict[str, str]) -> dict[str, float]:
-    """A row's figures by our names, those in which a row states what it is among them."""
+    """Return a row's figures by our names, including those that state its configuration."""
     return {name: float(row[heading]) for name, heading in COLUMNS.items()}
 
 
 def place(row: dict[str, str]) -> tuple[str, int, int]:
-    """Card, number of them, and the batch of each, from a row's name."""
+    """Read the card, the number of cards and the batch of each card from a row's name."""
     card, count, batch = row["Name"].split("_")
     return card, int(count.removesuffix("gpu")), int(batch)
 
 
 @pytest.fixture(scope="module")
 def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Path, Summary]]:
-    """Card -> its summaries, as if each row had been one run of ours."""
+    """Card -> its summaries, as if each row were one run of ours."""
     root, found = tmp_path_factory.mktemp("jobs"), dict[str, dict[Path, Summary]]()
 
     def of_cell(row: dict[str, str]) -> tuple[str, int, str]:
@@ -112,7 +112,7 @@ def test_price_of_the_job(summaries: dict[str, dict[Path, Summary]]) -> None:
 
 
 def test_what_gains_nothing_is_said(summaries: dict[str, dict[Path, Summary]], tmp_path: Path) -> None:
-    """One run each: the medians are said, and that they cannot be told apart."""
+    """There is one run of each. So the text says that one repeat cannot tell them apart, and claims no gain or loss."""
     said = {
         card: [one.text for one in comparisons.TOPIC.findings(Scope(cells.groups(made.values())))]
         for card, made in summaries.items()

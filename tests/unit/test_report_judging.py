@@ -1,4 +1,4 @@
-"""Goals and prices: what passes, what fails, what cannot be said, and what it costs."""
+"""Goals and prices: what passes, what fails, what cannot be decided, and what it costs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def test_known_prices_and_unknown_ones() -> None:
 
 
 def test_what_a_task_costs(tmp_path: Path) -> None:
-    """A blog's arithmetic: 1,000 samples/s on 4 devices at 5.3 an hour, for 36 million samples: 10 hours, 212."""
+    """The arithmetic of a blog: with 1,000 samples/s on 4 devices at 5.3 an hour, 36 million samples take 10 hours and
+    cost 212."""
     paths = write_series(tmp_path, {"1n4g": [990.0, 1000.0, 1010.0]})
     terms = Terms(prices={"V100-SXM2-16GB": Price(per_hour=5.3, currency="CNY")}, task_samples=36_000_000)
     found = summary.summarize(paths, repeats=3, terms=terms).frameworks["torch"]["1n4g"].cost

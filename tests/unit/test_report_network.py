@@ -1,4 +1,4 @@
-"""A step's exchange beside the same messages alone: bandwidths, what they explain, and the sentences."""
+"""The exchange in a step, compared with the same messages alone: bandwidths, what they explain, and the sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALONE = {"messages": 18, "bytes_per_step": 1_023_000_000, "seconds": 0.033, "rea
 
 
 def measured(root: Path, name: str, ms: float, told: dict[str, Any] | None, **options: Any) -> Summary:
-    """A summary of BERT at batch 32 on four devices, with one repeat of so many ms a step."""
+    """Make a summary of BERT at batch 32 on four devices, with one repeat of `ms` milliseconds a step."""
     run = report_fixture.spec(benchmark=name, topology="1n4g", options=options)
     record = report_fixture.record(run, 4 * 32 * 1000 / ms) | ({"network": told} if told else {})
     path = root / name / "bz32_fp32/torch/1n4g/run1.json"

@@ -1,4 +1,4 @@
-"""The report: complete without a network, honest about what is missing, and inert whatever the records say."""
+"""The report needs no network, says what is missing, and never runs anything that is written in records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXPECTED = [
 
 
 class Reader(HTMLParser):
-    """Visible text, links, ids, and every attribute that loads something."""
+    """Collect visible text, links, ids, and every attribute that loads something."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,8 @@ def test_surroundings_data_and_remarks(results: Path) -> None:
 
 
 def test_it_is_the_same_every_time(results: Path) -> None:
-    """In two processes, in which sets of benchmarks, frameworks, precisions and topologies have opposite orders."""
+    """Checked in two processes, in which sets of benchmarks, frameworks, precisions and topologies have opposite
+    orders."""
     manifests = [results.parent / "data/sample/seq128/manifest.json", results / "no/manifest.json"]
     values = [results, sorted((results / "bert").glob("*.json")), manifests, EXPECTED, results / "report.html"]
     pages = []
@@ -213,7 +214,7 @@ def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_page_has_the_summaries(results: Path) -> None:
-    """Byte for byte, each as a link that saves it under its name."""
+    """Each summary is in the page byte for byte, as a link that saves it under its name."""
     html = (results / "report.html").read_text(encoding="utf-8")
     found = dict(re.findall(r'<a download="([^"]+)" href="data:application/json;base64,([^"]+)"', html))
     assert sorted(found) == ["bert-bz32_fp32.json", "bert-bz64_fp16.json", "bert-bz96_fp32.json", "old-bz8_bf16.json"]
@@ -244,7 +245,7 @@ def test_the_overview_has_a_row_for_each_framework_of_each_benchmark(results: Pa
 def test_only_a_framework_that_is_told_apart_from_the_second_has_a_star(
     tmp_path: Path, others: dict[str, float], starred: str | None
 ) -> None:
-    """A framework alone has none, nor has one that the page does not compare with the second."""
+    """A single framework has no star. Neither has a framework that the page does not compare with the second."""
     runs = [
         path
         for name, times in {"torch": 1.0, **others}.items()
@@ -256,7 +257,8 @@ def test_only_a_framework_that_is_told_apart_from_the_second_has_a_star(
 
 
 def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
-    """It has no entry in the contents and no row in the overview; alone it is shown like any other."""
+    """It has no entry in the contents and no row in the overview. If its benchmark is missing, it is shown like any
+    other."""
     summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
     again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
     derived = write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
@@ -273,7 +275,8 @@ def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
 
 
 def test_the_time_of_every_step(tmp_path: Path) -> None:
-    """A line per valid run; of a long run the extremes of each stretch, so that the one slow step is there."""
+    """There is a line per valid run. For a long run it shows the extremes of each stretch, so a single slow step is
+    visible."""
     steps = [0.1] * 1000
     steps[437] = 0.35
     [place] = write_summaries(
@@ -294,7 +297,7 @@ def test_the_time_of_every_step(tmp_path: Path) -> None:
 
 
 def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
-    """With its cells, and with the range of its numbers where these differ. A topology or a version is no number."""
+    """It names its cells, and the range of its numbers if they differ. A topology or a version is not a number."""
     spec_of = {"complete": False, "device_found": CPU}
     runs = [
         path

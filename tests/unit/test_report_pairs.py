@@ -1,4 +1,4 @@
-"""Off and on: OneFlow's published table of GPT-2 is printed anew from its own figures, and its mistakes show."""
+"""An option off and on: we print OneFlow's published table of GPT-2 from its own figures, and find its mistakes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONEFLOW = [
     ("20201208", "2n8g", 4, (11087, 96, 412), (9160, 92, 395)),
     ("20201209", "4n8g", 4, (11089, 95, 717), (9082, 92, 742)),
 ]
-# What stands in its cells, with every arrow in front of its figure.
+# The published text of its cells, with every arrow in front of its figure.
 PRINTED = {
     ("1n_8g_dp_1bs", "gpu_mem(MiB)"): "3849(-1754,↓31.3%)",
     ("1n_8g_dp_1bs", "throughput(samples/s)"): "89(↓14.4%)",
@@ -59,8 +59,8 @@ def published_cases() -> list[Case]:
 
 
 def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
-    """Six of its eight changes are right; of the two that are not, one is wrong in its difference as well. A seventh
-    is cut off instead of rounded: 25 of 717 is 3.49 %."""
+    """Six of its eight changes are right. One of the two wrong changes also has a wrong difference. One more figure is
+    cut off instead of rounded: 25 of 717 is 3.49 %."""
     table = pairs.cells(published_cases())
     assert list(table.columns[:7]) == [
         "date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
@@ -113,7 +113,7 @@ def block(root: Path, name: str, memory: int, speeds: dict[str, float], **change
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Summary]:
-    """Two blocks that differ in sharding alone, and one with tensor parallelism beside it, of a model that has both."""
+    """Two blocks that only differ in sharding, and one block with tensor parallelism, of a model that has both."""
     bert = workloads.of("bert-base")
     splits = {"torch": bert.LIBRARIES["torch"] | {"tensor"}}
     monkeypatch.setattr(workloads, "of", lambda model: SimpleNamespace(**{**vars(bert), "LIBRARIES": splits}))
@@ -178,7 +178,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
 
 
 def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path, measured: list[Summary]) -> None:
-    """Two devices that share a replica are two devices: tokens/s per device divide by the world size."""
+    """Two devices that share a replica still count as two: tokens/s per device are divided by the world size."""
     (group,) = cells.groups(measured[2:])
     write_tables(Scope([group]), tmp_path)
     (row,) = read(tmp_path / "figures.csv")
@@ -186,7 +186,7 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
     text = page.render(Results({tmp_path / "x.json": measured[2]}), [], None, tmp_path / "report.html")
     assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
     assert "<small>10,240 tokens/s</small>" in text
-    # Its only topology is its own baseline: there is nothing that it scales over.
+    # The only topology is its own baseline, so there is no speedup.
     assert "on 4 devices (2n2g) (fp32 with batch 32 per replica), the fastest of all that was measured" in text
     assert "speedup over 2n2g" not in text
 

@@ -1,4 +1,4 @@
-"""Plots: there for every group, the same bytes every time, and drawn from hostile names without interpreting them."""
+"""Plots exist for every group, have the same bytes every time, and never interpret hostile names."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_labels_do_not_cover_each_other() -> None:
 
 
 def test_many_lines_have_names_that_fit(tmp_path: Path) -> None:
-    """Names become smaller, then stand without their figures; a long title becomes smaller as well."""
+    """The names become smaller, and then lose their figures. A long title becomes smaller as well."""
 
     def drawn(lines: int, heading: str = "speed") -> tuple[float, str, set[float]]:
         figure, axes = draws.blank(PAGE, heading, "samples/s")
@@ -117,7 +117,7 @@ def test_many_lines_have_names_that_fit(tmp_path: Path) -> None:
 
 
 def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path) -> None:
-    """A made-up published series beside a measured one: dashed, hollow, named with its source, and no repeats."""
+    """A made-up published series beside a measured one is dashed and hollow, named with its source, without repeats."""
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), Value("theirs", 90.0 * nodes, source=source)) for nodes in (1, 2))

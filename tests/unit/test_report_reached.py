@@ -1,4 +1,4 @@
-"""What single calls reach: shares of the datasheet and of the largest product, tables, curves, the device's page."""
+"""What single calls reach: shares of the datasheet and of the largest product; tables, curves, the device's page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one(name: str, at: int | None, value: float, unit: str = "TFLOPS") -> dict[s
 
 
 def write(root: Path, model: str, batch: int, precision: str, own: dict[str, Any], figures: list[Any]) -> Path:
-    """The summary of one run of a test on an A100."""
+    """Write the summary of one run of a test on an A100; return its path."""
     run = report_fixture.spec(benchmark=model.replace("-", "_"), batch_per_device=batch, precision=precision, repeat=1)
     run = {key: value for key, value in run.items() if key not in ("sequence", "predictions", "corpus")}
     run |= {"model": model, "options": {**run["options"], "data": "synthetic"}, **own}
@@ -113,7 +113,7 @@ def test_the_device_stands_once_on_the_page(results: tuple[Path, Results]) -> No
 
 
 def trained(root: Path, speed: float, **changes: Any) -> cells.Group:
-    """BERT-base on the same card, with so many samples per second."""
+    """Return BERT-base on the same card with `speed` samples per second."""
     run = report_fixture.spec(benchmark="bert", precision="fp16", batch_per_device=96, **changes)
     run = json.loads(RunSpec.model_validate_json(json.dumps({**run, "repeat": 1})).model_dump_json())
     record = report_fixture.record(run, speed, device=A100)

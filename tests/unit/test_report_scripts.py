@@ -1,4 +1,4 @@
-"""The command lines of the results: records in, page out, and errors a user can act on."""
+"""The commands for results: they make the page from records, and give errors that a user can act on."""
 
 from __future__ import annotations
 

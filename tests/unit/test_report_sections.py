@@ -1,4 +1,4 @@
-"""What the page and the tables show beside throughput, with its figures, and with the reason of each missing one."""
+"""What the page and the tables show besides throughput: the figures, and the reason for each missing figure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")
 
 
 def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
-    """One and two devices at two batch sizes, the larger of which does not fit two devices."""
+    """Make runs on one and two devices at two batch sizes. The larger batch does not fit on two devices."""
     fits = write_series(root, {"1n1g": jitter(100.0), "1n2g": jitter(190.0)}, complete=complete, **changes)
     tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch_per_device=96, **changes)
     oom = record(spec(batch_per_device=96, topology="1n2g"), None, status="oom", reason="too large")
@@ -38,7 +38,7 @@ def shown(found: list[cells.Group], name: str) -> Grid:
 
 
 def row(grid: Grid, topology: str = "1n1g") -> dict[str, str]:
-    """Figures as they are read, by the keys of their columns."""
+    """Return the figures of a row, by the keys of their columns."""
     line = next(line for line in grid.lines if str(line.row.topology) == topology)
     return {column.key: figure.text for column, figure in zip(grid.columns, line.figures, strict=True)}
 

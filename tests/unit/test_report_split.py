@@ -1,4 +1,4 @@
-"""A step's time in compute, communication and input: from the differences of repeats, with their noise."""
+"""A step's time is split into compute, communication and input, from the differences of repeats with their noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from throughline.report.topics import Scope
 
 
 def measured(root: Path, name: str, values: dict[str, list[float]], **changes: object) -> Summary:
-    """A summary of BERT at batch 32, `values` in ms per step and repeat."""
+    """Make a summary of BERT at batch 32. `values` are ms per step, one for each repeat."""
     worlds = {topology: int(topology[2]) for topology in values}
     speeds = {topology: [32 * worlds[topology] * 1000 / ms for ms in steps] for topology, steps in values.items()}
     records = write_series(root, speeds, benchmark=name, **changes)
@@ -28,7 +28,7 @@ def measured(root: Path, name: str, values: dict[str, list[float]], **changes: o
 
 @pytest.fixture
 def study(tmp_path: Path) -> tuple[list[cells.Group], list[cells.Group]]:
-    """A machine whose second repeat is 10 ms slower in everything."""
+    """Results of a machine on which the second repeat of everything is 10 ms slower."""
     whole = measured(tmp_path, "bert", {"1n1g": [100, 110, 101], "1n4g": [150, 160, 151]})
     kept = measured(
         tmp_path, "bert__noexchange", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]}, options={"exchange": False}
@@ -59,7 +59,7 @@ def test_negative_differences_are_0_and_the_noise_is_said(
     one, four = split.split(group, derived)
     assert four.input and four.input.median_s == pytest.approx(-0.002) and four.input.shown_s == 0
     assert four.notes == ["input is within the noise (-2 ms, the 3 pairs lie between -5 and 1 ms), shown as 0"]
-    assert one.communication and one.communication.shown_s == 0  # there is nothing to exchange
+    assert one.communication and one.communication.shown_s == 0  # one rank has nothing to exchange
     assert one.notes[0].startswith("a single rank exchanges nothing, so that communication is 0")
     worse = split.Part(-0.004, -0.005, -0.003, 3)
     (note,) = split.Split(one.row, 0.1, None, worse).notes
@@ -141,7 +141,7 @@ def test_where_the_loader_is_the_limit_a_sentence_says_so(tmp_path: Path, synthe
     everything = cells.groups([read, made])
     one, two = (finding.text for finding in hardware.waiting(Scope(everything[:1], everything)))
     assert said in one
-    assert two.startswith("torch 1n2g waits 60 % of its time for data")  # no synthetic run of it to hold against
+    assert two.startswith("torch 1n2g waits 60 % of its time for data")  # there is no synthetic run to compare with
 
 
 def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:

@@ -1,4 +1,4 @@
-"""Strong scaling in everything that a person reads: its batch is a total, and its speedups are named so."""
+"""Strong scaling in everything that a person reads: the batch is a total, and the speedups are called strong."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ GOALS = {"goals": {"efficiency": {"from_nodes": 1, "at_least": 0.95}}}
 
 
 def place(root: Path, benchmark: str = "bert", **more: object) -> Path:
-    """The summary of one repeat on each topology."""
+    """Write the summary of one repeat on each topology; return its path."""
     made = [record(spec(benchmark=benchmark, topology=name, **more), speed) for name, speed in SPEEDS.items()]
     for one in made if "model" in more else ():
-        del one["spec"]["predictions"]  # a key of BERT alone
+        del one["spec"]["predictions"]  # only BERT has this key
     output = root / benchmark / "bz32_fp32.json"
     terms = summary.read_terms(runs.canonical(GOALS))
     summary.write([write_record(root, one) for one in made], output, repeats=1, terms=terms)
@@ -87,7 +87,7 @@ def test_cases_are_named_by_the_batch_of_a_replica(tmp_path: Path) -> None:
 
 
 def test_a_weak_and_a_strong_benchmark_are_no_pair(tmp_path: Path, root: Path) -> None:
-    """They differ in more than the one option, however alike their names are."""
+    """They differ in more than the one option, although their names are alike."""
     strong = read_summary(root / "bert/bz32_fp32.json")
     weak = read_summary(place(tmp_path))
     assert weak.scaling == "weak"

@@ -1,4 +1,4 @@
-"""Records -> summary: what counts, what is refused, and what is said about doubtful figures."""
+"""From records to a summary: what counts, what is refused, and what the summary says about doubtful figures."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_the_digest_decides_what_an_environment_is(tmp_path: Path) -> None:
     newer = [with_digest(record(spec(repeat=n), 90.0), "two", ended="2026-11-21T00:00:00Z") for n in (3, 4)]
     paths = [write_record(tmp_path, value) for value in [*same, *newer]]
     cell = summary.summarize(paths, repeats=4).frameworks["torch"]["1n1g"]
-    assert cell.median_speed == 90.0  # of two equal groups the newer one
+    assert cell.median_speed == 90.0  # if two groups are equally large, the newer one
     assert [(part.repeats, part.environment) for part in cell.left_out] == [([1, 2], "one")]
 
 

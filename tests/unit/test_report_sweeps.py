@@ -1,4 +1,4 @@
-"""Workloads that measure iterations: what differs in one number alone is drawn over it; both batches, made-up data."""
+"""Workloads that measure iterations: runs that differ in one number are plotted over it; both batches; made-up data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDE = {
 
 
 def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes: Any) -> Summary:
-    """The summary of runs on one and two devices."""
+    """Make the summary of runs on one and two devices."""
     figure = {"name": "latency", "unit": "ms", "better": "less", "at": "median", "value": latency_ms}
     paths = []
     for topology, speed in (("1n1g", 100.0), ("1n2g", 180.0)):

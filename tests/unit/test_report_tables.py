@@ -1,4 +1,4 @@
-"""Summaries -> tables: what is printed, what stays empty, and text that cannot do anything."""
+"""From summaries to tables: what is printed, what stays empty, and hostile text that does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expansion of a configuration to runs, their canonical JSON and their paths."""
+"""A configuration is expanded to runs; their canonical JSON and their paths."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_is_no_topology(text: str) -> None:
 
 def test_the_whole_grid_is_expanded_once(config: Config) -> None:
     specs = runs.expand(config)
-    assert len(specs) == 4 * (3 * 2 * 2)  # four blocks; batch and precision, topologies, repeats
+    assert len(specs) == 4 * (3 * 2 * 2)  # four blocks; pairs of batch and precision, topologies, repeats
     assert len({spec.record for spec in specs}) == len(specs)
 
 

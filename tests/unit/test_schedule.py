@@ -1,4 +1,4 @@
-"""`optimizer.schedule`: the rate of every step, its mistakes, and what a proof makes of it."""
+"""`optimizer.schedule`: the rate of every step, mistakes in the configuration, and its use in a proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures DLPerf printed for MXNet BERT-base (batch 32, fp32, V100) come out of the repeats it published."""
+"""From DLPerf's published repeats of MXNet BERT-base (batch 32, fp32, V100) we compute the figures that it printed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_six_repeats_have_a_median_between_two() -> None:
 
 
 def test_a_misprint_is_found() -> None:
-    """Batch 128, fp16, 4n8g: 27.33 is printed, its own medians say 27.23."""
+    """Batch 128, fp16, 4n8g: DLPerf printed 27.33, but its own medians give 27.23."""
     assert round(statistics.speedup(14822.31, 544.31) or 0, 2) == 27.23
 
 
@@ -78,7 +78,7 @@ def test_the_middle_lies_in_the_range(values: list[float]) -> None:
 
 
 def test_the_repeats_are_those_that_were_published() -> None:
-    """The file of DLPerf's repeats, written from report_fixture.py, has the digest of the published one."""
+    """A file of DLPerf's repeats, written from report_fixture.py, has the digest of the published file."""
     lines = ["topology,batch_size_per_device,precision,repeat,samples_per_s"]
     for topology, values in DLPERF_BERT_BS32.items():
         first = 2 if topology == "2n8g" else 1  # its first run is missing
@@ -97,7 +97,7 @@ def test_scatter_of_the_published_repeats() -> None:
 
 
 def test_the_range_covers_the_median_as_often_as_it_says() -> None:
-    """20,000 times five and seven draws of a skewed distribution whose median is known."""
+    """Checked with 20,000 times five and seven draws from a skewed distribution whose median is known."""
     draw = np.random.Generator(np.random.Philox(key=1))
     for n in (5, 7):
         samples = draw.exponential(size=(20_000, n))
@@ -113,7 +113,7 @@ def test_the_range_of_a_speedup() -> None:
 
 
 def test_ranks_tell_two_sets_of_repeats_apart() -> None:
-    """5 against 5 without overlap: 2 of 252 orders are that extreme."""
+    """With 5 against 5 repeats without overlap, 2 of the 252 orders are that extreme."""
     low, high = [1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]
     assert statistics.rank_test(low, high) == pytest.approx(2 / 252)
     assert statistics.rank_test(low, low) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""Targets: what the configuration asks for behind a file's name, and what is said of what it does not ask for."""
+"""Targets: what the configuration asks for under a file's name, and the error for a file that it does not ask for."""
 
 from __future__ import annotations
 
@@ -174,7 +174,8 @@ def test_the_corpus_is_made_where_a_model_reads_it_or_nothing_is_measured() -> N
 
 
 def test_pairs_are_judged_with_the_blocks_that_go_without_one_option() -> None:
-    """The CSV is made from what the page compares: its own block, and those that this one has one option more than."""
+    """The CSV is made from what the page compares: the benchmark's own block, and the blocks that lack one option of
+    it."""
     blocks = {
         "plain": {"sequence": 32, "batch": {"fp32": [8]}, "extras": ["aa"]},
         "quick": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True}},

@@ -1,4 +1,4 @@
-"""What an agent that was killed leaves in the temporary folder: the next one removes it, and nothing else."""
+"""An agent removes what a killed agent left in the temporary folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def agents(folder: Path, rank: str) -> Agents:
-    """An agent that has its folder where the system says, and whose rank is the shell script `rank`."""
+    """Return an agent whose rank is the shell script `rank`. Its folder lies in the system's temporary folder."""
     folder.mkdir()
     python = folder / "python"
     agent = f'exec {shlex.quote(sys.executable)} "$@"'

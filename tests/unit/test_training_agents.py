@@ -1,4 +1,4 @@
-"""Agents that start ranks, with real processes: what a rank is told, what its failure ends, and whose a port is."""
+"""Agents start ranks as real processes: what a rank is told, what its failure ends, and who gets a port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, topology: str, rank: str) -> tuple[dict[int, int | None], list[str]]:
-    """Run agents whose ranks are the shell script `rank`: how each rank has ended, and what was said."""
+    """Run agents whose ranks are the shell script `rank`; return how each rank ended, and the printed lines."""
     python = folder / "python"
     agent = f'exec {shlex.quote(sys.executable)} "$@"'
     python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
@@ -65,6 +65,6 @@ print("listens")
 
 
 def test_a_port_is_kept_for_its_rank(tmp_path: Path) -> None:
-    """create_server sets SO_REUSEADDR, as PyTorch's store does."""
+    """The rank opens the port with create_server, which sets SO_REUSEADDR as PyTorch's store does."""
     ended, said = run(tmp_path, "1n1g", f"{shlex.quote(sys.executable)} -c {shlex.quote(BIND)}")
     assert ended == {0: 0} and said == ["[rank 0] EADDRINUSE", "[rank 0] listens"]

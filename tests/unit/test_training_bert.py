@@ -39,7 +39,7 @@ def test_flops_agree_with_a_count_of_the_real_operations(model: str, sequence: i
         name: torch.from_numpy(array).to("meta")
         for name, array in bert.synthetic(count, {"sequence": sequence, "predictions": predictions}, 1).items()
     }
-    # The counter does not see into every fused attention.
+    # The counter does not count every fused attention.
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         network(**batch).backward()
     expected = count * bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
@@ -52,7 +52,7 @@ def network(checkpointing: bool = False) -> Any:
 
 
 def theirs(name: str, rows: int) -> Any:
-    """Hugging Face's own model, with random weights."""
+    """Return Hugging Face's own model with random weights."""
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertModel
 
@@ -71,7 +71,7 @@ def theirs(name: str, rows: int) -> Any:
 
 
 def sharing(model: Any) -> Any:
-    """Hugging Face's own model, with the very parameters of a `network()`."""
+    """Return Hugging Face's own model, which shares the parameters of `model`."""
     own = theirs("bert-tiny", 1024)
     parameters = dict(model.bert.named_parameters())
     for name, module in own.named_modules():
@@ -150,7 +150,8 @@ def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_plain_forward_pass_is_hugging_faces(masked: bool) -> None:
-    """With dropout in the model and in training mode: whoever looks at held-out data wants neither."""
+    """The model has dropout and is in training mode. The plain forward pass ignores both, because held-out data need
+    neither."""
     torch.manual_seed(0)
     model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.5, checkpointing=False)
     batch = tensors(bert.batch(rows(), {}))
@@ -188,7 +189,7 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
 
 
 def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
-    """bf16 and fp16 activations: loss and gradients near those of fp32, in the weights' type."""
+    """With bf16 and fp16 activations, loss and gradients are near those of fp32 and have the weights' type."""
     batch = tensors(bert.batch(rows(), {}))
     found = []
     for kind in (None, torch.bfloat16, torch.float16):
@@ -207,7 +208,7 @@ def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind: Any) -> None:
-    """fp16 holds nothing below 6e-8: unscaled, most of these gradients would vanish."""
+    """fp16 has no number below 6e-8, so without scaling most of these gradients would vanish."""
     count, scale = 2 * operations.CACHED // 5000 + 7, 2.0**14
     scores, labels = torch.randn(count, 5000), torch.randint(5000, (count,))
     weights = (torch.arange(count) % 5 > 0).float()
@@ -294,9 +295,9 @@ def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str)
 
 @pytest.mark.parametrize("kind", [None, torch.float16, torch.bfloat16])
 def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_tokens(kind: Any) -> None:
-    """On the meta device: what a GPU's kernels are given, their shapes and types, compiled whole; no numbers.
+    """The meta device checks the shapes and types that a GPU's kernels would get, also compiled. It has no numbers.
 
-    The losses stay eager: on that device a compiled cross entropy has no backward pass.
+    The losses stay eager, because on that device a compiled cross entropy has no backward pass.
     """
     from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -347,7 +348,7 @@ def test_unused_predictions_weigh_nothing() -> None:
 
 
 def test_what_travels_to_the_device_is_what_the_shard_stores() -> None:
-    """No label, weight or mask is made on the host: types and bytes are the shard's own."""
+    """The host makes no label, weight or mask. Types and bytes are those of the shard."""
     given = rows()
     batch = bert.batch(given, {})
     assert all(np.shares_memory(batch[name], given[stored]) for name, (stored, _) in bert.FORM.items())

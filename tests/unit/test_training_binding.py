@@ -1,4 +1,4 @@
-"""Ranks bound to the NUMA nodes of their GPUs: a real process is bound, nvidia-smi and /sys are doubles."""
+"""Ranks are bound to the NUMA nodes of their GPUs. A real process is bound; nvidia-smi and /sys are replaced."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ stop.set()
 
 
 def bind(folder: Path, kind: str = "cuda", device: int = 1, nodes: str = "01", **variables: str) -> str:
-    """What a process can use that binds itself, on a machine whose two GPUs are at one NUMA node each; or why not."""
+    """Start a process that binds itself, on a machine with two GPUs at two NUMA nodes. Return what it can use, or why
+    it could not bind itself."""
     cores = sorted(os.sched_getaffinity(0))
     folder.mkdir(exist_ok=True)
     (folder / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '{GPUS}'\n")
@@ -53,7 +54,7 @@ def bind(folder: Path, kind: str = "cuda", device: int = 1, nodes: str = "01", *
     ("device", "visible", "node"), [(0, None, 0), (1, None, 1), (0, "1", 1), (1, "GPU-bb, GPU-aa", 0)]
 )
 def test_a_rank_is_bound_to_the_node_of_its_gpu(tmp_path: Path, device: int, visible: str | None, node: int) -> None:
-    """All of its threads, those that are there already included."""
+    """All of its threads are bound, also those that already exist."""
     cores = sorted(os.sched_getaffinity(0))
     needs(len(cores) > 1, "two cores")
     variables = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}

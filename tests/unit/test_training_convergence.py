@@ -1,4 +1,4 @@
-"""The convergence check: which there are, its verdicts, its checkpoints' book, its rows and plot."""
+"""The convergence check: when there is one, its verdicts, its list of checkpoints, its rows and its plot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BLOCK = {
 
 
 def curve(**changes: Any) -> records.Curve:
-    """Held-out loss 10, 8, 7 at steps 0, 10, 20."""
+    """Return a curve with the held-out losses 10, 8 and 7 at steps 0, 10 and 20."""
     looks = [
         {"step": step, "samples": 100, "figures": {"loss": loss, "mlm_accuracy": share, "nsp_accuracy": 0.5}}
         for step, loss, share in ((0, 10.0, 0.0), (10, 8.0, 0.1), (20, 7.0, 0.2))
@@ -51,7 +51,7 @@ def curve(**changes: Any) -> records.Curve:
 def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch and a piece of a checkpoint take 200 s each, and the watchdog's limit is 300."""
+    """A batch takes 200 s, and so does a piece of a checkpoint. The watchdog's limit is 300 s."""
     heart, dog, clock = Heart(tmp_path / "rank_0.beat"), Watchdog(300.0, 0.0), [0.0]
     phases = []
 
@@ -164,7 +164,7 @@ def test_pass_and_fail(tmp_path: Path) -> None:
     assert (good.verdict, len(good.compared)) == ("pass", 6)
     assert good.last and good.last.step == 20
     between = next(one for one in good.compared if (one.quantity, one.step) == ("loss", 10))
-    assert (between.stated, between.limit) == pytest.approx((8.4, 8.82))  # straight between the stated steps
+    assert (between.stated, between.limit) == pytest.approx((8.4, 8.82))  # interpolated between the stated steps
     bad = judged(tmp_path, "step,loss\n10,8\n20,6\n")
     assert bad.verdict == "fail" and "loss 7.0000 at step 20, 6.0000 is stated" in bad.reason
     assert "1 of 2 comparisons fail" in bad.reason
@@ -206,7 +206,7 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
     kept = tmp_path / "last"
     book.leave_last(kept)
     assert sorted(path.name for path in kept.iterdir()) == ["state.json", "step_000000030.checkpoint"]
-    assert not book.folder.exists() and Book(kept, None).newest()[0] is None  # it is damaged as before
+    assert not book.folder.exists() and Book(kept, None).newest()[0] is None  # the checkpoint is still the damaged one
     book.folder.mkdir()
     (book.folder / "state.json").write_text("{")
     assert book.newest() == (None, [])

@@ -1,4 +1,4 @@
-"""What a rank reads: every row once an epoch, whole batches, nothing by chance, and no waiting."""
+"""What a rank reads: every row once per epoch, in whole batches, always in the same order, without waiting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from throughline.workloads import bert
 
 
 def numbered(folder: Path, rows: list[int]) -> data.Manifest:
-    """Shards whose rows carry their own number as the first token."""
+    """Make shards whose rows have their own number as the first token."""
     import h5py
 
     training_fixtures.corpus(folder, shards=len(rows), rows=3)
@@ -43,7 +43,7 @@ def numbered(folder: Path, rows: list[int]) -> data.Manifest:
 
 
 def read(manifest: data.Manifest, rank: int, world: int, size: int, count: int, seed: int = 1) -> list[int]:
-    """The numbers of the rows in `count` batches."""
+    """Return the numbers of the rows in `count` batches."""
     source = data.batches(manifest, seed, rank, world, size)
     taken = list(itertools.islice(source, count))
     source.close()  # type: ignore[attr-defined]
@@ -112,7 +112,7 @@ def test_more_ranks_than_rows(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="2 training rows for 3 replicas"):
         manifest.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 3)
     shared = data.Manifest(training_fixtures.corpus(tmp_path, shards=2, rows=2), "corpus")
-    with pytest.raises(UserError, match="4 training rows for 3 replicas"):  # two shards are shared, without a third row
+    with pytest.raises(UserError, match="4 training rows for 3 replicas"):  # three ranks share two shards of two rows
         shared.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 3)
     shared.fits(workloads.of("bert-tiny"), bert.Parameters(32, 5), 2)
 
@@ -130,13 +130,13 @@ def test_arrays_of_different_lengths_are_an_error(tmp_path: Path) -> None:
 
 
 def test_the_loader_counts_the_seconds_it_was_waited_for() -> None:
-    """Only those: each batch is prepared when the step already waits for it, or before the step asks."""
+    """It counts no other seconds. A batch is prepared either while the step waits for it, or before the step asks."""
     asked = threading.Semaphore(0)
 
     def slow() -> Any:
         for number in range(3):
             asked.acquire()
-            time.sleep(0.01)  # the step waits by now
+            time.sleep(0.01)  # meanwhile the step begins to wait
             yield number
 
     def ask(loader: data.Loader) -> Any:
@@ -152,7 +152,7 @@ def test_the_loader_counts_the_seconds_it_was_waited_for() -> None:
 
     there = threading.Event()
     quick = data.Loader(iter(range(100)), lambda number: there.set() if number == data.AHEAD else number)
-    there.wait()  # AHEAD batches lie ready
+    there.wait()  # AHEAD batches are ready
     assert [quick.next() for _ in range(data.AHEAD)] == list(range(data.AHEAD))
     assert quick.stall_s == 0
     quick.close()

@@ -1,4 +1,4 @@
-"""What a record says of its surroundings: what its digest is of, and that no host or path travels with it."""
+"""What a record says about its environment: what its digest covers, and that it contains no host and no path."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_others_are_more_than_the_ranks_can_spare() -> None:
     def crowded(used: float | None, wanted: int) -> str | None:
         return environment.crowded(used, 4, wanted, "use {}")
 
-    assert crowded(None, 4) is None and crowded(0.2, 4) is None  # not known; no more than a system's own work
+    assert crowded(None, 4) is None and crowded(0.2, 4) is None  # unknown; no more load than the system itself makes
     assert crowded(2.0, 2) is None
     assert "use 2.5 of 4 cores, and the ranks need 2" in (crowded(2.5, 2) or "")
     assert "need 4" in (crowded(0.5, 8) or "")
 
 
 def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: Path) -> None:
-    """What another workload or framework brings leaves the repeats of this one in one group."""
+    """A change in another workload or framework leaves all repeats of this run in one group."""
     copy = tmp_path / "throughline"
     shutil.copytree(sources.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
 

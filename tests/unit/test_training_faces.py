@@ -1,4 +1,4 @@
-"""Face recognition: networks of the published sizes, work, made-up faces, and one rank that learns."""
+"""Face recognition: networks with the published sizes, their work, made-up faces, and one rank that learns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 PARAMETERS = {"iresnet50": 43_590_848, "iresnet100": 65_156_160, "mobilefacenet-y1": 1_003_136}
-"""Of InsightFace's networks."""
+"""Parameters of InsightFace's networks."""
 TRAINED_GF = {"iresnet50": 37.81, "iresnet100": 72.49, "mobilefacenet-y1": 1.315}
 """GFLOPs to train on one face, without the classifier."""
 

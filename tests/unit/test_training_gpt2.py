@@ -1,4 +1,4 @@
-"""GPT-2's shapes, FLOPs and batches, and its training step against Hugging Face's GPT2LMHeadModel."""
+"""GPT-2's shapes, FLOPs and batches, and its training step compared with Hugging Face's GPT2LMHeadModel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_flops_agree_with_a_count_of_the_real_operations(model: str) -> None:
     with torch.device("meta"):
         network = in_torch.build(spec, gpt2.facts(None))
     batch = {"tokens": torch.from_numpy(gpt2.synthetic(3, spec, 1)["tokens"]).to("meta")}
-    # The counter does not see into every fused attention.
+    # The counter does not count every fused attention.
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         network(**batch).backward()
     assert counter.get_total_flops() == 3 * gpt2.flops_per_sample(spec, gpt2.facts(None), {})
@@ -78,11 +78,11 @@ OF_A_LAYER = {
     "mlp.c_fc": ["up"],
     "mlp.c_proj": ["down"],
 }
-"""Hugging Face's name for a part of a layer -> ours, which theirs holds side by side and, if matrices, transposed."""
+"""Hugging Face's name for a part of a layer -> our parts. Theirs is ours side by side; matrices are transposed."""
 
 
 def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
-    """Our tensors (weights or gradients) by Hugging Face's names and in its layout."""
+    """Return our tensors (weights or gradients) with Hugging Face's names and layout."""
     found = {
         "transformer.wte.weight": named["tokens.weight"],
         "transformer.wpe.weight": named["positions.weight"],
@@ -97,7 +97,7 @@ def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def theirs(own: Any, gelu: str = "gelu_new") -> Any:
-    """Hugging Face's own model, with our weights, in their type."""
+    """Return Hugging Face's own model with our weights and their type."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -186,7 +186,7 @@ def test_held_out_sums_are_hugging_faces_without_dropout_in_training_mode() -> N
 
 
 def test_no_position_sees_what_is_behind_it() -> None:
-    """With dropout the attention on a CPU is ours, mask and all."""
+    """With dropout, a CPU uses our own attention with our own mask, so the test covers it as well."""
     batch, last = tokens(), VOCABULARY - 1
     for dropout in (0.0, 0.3):
         own = network(dropout=dropout)
@@ -239,7 +239,7 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
 
 
 def test_compiled_whole_the_loss_and_gradients_are_the_same() -> None:
-    """Each part is one graph, made once for all layers."""
+    """Each part is one graph, which is compiled once for all layers."""
     from torch._dynamo.testing import CompileCounter
 
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""Which GPUs a framework sees: an answer, or an error with its words; never the processor because a question failed."""
+"""Which GPUs a framework sees. If the question fails, an error repeats its words; the CPU is never used silently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def a_machine_that_may_have_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def python(folder: Path, script: str) -> str:
-    """A Python of a framework's environment that runs this instead of what it is asked."""
+    """Make a false Python of a framework's environment: it runs `script`, whatever it is asked to run."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -64,7 +64,7 @@ exec(sys.argv[1])
 
 
 def test_a_driver_that_fails_is_no_machine_without_gpus(tmp_path: Path) -> None:
-    """PyTorch says no more of it than a warning, and answers that there is none."""
+    """PyTorch only prints a warning in this case, and answers that there is no GPU."""
     pytest.importorskip("torch")
     with pytest.raises(UserError) as error:
         asked(python(tmp_path, f'exec {sys.executable} -c {shlex.quote(BROKEN)} "$2"'))

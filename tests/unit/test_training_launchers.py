@@ -1,4 +1,4 @@
-"""How topologies are started: the commands of every launcher, whatever the number of nodes."""
+"""How topologies are started: the commands of every launcher, for any number of nodes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pyt
 
 
 def test_on_simulated_nodes_every_rank_of_horovod_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One agent starts the ranks of all of them."""
+    """One agent starts the ranks of all simulated nodes."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     run = {"hosts": "simulated", "framework": "torch-horovod"}
     job = training_fixtures.order("2n2g", "simulated", run=run, kind="cuda")
@@ -165,7 +165,7 @@ def question(**changes: Any) -> Question:
 
 
 def answer(**changes: Any) -> str:
-    """A command that prints what a node with two GPUs says of itself."""
+    """Return a command that prints what a node with two GPUs reports about itself."""
     cpu = {"kind": "cpu", "name": "a processor", "count": 4, "fp16_native": None}
     gpus = {"count": 2, "name": "A100", "fp16": True}
     value = {"node": 0, "sees_files": True, "software": {"torch": "2.13"}, "gpus": gpus, "cpu": cpu}
@@ -214,7 +214,8 @@ def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, mo
 
 
 def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim of a job in the queue holds; that of one which is over, or of the same one started again, does not."""
+    """The claim of a job in the queue holds. The claim of a job that is over does not, nor does that of the same job
+    before a restart."""
     record = tmp_path / "run1.json"
     script(tmp_path, "squeue", 'case "$3" in 7) echo RUNNING;; *) echo "Invalid job id specified" >&2; exit 1;; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -237,7 +238,7 @@ def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_two_jobs_that_find_a_stale_claim_together_do_not_both_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both have asked Slurm about it before one of them goes on."""
+    """Both jobs have asked Slurm about the claim before one of them goes on."""
     (tmp_path / ".run1.8.claim").write_text("2026-11-20T12:00:00Z")
     script(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The search for the largest batch: its arithmetic, what it is asked for, and its rows in the report."""
+"""The search for the largest batch: its arithmetic, what the configuration asks for, and its rows in the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the ranks' reports to a status: what is a result, what is a failure, what must not enter a median."""
+"""From the ranks' reports to a status: what is a result, what is a failure, and what must not count in a median."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: s
 
 
 def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -> None:
-    """JSON has no NaN: neither every rank's losses nor a workload's figure may bring one."""
+    """JSON has no NaN, so the losses of all ranks and the figures of a workload must not bring one into the record."""
     broken: dict[str, Any] = {"loss": [9.0, math.nan, math.inf, -math.inf]}
     broken["figures"] = [{"name": "auc", "unit": "", "better": "more", "at": None, "value": math.nan}]
     found = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1, **broken)}, 2, every_loss=True)

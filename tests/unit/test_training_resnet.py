@@ -1,4 +1,4 @@
-"""ResNet's shapes, FLOPs and batches, and its training step against Hugging Face's ResNetForImageClassification."""
+"""ResNet's shapes, FLOPs and batches, and its step compared with Hugging Face's ResNetForImageClassification."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def network(kind: str = "bottleneck", **parameters: Any) -> Any:
     torch.manual_seed(0)
     given = resnet.Parameters(**{"image": IMAGE, "classes": CLASSES, **parameters})
     made = in_torch.ResNet(MADE[kind], given)
-    for name, one in made.named_parameters():  # so that no norm leaves out what it has to multiply or add
+    for name, one in made.named_parameters():  # otherwise a norm that forgets its weight or bias would go unnoticed
         if name.endswith(("scale", "shift")):
             torch.nn.init.normal_(one, mean=float(name.endswith("scale")), std=0.2)
     return made.to(memory_format=torch.channels_last) if given.channels_last else made
@@ -72,7 +72,7 @@ def pictures(count: int = 4, seed: int = 3) -> dict[str, Any]:
 
 
 def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
-    """Our tensors (weights, gradients or buffers) by Hugging Face's names."""
+    """Return our tensors (weights, gradients or buffers) with Hugging Face's names."""
     parts = {
         "weight": "convolution.weight",
         "scale": "normalization.weight",
@@ -90,7 +90,7 @@ def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def theirs(own: Any, kind: str) -> Any:
-    """Hugging Face's own model, with our weights and running statistics, in their type."""
+    """Return Hugging Face's own model with our weights and running statistics and their type."""
     from transformers import ResNetConfig, ResNetForImageClassification
 
     shape = MADE[kind]
@@ -126,7 +126,7 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
     other = theirs(own, kind)
     updates = [
         in_torch_optimizer(own),
-        torch.optim.SGD(  # a convolution has four dimensions, a norm's tensors and the last bias have one
+        torch.optim.SGD(  # a convolution's weight has four dimensions; a norm's tensors and the last bias have one
             [
                 {"params": [one for one in other.parameters() if one.ndim > 1], "weight_decay": 0.1},
                 {"params": [one for one in other.parameters() if one.ndim == 1]},
@@ -135,7 +135,7 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
             momentum=0.875,
         ),
     ]
-    for step in range(2):  # the second one has a momentum
+    for step in range(2):  # the second step has a momentum
         batch = pictures(seed=step)
         scores = their_scores(own, other, batch)
         expected = torch.nn.functional.cross_entropy(scores, batch["labels"].long(), label_smoothing=smoothing)
@@ -152,7 +152,7 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
     right = other.state_dict()
     for name, tensor in as_theirs(own.state_dict()).items():
         torch.testing.assert_close(tensor, right[name], rtol=0, atol=1e-12, msg=name)
-    # from the running statistics
+    # in eval mode, the running statistics are used
     with torch.no_grad():
         scores = their_scores(own.eval(), other.eval(), batch)
         torch.testing.assert_close(own.scores(batch["pixels"]), scores, rtol=0, atol=1e-10)
@@ -166,7 +166,7 @@ def in_torch_optimizer(own: Any) -> Any:
 
 
 def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same() -> None:
-    """The stem, every stage and the loss are one graph each."""
+    """The stem, every stage and the loss are each one graph."""
     from torch._dynamo.testing import CompileCounter
 
     torch._dynamo.reset()
@@ -210,7 +210,7 @@ def test_a_half_types_loss_is_near_and_weights_and_statistics_stay_whole(kind: A
 def test_held_out_sums_are_from_the_running_statistics_without_smoothing() -> None:
     own, batch = network(label_smoothing=0.5).double(), pictures()
     own(**batch)
-    own.half_type = torch.bfloat16  # is for training alone
+    own.half_type = torch.bfloat16  # only training uses it
     before = {name: one.clone() for name, one in own.state_dict().items()}
     sums = in_torch.sums(own, batch)
     assert own.training and all(torch.equal(one, before[name]) for name, one in own.state_dict().items())

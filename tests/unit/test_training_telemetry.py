@@ -1,4 +1,4 @@
-"""From counters and gauges to figures over exactly the timed window, and what is said where there is none."""
+"""From counters and gauges to figures over exactly the timed window, and the reason if there is no figure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written
 
 
 def sampled(until: int = 10, **changes: Any) -> NodeSamples:
-    """Samples at 0, 1, ... of a machine of 4 cores on which everything grows evenly; the run uses one core."""
+    """Return samples at 0, 1, ... s of a machine with 4 cores. Everything grows evenly, and the run uses one core."""
     samples = []
     nothing = {"infiniband_received_bytes": None, "infiniband_sent_bytes": None}
     for at in range(until + 1):
@@ -43,7 +43,7 @@ def counted(at: float, n: float | None) -> Sample:
 
 
 def test_a_counter_counts_for_the_part_within_the_window() -> None:
-    # 10 a second from 0 to 1, 30 from 1 to 2, 50 from 2 to 3
+    # 10 a second from 0 to 1 s, 30 a second from 1 to 2 s, 50 a second from 2 to 3 s
     samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 10.0), (2.0, 40.0), (3.0, 90.0))]
     found = telemetry_window.of_rates(telemetry_window.rates(samples, lambda one: one.machine["n"]), Window(0.5, 2.5))
     assert found == {"mean": pytest.approx((5 + 30 + 25) / 2), "min": 10.0, "max": 50.0}
@@ -160,7 +160,7 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
 def test_time_that_the_host_took_is_told_of() -> None:
     stolen = sampled()
     for sample in stolen.samples:
-        sample.machine["steal_s"] = 0.2 * sample.at  # of 4 cores
+        sample.machine["steal_s"] = 0.2 * sample.at  # stolen from 4 cores
     both = [Observation(node, one, Window(2.5, 7.5)) for node, one in enumerate((sampled(), stolen))]
     telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window) for one in both]
     (warning,) = observed.warnings(both, telemetry, order())

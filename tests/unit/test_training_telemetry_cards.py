@@ -1,4 +1,4 @@
-"""What is read from a GPU, through nvidia-ml-py from a library that answers as NVML does; no card was at hand."""
+"""What is read from a GPU with nvidia-ml-py. A library that answers like NVML takes the place of a card."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_limits_that_differ_and_errors_that_were_mended_are_marked(library: Path
 
 
 def test_a_lock_that_cannot_be_asked_for_shows_in_the_clock_that_runs(library: Path) -> None:
-    """As a newer driver answers, whose application clocks are gone."""
+    """This is how a newer driver answers, which has no application clocks any more."""
     _, marked, facts, reads, reasons, _ = asked(library, [{"sm_clock_set_mhz": 1980}], sm=1200, mem=1593, fail_clock=3)
     assert marked == [] and facts[0]["sm_clock_set_mhz"] is None
     assert "Not Supported" in reasons[0]["sm_clock_set_mhz"]

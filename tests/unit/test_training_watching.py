@@ -109,7 +109,7 @@ def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: 
     with pytest.raises(InterruptedError), lock.device("results/b.json", say, stop.is_set):
         pass
     assert f"process {other.pid} measures results/a.json since " in said[0]
-    other.kill()  # the lock ends with its holder, whatever ended that
+    other.kill()  # the lock ends when its holder ends, for whatever reason
     other.communicate()
     with lock.device("results/b.json", said.append):
         assert len(said) == 1
@@ -150,7 +150,7 @@ def test_workers_get_the_threads_of_the_specification(monkeypatch: pytest.Monkey
     monkeypatch.setenv("RANK", "7")
     monkeypatch.setenv("NCCL_IB_HCA", "mlx5_0")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")  # of this machine, and not of another
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")  # the variable belongs to this machine, not to another host
     variables = machine.worker_variables({"threads": 3}, Path("src"))
     assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
     assert not {"RANK", "CUDA_VISIBLE_DEVICES"} & variables.keys()

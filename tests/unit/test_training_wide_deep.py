@@ -1,4 +1,4 @@
-"""Wide & deep: FLOPs, made-up clicks, the figures of held-out data, and the update by rows against SparseAdam."""
+"""Wide & deep: FLOPs, made-up clicks, the figures of held-out data, and the update by rows compared with SparseAdam."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_made_up_values_follow_zipfs_law() -> None:
     counts = np.bincount(wide_deep.drawn(draw, 400_000, [1000])[:, 0], minlength=1000)
     assert len(counts) == 1000
     tens = [counts[begin : 2 * begin].sum() for begin in (8, 32, 128)]
-    # From n to 2 n there are n^(1 - s) as many as from 1 to 2.
+    # From n to 2 n there are n^(1 - s) times as many as from 1 to 2.
     assert tens[1] / tens[0] == pytest.approx(4 ** (1 - wide_deep.EXPONENT), rel=0.1)
     assert tens[2] / tens[0] == pytest.approx(16 ** (1 - wide_deep.EXPONENT), rel=0.1)
 
@@ -104,7 +104,7 @@ def test_the_update_by_rows_is_sparse_adam() -> None:
     ours = build(constants, [tables[0], torch.zeros(1, requires_grad=True)], by_rows=[tables[0]])
     theirs = torch.optim.SparseAdam([tables[1]], lr=1e-2, betas=(0.9, 0.999), eps=1e-30)
     for _ in range(20):
-        ids = torch.randint(50, (12,))  # some of them several times
+        ids = torch.randint(50, (12,))  # some ids occur several times
         vectors = torch.rand(12, 4, dtype=torch.float64)
         for table in tables:
             table.grad = torch.sparse_coo_tensor(ids[None], vectors, table.shape, check_invariants=True)
@@ -128,7 +128,7 @@ def test_every_title_names_what_decides_the_bytes() -> None:
 
 
 def test_latency_is_that_of_the_slowest_ranks_steps() -> None:
-    """Step times in milliseconds: of one rank 1 to 200, of the other 2 to 201."""
+    """One rank's steps take 1 to 200 ms, those of the other take 2 to 201 ms."""
 
     def rank(first: int) -> messages.Measured:
         seconds = [step / 1000 for step in range(first, first + 200)]

@@ -1,4 +1,4 @@
-"""Work done: FLOPs and shares of peaks from known figures, and nothing guessed about unknown devices."""
+"""Work done: FLOPs and shares of peaks follow from known figures, and nothing is guessed about unknown devices."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_names_as_drivers_report_them(name: str) -> None:
 
 
 def test_no_peak_counts_sparsity() -> None:
-    """Headlines with sparsity are twice the dense figure; H100 SXM's is 1,979 TFLOPS."""
+    """Vendors' figures with sparsity are twice the dense ones: 1,979 TFLOPS for H100 SXM."""
     h100, a100 = gpus.find("NVIDIA H100 80GB HBM3"), gpus.find("NVIDIA A100-SXM4-40GB")
     assert h100 and (h100.peak_flops_per_s["bf16"], h100.peak_flops_per_s["fp8"]) == (989.4e12, 1979e12)
     peaks = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12, "fp8": None, "fp4": None}

@@ -1,4 +1,4 @@
-"""Workloads that train nothing: their keys, their work against a count of the real operations, and whole runs."""
+"""Workloads that train nothing: their keys, their work compared with a count of the real operations, and whole runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def specs(**block: Any) -> list[RunSpec]:
 
 
 def plain(**block: Any) -> dict[str, Any]:
-    """A specification as a rank has it."""
+    """Return a specification as a rank gets it."""
     value: dict[str, Any] = json.loads(specs(**block)[0].model_dump_json())
     return value
 
@@ -81,7 +81,7 @@ def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, par
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    any_kernel = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]  # earlier tests of this process pin one
+    any_kernel = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]  # earlier tests in this process pin one kernel
     spec = plain(model=model, sequence=16, attention=attention, batch={"fp32": [2]})
     form = workloads.form(model, "torch")
     network = form.build(spec, {}, torch.device("cpu"))
@@ -132,7 +132,8 @@ def test_what_a_call_computes_and_moves() -> None:
     ("model", "matrices"), [("bert-layer", 6), ("gpt2-layer", 4), ("t5-encoder-layer", 6), ("t5-decoder-layer", 10)]
 )
 def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs and gradients of a narrow one: alike but for what three and two bits of a number lose."""
+    """Outputs and gradients of a narrow layer are close. They differ by what numbers with three and two bits of
+    mantissa lose."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     form: Any = workloads.form(model, "torch")
@@ -154,7 +155,7 @@ def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: 
 
 
 def test_a_product_in_fp8() -> None:
-    """PyTorch's CPU computes it slowly, and right: sums of what e4m3 holds, rounded to bf16."""
+    """On a CPU, PyTorch computes it slowly but correctly: sums of e4m3 numbers, rounded to bf16."""
     torch = pytest.importorskip("torch")
     from throughline.workloads.in_torch_timed import product
 
@@ -178,7 +179,7 @@ def test_a_product_in_fp8() -> None:
 
 
 def test_bandwidths_are_those_of_nccl_tests() -> None:
-    """doc/PERFORMANCE.md there: 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
+    """nccl-tests says in doc/PERFORMANCE.md: 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
     assert [collectives.factor(model, 4) for model in collectives.MODELS] == [1.5, 0.75, 0.75, 0.75]
     usual = plain(model="all-reduce")
     assert collectives.sizes(usual, "cpu") == [1024, 4096, 16384, 65536, 262_144, 1_048_576]
@@ -195,7 +196,7 @@ def test_one_device_exchanges_with_nobody() -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> records.RunRecord:
-    """The record of a whole run of two ranks at once."""
+    """The record of a whole run with two ranks."""
     pytest.importorskip("torch")
     (spec,) = specs(model="matmul", sizes=[32, 64], topologies=["1n2g"], steps={"warmup": 2, "timed": 5})
     place = tmp_path_factory.mktemp("run") / spec.record.removeprefix("results/")

@@ -1,4 +1,4 @@
-"""uv installs from where pip is set up to install from, and across disks."""
+"""uv installs from the places that pip is configured for, and across disks."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from throughline.launch import uv
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither pip nor uv is set up, whatever is on this machine."""
+    """Hide this machine's settings of pip and uv."""
     for name in os.environ:
         if name.startswith(("PIP_", "UV_", "SSL_")) or name.upper() in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"):
             monkeypatch.delenv(name)
@@ -24,7 +24,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wheel(folder: Path) -> None:
-    """A package `tiny` 1.0."""
+    """Write a package `tiny` 1.0."""
     folder.mkdir()
     facts = "tiny-1.0.dist-info"
     with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as archive:
@@ -44,7 +44,7 @@ def test_pips_settings_are_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
     monkeypatch.setenv("PIP_INDEX_URL", "https://four/simple")  # a variable wins over a file
     monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "99")
-    monkeypatch.setenv("SSL_CERT_FILE", "/b/cert.pem")  # what is set for uv wins
+    monkeypatch.setenv("SSL_CERT_FILE", "/b/cert.pem")  # a setting of uv itself wins
     found = uv.variables(tmp_path)
     assert found["UV_DEFAULT_INDEX"] == "https://four/simple"
     assert found["UV_INDEX"] == "https://two/simple https://three/simple"

@@ -1,4 +1,4 @@
-"""From a workload's parameters to keys of a block, and to a specification and back."""
+"""A workload's parameters become keys of a block, and go into a specification and back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made_up(folder: str, parameters: type, **changes: Any) -> Any:
 
 @pytest.fixture
 def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A second workload beside the first: images, and no data of its own."""
+    """Add a workload with images and without data of its own."""
     neutral = workloads._neutral
     mine = made_up("patches", Parameters)
     monkeypatch.setattr(workloads, "FOLDERS", (*workloads.FOLDERS, "patches"))
