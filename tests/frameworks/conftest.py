@@ -1,4 +1,4 @@
-"""The lab is made once: its runs share nothing but its files."""
+"""The lab is made once for all tests. Its runs share only its files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Helper process: a few steps of one framework with each of several specifications, and what it refuses.
+"""Helper process: a few steps of one framework with each of several specifications, and the features that it refuses.
 
-Arguments: framework, file of the specifications, weights (.npz), output. Runs in the framework's environment.
+Arguments: framework, file of the specifications, weights (.npz), output. It runs in the framework's environment.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 def batch(model: Any, seed: int) -> dict[str, Any]:
-    """Sentences of several lengths, with several numbers of masked tokens."""
+    """Return a batch of sentences with several lengths and several numbers of masked tokens."""
     made: dict[str, Any] = model.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
     made["input_ids"] %= 900
     made["labels"] %= 900
     made["positions"].reshape(-1)[3 * seed % 7 :: 5] = 0
     lengths = np.array([32, 20, 32, 30])
     made["mask"] = (np.arange(32) < lengths[:, None]).astype(np.int8)
-    # Padding is never predicted: what stands at it is defined by nobody.
+    # Padding is never predicted, so the hidden states at padding are not defined.
     made["positions"][made["positions"] >= lengths[:, None]] = 0
     return made
 
@@ -48,7 +48,7 @@ def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> Any:
 
 
 def steps(one: Any, spec: dict[str, Any], which: range) -> list[float]:
-    """The losses of steps that are the same for everybody."""
+    """Make steps with batches that are the same for every framework; return the losses."""
     model, count = workloads.of(spec["model"]), spec["options"]["accumulate"]
     losses = []
     for step in which:
@@ -60,14 +60,14 @@ def steps(one: Any, spec: dict[str, Any], which: range) -> list[float]:
 
 
 def looked(one: Any, spec: dict[str, Any]) -> list[dict[str, float]]:
-    """What two held-out batches of different sizes say."""
+    """Return the sums of two held-out batches of different sizes."""
     whole = batch(workloads.of(spec["model"]), 5)
     part = {name: array[:3] for name, array in whole.items()}
     return [one.form.sums(one.network, one.deliver(one.data(arrays))) for arrays in (whole, part)]
 
 
 def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
-    """An uninterrupted training, and one that begins anew at a checkpoint of it."""
+    """Train without interruption, and train again from a checkpoint of that training."""
     one, middle = built(framework, spec, weights), STEPS // 2
     before = looked(one, spec)
     losses = steps(one, spec, range(middle))
@@ -95,7 +95,7 @@ def refused(name: str, spec: dict[str, Any]) -> list[str]:
 
 
 def operands(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> list[float]:
-    """How far the numbers scatter that the large matrix product multiplies."""
+    """Return the standard deviation of each matrix that the large matrix product multiplies."""
     one = built(framework, spec, weights)
     return [float(np.std(operand.asnumpy() if hasattr(operand, "asnumpy") else np.asarray(operand)))
             for operand in one.product(256).args]  # fmt: skip

@@ -1,7 +1,7 @@
 """Helper process: GPT-2 in a framework that trains Keras' forms.
 
-Arguments: framework, folder with specs.json, weights.npz and tokens.npz. What it found goes to the standard output as
-JSON, the weights after one step go to moved.npz. Runs in the framework's environment.
+Arguments: framework, folder with specs.json, weights.npz and tokens.npz. It prints its results as JSON and writes the
+weights after one step to moved.npz. It runs in the framework's environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from throughline import frameworks
 
 
 def trained(one: Any, windows: Any) -> list[float]:
-    """The losses of steps over windows of tokens [steps, micro-batches, B, S + 1]."""
+    """Make steps over windows of tokens [steps, micro-batches, B, S + 1]; return the losses."""
     found = [one.step([one.deliver(one.data({"tokens": each})) for each in step]) for step in windows]
     one.sync()
     losses: list[float] = one.losses(found)
@@ -25,7 +25,7 @@ def trained(one: Any, windows: Any) -> list[float]:
 
 
 def arrays(network: Any, like: dict[str, Any]) -> dict[str, Any]:
-    """The weights of a form in Keras by PyTorch's names, and in PyTorch's shapes: a kernel is transposed there."""
+    """Return a Keras form's weights with PyTorch's names and shapes. PyTorch keeps a kernel transposed."""
     found = {}
     for name, weight in network.by_name().items():
         array, shape = np.array(weight), like[name].shape
@@ -34,7 +34,7 @@ def arrays(network: Any, like: dict[str, Any]) -> dict[str, Any]:
 
 
 def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any], seed: int = 1) -> tuple[Any, dict[str, Any]]:
-    """A rank that trains from `weights`, and the random ones that its network had before."""
+    """Return a rank that trains from `weights`, and the random weights that its network had before."""
     one = framework({**spec, "seed": seed}, 0, 0, 1, "cpu")
     one.join()
     one.device()

@@ -1,8 +1,9 @@
 """Helper process, in Paddle's environment: GPT-2's loss, gradients, settings and sums over held-out text, its loss
-after a step of the optimizer, and how far its own first weights scatter.
+after a step of the optimizer, and the standard deviations of its initial weights.
 
-Arguments: a folder with specs.json and tokens.npy, and for each specification its weights (weights0.npz ...). It gets
-found.json, and for each specification the gradients (gradients0.npz ...). Paddle keeps matrices transposed.
+Argument: a folder with specs.json, tokens.npy, and for each specification its weights (weights0.npz ...). The process
+writes found.json into it, and for each specification the gradients (gradients0.npz ...). Paddle keeps matrices
+transposed.
 """
 
 import json

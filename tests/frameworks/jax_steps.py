@@ -1,7 +1,7 @@
 """Helper process, in JAX's environment: its optimizers on plain arrays, and what one rank does with options.
 
-Arguments: specification (JSON), weights (.npz), optimizers (JSON), output (.npz). Losses and flags go to the standard
-output as JSON, the weights after each optimizer's steps to the output.
+Arguments: specification (JSON), weights (.npz), optimizers (JSON), output (.npz). It prints losses and flags as JSON,
+and writes the weights after each optimizer's steps to the output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from framework_steps import built, steps
 from throughline import frameworks
 
 SHAPES = [(3, 2, 4), (2, 4), (5,)]
-"""A kernel, a bias of two dimensions, and a bias."""
+"""The shapes of a kernel, a bias with two dimensions, and a bias."""
 DECAYS = [True, False, False]
 UPDATES = 3
 
@@ -28,7 +28,8 @@ def arrays(seed: int) -> list[Any]:
 
 
 def updated(settings: dict[str, Any], clip: str) -> list[Any]:
-    """The arrays after a few updates, whose gradients are large enough to be clipped, and then small."""
+    """Return the arrays after a few updates. The first gradients are so large that they are clipped; later ones are
+    small."""
     from throughline.frameworks.jax.optimizers import build
 
     update, weights = build(settings, clip, DECAYS).transform, arrays(0)
@@ -62,7 +63,7 @@ def main() -> None:
     other = built(framework, {**spec, "options": {**spec["options"], "checkpointing": True}}, weights)
     found["checkpointing"] = steps(other, spec, range(2))
 
-    # Loss scaling of a model in fp32: a CPU has no fp16.
+    # Loss scaling is tried with a model in fp32, because a CPU has no fp16.
     one.spec = {**spec, "precision": "fp16"}
     one.load(weights)
     one.state = None

@@ -1,7 +1,7 @@
 """Helper process, in MXNet's environment: the loss, the gradients and the settings of a small ResNet.
 
-Arguments: weights (.npz), pictures (.npz), output. The output has the gradients by name, and `loss`; the settings go
-to the standard output.
+Arguments: weights (.npz), pictures (.npz), output. The output gets the gradients by name, and `loss`. The process
+prints the settings.
 """
 
 import json

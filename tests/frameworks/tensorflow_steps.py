@@ -1,6 +1,6 @@
 """Helper process, in TensorFlow's environment: what one rank does with threads, overflows, rates, memory and options.
 
-Arguments: specification (JSON), weights (.npz). What it found goes to the standard output as JSON.
+Arguments: specification (JSON), weights (.npz). It prints its results as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from throughline import frameworks
 
 
 def ticks() -> dict[str, int]:
-    """The processor's time of every thread of this process but the first, in ticks."""
+    """Return the processor time of every thread of this process except the first, in ticks."""
     found = {}
     for thread in Path("/proc/self/task").iterdir():
         if thread.name != str(os.getpid()):
@@ -29,7 +29,7 @@ def ticks() -> dict[str, int]:
 
 
 def busy_threads(one: Any) -> int:
-    """Threads beside the first that take part in what a device computes."""
+    """Return the number of threads, without the first, that take part in the computation of a device."""
     multiply = tf.function(one.product(1024), autograph=False)
     multiply()
     before, after = ticks(), {}
@@ -42,7 +42,7 @@ def busy_threads(one: Any) -> int:
 
 
 def drawn(framework: Any, spec: dict[str, Any], seed: int) -> list[Any]:
-    """The weights of a new network."""
+    """Return the weights of a new network."""
     one = framework({**spec, "seed": seed}, 0, 0, 1, "cpu")
     one.device()
     one.model({"vocabulary": 1000})

@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py from its first line to its last on a CPU: the figures mean nothing, the outcomes do."""
+"""benchmarks/gpu.py runs completely on a CPU. Its figures mean nothing there, but its outcomes do."""
 
 from __future__ import annotations
 

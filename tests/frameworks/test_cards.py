@@ -1,4 +1,4 @@
-"""Runs on cards, from the launcher to the summary: `fake` ranks beside a library that answers as NVML does."""
+"""Runs on cards, from the launcher to the summary: ranks of `fake`, and a library that answers like NVML."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from throughline.report.analysis import summary
 
 pytestmark = pytest.mark.alone
 SEEN = '{"count": 2, "name": "Double", "fp16": true}'
-"""What `fake` says when it is asked for its GPUs."""
+"""The answer of `fake` when it is asked for its GPUs."""
 
 
 class Cards:
-    """A copy of the sources in which every machine may have GPUs, and `fake` sees two."""
+    """A copy of the sources in which every machine may have GPUs and `fake` sees two."""
 
     def __init__(self, folder: Path) -> None:
         self.lab, self.nvml = Lab(folder), nvml_double.build(folder / "nvml")
@@ -34,7 +34,7 @@ class Cards:
             path.write_text(text.replace(there, instead, 1))
 
     def run(self, repeat: int, *options: str, status: int = 0, **answers: float) -> tuple[str, Path]:
-        """What the launcher said, and where the record belongs."""
+        """Start a run; return the launcher's output and the path of the record."""
         changes: dict[str, Any] = {"device": "cuda", "repeat": repeat, "steps": {"timed": 60}}
         variables = nvml_double.variables(self.nvml, **answers) | {"FAKE_STEPS_MS": "40"}
         done, record = self.lab.launch("fake", *options, variables=variables, **changes)

@@ -1,4 +1,4 @@
-"""What every framework has to do, whatever it is made of; `fake` shows that a new one can."""
+"""What every framework has to do, whatever library it uses. `fake` shows that a new framework can do it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
 
 
 def test_a_new_framework_on_two_devices(lab: Lab) -> None:
-    """tests/workflow/test_all_frameworks.py looks at the same in those that there are."""
+    """tests/workflow/test_all_frameworks.py checks the same for the real frameworks."""
     record = lab.run("fake", topology="1n2g", options={"accumulate": 2}, steps={"at_most_s": 3600})
     assert (record.status, record.reason) == ("ok", None)
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4)
@@ -174,8 +174,8 @@ def test_too_much_memory_is_a_result_of_mxnet_as_well(lab: Lab) -> None:
 
 @pytest.mark.parametrize("phase", ["join", "training"])
 def test_a_deadlock_is_a_failure_that_names_its_phase(lab: Lab, phase: str) -> None:
-    """Ranks that wait for one another, as MXNet's once did: devices busy, no step done."""
-    limit = ("--hang-after", "30")  # seconds, in which the ranks have to start
+    """The ranks wait for one another, as MXNet's once did: the devices are busy, but no step is done."""
+    limit = ("--hang-after", "30")  # the ranks must start within these seconds
     done, record = lab.launch("fake", *limit, topology="1n2g", variables={"FAKE_HANGS_IN": phase})
     assert done.returncode == 1
     where = {"join": "join", "training": "warm-up, step 0 of 2"}[phase]
@@ -185,7 +185,7 @@ def test_a_deadlock_is_a_failure_that_names_its_phase(lab: Lab, phase: str) -> N
 
 
 OWN = ("attention", "vocabulary_head")
-"""What each may do in its own way: by whichever kernel, and on which positions."""
+"""What each framework may do in its own way: the kernel of attention, and the positions that the head looks at."""
 STEPPED = ("torch", "mxnet-horovod", "hf-loop", "paddle", "tensorflow")
 OPTIONS = [
     {"optimizer": {"name": "adam", "weight_decay": 0.1, "epsilon": 1e-6}},
@@ -197,7 +197,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """framework -> losses of every set of options, from the same weights, in one process each."""
+    """Framework -> losses of every set of options, from the same weights. Each framework runs in one process."""
     folder = tmp_path_factory.mktemp("steps")
     weights = folder / "weights.npz"
     reference.initial(training_fixtures.spec(), Manifest(lab.manifest, "corpus"), weights)
@@ -251,7 +251,7 @@ def test_large_matrix_products_are_of_random_numbers(losses: dict[str, Any]) -> 
 
 
 def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
-    """Whatever a framework refuses on a CPU is no feature, or needs a GPU."""
+    """Everything that a framework refuses on a CPU is not among its features, or needs a GPU."""
     for framework, found in losses.items():
         refused = found["refused"]
         features = frameworks.of(framework).features

@@ -1,4 +1,4 @@
-"""Without exchange (extra `noexchange`) every rank trains by itself, exactly as a single process on its rows would."""
+"""Without exchange (extra `noexchange`) every rank trains exactly like a single process that reads this rank's rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 
 ALWAYS = ("hf-trainer",)
-"""Frameworks that always exchange, and say so."""
+"""Frameworks that always exchange gradients, and say so."""
 
 
 @pytest.mark.parametrize("framework", [name for name in frameworks.NAMES if name not in ALWAYS])

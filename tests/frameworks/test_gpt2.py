@@ -1,4 +1,4 @@
-"""GPT-2 in Keras' backends: PyTorch's loss, gradients, training and initial weights."""
+"""GPT-2 in Keras' backends has PyTorch's loss, gradients, training and initial weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 PLAIN = spec(optimizer={"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "weight_decay": 0.0})
-"""One such step moves every weight by its gradient."""
+"""With these constants, one step moves every weight by its gradient."""
 OPTIONED = spec(
     optimizer={"name": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1},
     options={"clip": "global_norm", "accumulate": 2, "checkpointing": True},
@@ -45,7 +45,7 @@ def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
     torch.manual_seed(3)
     own = in_torch.build(PLAIN, {"vocabulary": 1000})
     with torch.no_grad():
-        for name, one in own.named_parameters():  # every bias, norm and gelu shows in the loss
+        for name, one in own.named_parameters():  # so that every bias, norm and gelu affects the loss
             one.copy_(5 * one if one.ndim > 1 else 0.2 * torch.randn_like(one) + float("norm.weight" in name))
     weights = {name: array.copy() for name, array in in_torch.weights(own).items()}
     drawn = gpt2.synthetic(16, {"sequence": 16}, 1)["tokens"] % 1000

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer drives itself: the same steps as the plain loop, whole jobs, and what it cannot do."""
+"""Hugging Face's Trainer runs its own loop: the same steps as the plain loop, whole jobs, and what it cannot do."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_whole_job_on_two_ranks(held_out: Lab) -> None:
     assert Job(**JOB).faults(2, 4, 2, told) == [] and told["global_step"] == 8
     assert record.window_s == pytest.approx(told["train_runtime"], abs=0.3)
     assert record.samples_per_s == pytest.approx(128 / (record.window_s or 0))
-    # The evaluations lie in the window, and in no step; the last one lies behind all steps.
+    # The evaluations are part of the window but of no step. The last one comes after all steps.
     steps = sum(record.step_seconds)
     assert told["samples_per_second_without_evaluations"] == pytest.approx(128 / steps)
     assert steps + 1.5 * told["eval_runtime"] < (record.window_s or 0)

@@ -1,4 +1,4 @@
-"""Environments: locked, named by their pins, whole or absent, and clear about what is missing."""
+"""Environments are locked, named after their pins, complete or absent, and say clearly what is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = [name for name in frameworks.NAMES if recipes.ready(name)]
 
 @pytest.fixture
 def pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of pins for a framework `try`, and a cache of its own."""
+    """A folder of pins for a framework `try`, with a separate cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "envs"
     folder.mkdir()
@@ -60,7 +60,7 @@ def uv_pin() -> str:
 
 
 def pinned(*names: str) -> dict[str, str]:
-    """Package -> version that these files of pins ask for, without torch and what is compiled."""
+    """Map each package in these files of pins to its version, without torch and compiled packages."""
     texts = [(ROOT / "envs" / f"{name}.txt").read_text().partition("#: source")[0] for name in names]
     pairs = re.findall(r"^([\w.-]+)==(\S+)", "\n".join(texts), re.MULTILINE)
     return {re.sub(r"[._]", "-", name.lower()): version for name, version in pairs if name != "torch"}
@@ -87,7 +87,7 @@ def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_the_lock_is_complete_for_every_python(version: str, tmp_path: Path) -> None:
-    """uv resolves the pins for another Python as well, and refuses a package without a hash in the lock."""
+    """uv also resolves the pins for another Python, and refuses a package that has no hash in the lock."""
     pins = tmp_path / "pins.txt"
     both = (ROOT / "envs" / name for name in ("main.txt", "torch.txt", "test.txt"))
     pins.write_text(re.sub("^(torch==.*|-r .*)$", "", "\n".join(one.read_text() for one in both), flags=re.MULTILINE))
@@ -215,14 +215,14 @@ def test_what_a_build_fails_on_is_said_with_what_to_do(line: str, advice: str) -
 
 
 def test_a_build_compiles_side_by_side_under_make(pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MAKEFLAGS", " -- PYTHON=python3.11")  # what `make frameworks PYTHON=python3.11` hands down
+    monkeypatch.setenv("MAKEFLAGS", " -- PYTHON=python3.11")  # `make frameworks PYTHON=python3.11` sets this
     with (tmp_path / "log").open("w") as log:
         run = installation._Runner(write(pins), tmp_path, log, tmp_path / "log")
     assert re.fullmatch(r"-j\d", run.variables["MAKEFLAGS"])
 
 
 def test_another_home_folder_measures_nothing_again(tmp_path: Path) -> None:
-    """A run's parameters name its environment, and no folder."""
+    """A run's parameters name its environment, but no folder."""
     run = "results/frameworks/bz8_fp32/torch-horovod/1n1g/run1.json"
     options = [
         "--dry-run",
@@ -254,7 +254,7 @@ def test_an_environment_with_nccl_has_another_name(pins: Path, monkeypatch: pyte
     assert one.name == f"{without}-nccl"
     one.folder.mkdir(parents=True)
     (one.folder / recipes.READY).touch()
-    monkeypatch.setattr(recipes, "cuda", lambda: None)  # such as a head node that shares the home folder
+    monkeypatch.setattr(recipes, "cuda", lambda: None)  # like a head node that shares the home folder
     assert one.name == f"{without}-nccl"
 
 

@@ -1,4 +1,4 @@
-"""What is JAX's own: optax's optimizers are the reference's; recomputed steps, checkpoints and overflows."""
+"""What is special about JAX: optax's optimizers equal the reference's; recomputed steps, checkpoints and overflows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIMIZERS = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One process for all tests: JAX takes long to start and to compile."""
+    """The results of one process for all tests, because JAX takes long to start and to compile."""
     folder = tmp_path_factory.mktemp("jax")
     spec = training_fixtures.spec(framework="jax", options={"dropout": 0.1})
     torch.manual_seed(1)

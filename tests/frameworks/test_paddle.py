@@ -1,4 +1,4 @@
-"""GPT-2 in Paddle: PyTorch's loss, gradients and step, and the same training on two devices."""
+"""GPT-2 in Paddle has PyTorch's loss, gradients and step, and trains the same on two devices."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CASES: list[dict[str, Any]] = [
 
 
 def test_loss_gradients_step_and_settings_of_gpt2_are_pytorchs(tmp_path: Path) -> None:
-    """Weights are larger than those that a training begins with, so that no part of the model is too small to be seen.
-    Some tokens are above 32,767."""
+    """The weights are larger than initial weights, so that every part of the model has a visible effect. Some tokens
+    are above 32,767."""
     tokens = np.random.default_rng(3).integers(0, VOCABULARY, (3, 13)).astype(np.uint16)
     np.save(tmp_path / "tokens.npy", tokens)
     networks, scatter, specs = [], [], []
@@ -60,7 +60,7 @@ def test_loss_gradients_step_and_settings_of_gpt2_are_pytorchs(tmp_path: Path) -
 
 
 def compare(network: Any, update: Any, tokens: Any, found: dict[str, Any], gradients: dict[str, Any]) -> None:
-    """What Paddle has found with what PyTorch computes."""
+    """Compare Paddle's results with those of PyTorch."""
     stated = in_torch.settings(network)
     assert found["settings"].pop("attention") and stated.keys() == {"attention", *found["settings"]}
     assert found["settings"] == {name: stated[name] for name in found["settings"]}
@@ -82,7 +82,7 @@ def compare(network: Any, update: Any, tokens: Any, found: dict[str, Any], gradi
 
 
 def test_gpt2_on_two_devices_is_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few steps: what an exchange can spoil here is the gradient of the table that input and output share."""
+    """A few steps are enough: an exchange can only spoil the gradient of the table that input and output share."""
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     monkeypatch.setattr(equivalence, "STEPS", 4)
     options = {"data": "synthetic", "accumulate": 2, "clip": "global_norm"}

@@ -1,4 +1,5 @@
-"""Every framework's environment reads the same batches, whatever its numpy: masks drawn while reading among them."""
+"""Every framework's environment reads the same batches, whatever its version of numpy, even if masks are drawn while
+reading."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ for rank in range(2):
 
 
 def read(manifest: Path, interpreter: str) -> list[str]:
-    """Digests of what two ranks read."""
+    """Return the digests of what two ranks read."""
     environment = os.environ | {"PYTHONPATH": str(Path(making.__file__).parents[3])}
     run = subprocess.run([interpreter, "-c", CODE, manifest], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr

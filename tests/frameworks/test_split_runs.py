@@ -1,4 +1,4 @@
-"""Whole runs of models that are split over their ranks: figures of wide & deep, losses of faces that are read."""
+"""Whole runs of models that are split over their ranks: figures of wide & deep, losses of faces read from shards."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_latency_and_unique_ids_of_two_ranks(tmp_path: Path) -> None:
 
 
 def test_the_loss_of_faces_that_are_read_is_judged(tmp_path: Path) -> None:
-    """With a learning rate of 1e-12 the record is `invalid`: nothing is learned."""
+    """With a learning rate of 1e-12 the model learns nothing, and the record is `invalid`."""
     names = {f"train/person{number % 4}/{number}.jpg": number % 4 for number in range(16)}
     faces = {name: picture(person, (SIDE, SIDE)) for name, person in names.items()}
     manifest = made(folder(tmp_path / "source", faces), tmp_path / "data", training=1, test=0)

@@ -1,4 +1,4 @@
-"""What is TensorFlow's own: threads, one trace for all steps, overflows in fp16, compiled and recomputed steps."""
+"""What is special about TensorFlow: threads, one trace for all steps, overflows in fp16, compiled, recomputed steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELPER = Path(__file__).with_name("tensorflow_steps.py")
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One process for all tests: TensorFlow takes long to start."""
+    """The results of one process for all tests, because TensorFlow takes long to start."""
     weights = tmp_path_factory.mktemp("tensorflow") / "weights.npz"
     spec = training_fixtures.spec(framework="tensorflow", options={"dropout": 0.0})
     torch.manual_seed(1)
@@ -49,7 +49,7 @@ def test_a_rate_of_the_schedule_reaches_the_graph(found: dict[str, Any]) -> None
 
 
 def test_the_seed_decides_all_random_weights(found: dict[str, Any]) -> None:
-    """So that all ranks begin with the same ones."""
+    """So all ranks begin with the same weights."""
     assert found["repeated"] and not found["without_seed"]
 
 

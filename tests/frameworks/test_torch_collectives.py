@@ -1,5 +1,5 @@
-"""Collective operations with real ranks: each does what its name says, all ranks get the same figures, and a run makes
-those of its gradients alone."""
+"""Collective operations with real ranks: each does what its name says, all ranks get the same figures, and after a run
+the operations on its gradients are measured alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AFTER = {
     "reduce-scatter": ([30, 32], [34, 36]),
     "all-to-all": ([10, 11, 20, 21], [12, 13, 22, 23]),
 }
-"""What two ranks hold that began with 10, 11, ... and 20, 21, ..."""
+"""Operation -> what two ranks hold after it. They began with 10, 11, ... and 20, 21, ..."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_an_operation_does_what_its_name_says(told: list[dict[str, Any]], model:
 
 
 def test_a_step_s_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the window, the buckets that DistributedDataParallel has made: their bytes are those of all gradients."""
+    """After the window, the run measures DistributedDataParallel's buckets. Their bytes are those of all gradients."""
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     options = {"data": "synthetic", "bucket_mb": 1}
     spec = training_fixtures.spec(topology="1n2g", options=options, network=True)

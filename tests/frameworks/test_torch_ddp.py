@@ -1,4 +1,4 @@
-"""The framework `torch`: the same mathematics on several ranks as on one, and every option with real workers."""
+"""The framework `torch` computes the same on several ranks as on one, and every option works with real workers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests measure nothing that matters: they wait for no real run."""
+    """These tests do not measure anything, so they need not wait for real runs."""
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
 
 
 def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunRecord:
-    """Run through the launcher, and read the record as everybody does."""
+    """Make a run with the launcher, and read its record in the usual way."""
     spec = training_fixtures.spec(**changes)
     record = folder / spec.record
     launch.run(Job(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))

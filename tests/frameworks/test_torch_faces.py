@@ -1,4 +1,4 @@
-"""What ranks compute that split a classifier, alone and behind its network, is what a single process computes."""
+"""Ranks that split a classifier compute what a single process computes: the classifier alone, and with its network."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Told = dict[int, list[dict[str, dict[str, Any]]]]
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """Number of ranks -> what each tells, by the names of the cases."""
+    """Number of ranks -> the results of each rank, by the names of the cases."""
     return rank_helpers.told(HELPER, tmp_path_factory.mktemp("ranks"), {world: world for world in WORLDS})
 
 
 def with_margin(embeddings: Any, weight: Any, labels: Any, given: Parameters | None = None) -> Any:
-    """Scores [N, C] with the margin on each face's own class."""
+    """Return the scores [N, C], with the margin on each face's own class."""
     loss, exact = (given.margin_loss, given.margin_gradient) if given else ("arcface", "exact")
     cosines = (embeddings / embeddings.norm(dim=1, keepdim=True)) @ (weight / weight.norm(dim=1, keepdim=True)).T
     own = torch.nn.functional.one_hot(labels, len(weight)).bool()
@@ -93,8 +93,8 @@ def double() -> Iterator[None]:
 def test_a_network_with_a_split_classifier_trains_as_one_process(
     told: Told, tmp_path: Path, classifier: str, world: int
 ) -> None:
-    """In double precision. A batch norm takes the statistics of one rank's faces: the one process sees the batch of
-    each rank by itself, and averages their gradients."""
+    """Everything is in double precision. A batch norm uses the statistics of one rank's faces, so the single process
+    computes the batch of each rank separately, and averages the gradients."""
     ranks = [rank[classifier] for rank in told[world]]
     np.savez(tmp_path / "weights.npz", **ranks[0]["before"])
     seen = [iter(batches(place)) for place in range(world)]

@@ -1,4 +1,4 @@
-"""LAMB against its formula, the kinds of clipping, and the two groups of parameters."""
+"""LAMB compared with its formula, the kinds of clipping, and the two groups of parameters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_
             for tensor, gradient in zip(plain, gradients, strict=True):
                 tensor.grad = gradient
             true.step()
-        scaler.scale(torch.ones(()))  # makes its scale, as the loss does
+        scaler.scale(torch.ones(()))  # this creates its scale, as scaling a loss does
         if step == 3:
             scaler.unscale_(ours)
         scaler.step(ours)
@@ -96,7 +96,7 @@ def test_kinds_of_clipping() -> None:
 def test_sgd_is_pytorchs_without_the_steps_that_overflow(
     first_overflows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory that nobody has set holds NaN here, so that such a momentum would show."""
+    """Uninitialized memory holds NaN here, so that a momentum that begins with it would show."""
     monkeypatch.setattr(torch, "empty_like", lambda like, **_: torch.full_like(like, float("nan")))
     scaled, plain = parameters(), parameters()
     ours = torch_optimizers.build(SETTINGS | {"name": "sgd", "momentum": 0.875}, scaled)

@@ -1,4 +1,4 @@
-"""`options.sharding`: every way to share states out is the training without, and holds what it says."""
+"""`options.sharding`: every kind trains as without sharding, and each rank holds only the parts that it should."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def kinds(case: str) -> tuple[str, ...]:
-    """The ways that go with a case; `optimizer_gradients` is part by part what `full` is."""
+    """Return the kinds of sharding that fit a case. `optimizer_gradients` splits the same parts as `full`, so one case
+    for it is enough."""
     return KINDS if case == "adamw" else KINDS[:2] if case == "tensor" else ("none", "optimizer", "full")
 
 
 GROUPS = {"2": ("adamw", "adam", "lamb", "hf-loop"), "4": ("adamw",), "4 in pairs": ("tensor",)}
-"""Processes, and the cases that they train."""
+"""Group of processes -> the cases that they train."""
 TRAININGS = [
     (group, case, kind) for group, cases in GROUPS.items() for case in cases for kind in kinds(case) if kind != "none"
 ]
@@ -39,7 +40,7 @@ TRAININGS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the helper says of all ranks: one process is started for everything in here."""
+    """The folder of the results of all ranks. One helper process makes the results for all tests of this module."""
     made = tmp_path_factory.mktemp("sharding")
     cases = {
         group: {
@@ -55,13 +56,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(folder: Path, group: str, case: str) -> list[dict[str, Any]]:
-    """What every rank has told of a training."""
+    """Return the results of every rank for a training."""
     return [json.loads((folder / f"{group}_{rank}.json").read_text())[case] for rank in range(int(group[0]))]
 
 
 @pytest.mark.parametrize(("group", "case", "kind"), TRAININGS, ids=lambda one: one)
 def test_what_is_split_trains_as_without(folder: Path, group: str, case: str, kind: str) -> None:
-    """Losses and, but for bf16, weights on every rank: Adam makes full steps of its smallest gradients."""
+    """Losses are compared on every rank, and weights too, except with bf16: Adam makes full steps even from the
+    smallest gradients, where rounding decides."""
     pairs = zip(told(folder, group, f"{case}_{kind}"), told(folder, group, f"{case}_none"), strict=True)
     half = CASES[case].get("precision") == "bf16"
     for rank, (split, whole) in enumerate(pairs):
@@ -71,7 +73,7 @@ def test_what_is_split_trains_as_without(folder: Path, group: str, case: str, ki
         assert ends[0].files == ends[1].files
         for name in () if half else ends[0].files:
             np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-6, err_msg=name)
-        if case == "hf-loop":  # what the library's model does in a step is its own
+        if case == "hf-loop":  # what the library's model does in a step is not our code
             continue
         assert split["read"] == [], "a step waits for a value"
         if kind in KINDS[2:]:
@@ -80,7 +82,7 @@ def test_what_is_split_trains_as_without(folder: Path, group: str, case: str, ki
 
 @pytest.mark.parametrize("group", ["2", "4"])
 def test_what_a_rank_holds_after_a_step(folder: Path, group: str) -> None:
-    """Numbers in weights, gradients and states: 4 bytes each."""
+    """Compare how many numbers (of 4 bytes) weights, gradients and states hold."""
     kept, world = {kind: [rank["held"] for rank in told(folder, group, f"adamw_{kind}")] for kind in KINDS}, int(group)
     (parameters,) = {rank["weights"] for rank in kept["none"]}
     whole = {"weights": parameters, "gradients": parameters, "states": 2 * parameters}
@@ -88,7 +90,7 @@ def test_what_a_rank_holds_after_a_step(folder: Path, group: str) -> None:
     for rank in kept["optimizer"]:
         assert (rank["weights"], rank["gradients"]) == (parameters, parameters)
     assert sum(rank["states"] for rank in kept["optimizer"]) == 2 * parameters
-    # A tensor's are on one rank, and these tensors are small enough to level out.
+    # The states of one tensor are on one rank. These tensors are small enough for an even distribution.
     assert max(rank["states"] for rank in kept["optimizer"]) < 1.1 * 2 * parameters / world
     for kind in ("optimizer_gradients", "full"):
         for name, numbers in whole.items():

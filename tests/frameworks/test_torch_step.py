@@ -1,4 +1,4 @@
-"""The step of `torch` by itself: it waits for no device, reads no value, and leaves what a recorded step needs."""
+"""A single step of `torch` never waits for the device, reads no value from it, and keeps what a recorded step needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 @pytest.fixture(autouse=True)
 def kernels_as_they_were() -> Iterator[None]:
-    """A rank pins its attention in the whole process."""
+    """Undo a rank's choice of an attention kernel, which holds for the whole process."""
     before = kernels()
     yield
     for name in KERNELS:
@@ -43,7 +43,7 @@ def kernels_as_they_were() -> Iterator[None]:
 
 
 def kernels() -> set[str]:
-    """The kernels of attention that PyTorch may choose among."""
+    """Return the kernels of attention that PyTorch may use."""
     return {name for name in KERNELS if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
 
 
@@ -100,7 +100,7 @@ def test_reading_a_value_is_noticed() -> None:
 
 
 def test_a_loss_scaler_over_horovod_reads_no_value() -> None:
-    """Horovod makes the optimizer anew from its groups: the scaler must still leave overflows to it."""
+    """Horovod builds a new optimizer from the groups of ours. The scaler must still leave overflows to it."""
     specs = [
         training_fixtures.spec(
             framework="torch-horovod", topology="1n2g", precision="fp16", optimizer={"name": name}
@@ -111,7 +111,7 @@ def test_a_loss_scaler_over_horovod_reads_no_value() -> None:
     variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=variables, check=True, timeout=300, capture_output=True, text=True)
     for found in json.loads(done.stdout).values():
-        sent = [0, [["norm.running_mean"]]]  # of BERT's buffers none; of those that change each, once a step
+        sent = [0, [["norm.running_mean"]]]  # none of BERT's buffers; each buffer that changes, once a step
         assert found == {"read": [], "moved": True, "kept": True, "skipped": 1, "sent": sent}
 
 
@@ -127,7 +127,7 @@ def test_the_matrix_product_multiplies_random_numbers(precision: str) -> None:
 
 
 class Counting(torch.nn.Module):
-    """A network with one buffer that training changes, and one that it does not."""
+    """A network with one buffer that training changes, and one that training does not change."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,12 +142,13 @@ class Counting(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("changing", "exchange", "expected"),
-    [(["running_mean"], True, 3), ([], True, 0), (["running_mean"], False, 1)],  # DDP begins with one, whatever follows
+    [(["running_mean"], True, 3), ([], True, 0), (["running_mean"], False, 1)],  # DDP always broadcasts once at its start
 )
 def test_only_buffers_that_change_are_exchanged(
     monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool, expected: int
 ) -> None:
-    """Buffers that rank 0 broadcasts in three steps of two micro-batches; a group of one rank broadcasts as any."""
+    """Count the buffers that rank 0 broadcasts in three steps of two micro-batches. A group of one rank broadcasts like
+    any other."""
     import torch.distributed as dist
 
     from throughline.workloads.bert import in_torch
@@ -206,7 +207,7 @@ def test_a_step_that_cannot_be_recorded_is_unsupported(
 def test_the_option_alone_decides_whether_steps_are_recorded(
     monkeypatch: pytest.MonkeyPatch, batch_size: int, graph: bool
 ) -> None:
-    """Neither the work of a step nor the number of devices does: one series of runs is one program."""
+    """The work of a step and the number of devices do not decide it. So all runs of a series run the same program."""
     monkeypatch.setattr(TorchDDP, "device", lambda self: None)
     spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "graph": graph})
     one = TorchDDP(spec.model_dump(mode="json"), 0, 0, 1, "cpu")
@@ -229,7 +230,7 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
 def test_attention_has_one_kernel(
     monkeypatch: pytest.MonkeyPatch, kind: str, precision: str, options: dict[str, Any], kernel: str, words: str
 ) -> None:
-    """Whatever the data are: a mask must not choose another kernel, which would count as the price of input."""
+    """The data must not change the kernel: if a mask chose another one, its cost would count as a cost of the input."""
     from throughline.workloads.in_torch_operations import pin_attention
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
@@ -256,7 +257,7 @@ def test_batches_with_and_without_a_mask_take_the_same_kernel(kind: str, precisi
 
 
 def test_gradients_that_stay_in_place_are_written_anew() -> None:
-    """What a recorded step relies on: gradients that are dropped before it are written, not added to."""
+    """A recorded step relies on this: gradients that were dropped before the step are written, not added to."""
     one = framework(options={"dropout": 0.0})
     replayed = Replayed(one.passes, one.parameters)
     replayed._drop()
@@ -270,7 +271,7 @@ def test_gradients_that_stay_in_place_are_written_anew() -> None:
 
 
 class Graph:
-    """What is recorded on a CPU: it computes while it is recorded, and again at every replay."""
+    """Replaces a CUDA graph on a CPU: the step computes while it is recorded, and again at every replay."""
 
     replayed: Replayed
 
@@ -283,7 +284,7 @@ class Graph:
 def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """With dropout: a resumed one records where the other has recorded long ago."""
+    """Checked with dropout. The resumed training records at a step at which the other one has long been recorded."""
     options = {"dropout": 0.3, **({"compile": True, "graph": True} if kind == "cuda" else {})}
     if kind == "cpu":
         current = SimpleNamespace(wait_stream=lambda other: None)
@@ -339,7 +340,7 @@ GPU_STEPS.append({"precision": "bf16", "options": {"unpadded": True, "compile": 
 
 
 def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current GPU is each thread's own, and 0 where nobody has said another."""
+    """Every thread has its own current GPU, which is 0 until somebody sets another."""
     here, asked = threading.local(), []
 
     def ask(given: Any) -> Any:
@@ -427,7 +428,7 @@ def test_a_recorded_step_trains_as_one_that_is_not(precision: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
-    """Eager, and on a GPU compiled and recorded as well, with the same losses."""
+    """Checked with an eager step. On a GPU also with a compiled and recorded step, which has the same losses."""
     found = []
     for compiled in (False, True)[: 1 + (kind == "cuda")]:
         options = {"dropout": 0.0, "clip": "global_norm", "compile": compiled, "graph": compiled}

@@ -1,4 +1,4 @@
-"""Tensor parallelism in `torch`: several ranks that share a replica train as one process with the whole model."""
+"""Tensor parallelism in `torch`: several ranks that share a replica train like one process with the whole model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELPER = Path(__file__).with_name("torch_tensor.py")
 from torch_tensor import BATCH, EXACT, STEPS, VOCABULARY, WORLD, micro_batches, spec  # noqa: E402
 
 Told = dict[str, list[dict[str, Any]]]
-"""A case's name -> what each rank tells of it."""
+"""A case's name -> the results of each rank."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def weights(folder: Path) -> dict[str, Any]:
-    """Those that all start from: so large that every kind of clipping has something to do."""
+    """The weights from which all start. They are so large that every kind of clipping has an effect."""
     reference.initial(spec("plain", 2), None, folder / "drawn.npz")
     drawn = dict(np.load(folder / "drawn.npz"))
     return {name: 3 * array if array.ndim > 1 else array for name, array in drawn.items()}
@@ -43,7 +43,7 @@ def weights(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def told(folder: Path, weights: dict[str, Any]) -> dict[int, Told]:
-    """Ranks that share a replica -> what all ranks tell."""
+    """Number of ranks that share a replica -> the results of all ranks."""
     np.savez(folder / "weights.npz", **weights)
     every = rank_helpers.told(HELPER, folder, {2: WORLD, WORLD: WORLD})
     return {tensor: {name: [rank[name] for rank in ranks] for name in ranks[0]} for tensor, ranks in every.items()}
@@ -64,7 +64,7 @@ def test_losses_and_gradients_are_those_of_the_whole_model(
     ranks, asked = told[tensor][name], spec(name, tensor)
     replicas = asked.size.replicas
     assert replicas == WORLD // tensor
-    for rank in ranks:  # what was loaded is cut and comes back whole
+    for rank in ranks:  # the loaded weights are cut, and come back whole
         assert all(np.array_equal(rank["loaded"][key], array) for key, array in weights.items())
     each = [
         [one for step in range(STEPS) for one in micro_batches(asked, step, replica)] for replica in range(replicas)
@@ -82,7 +82,7 @@ def test_losses_and_gradients_are_those_of_the_whole_model(
     for key, parameter in network.named_parameters():
         whole = parameter.grad.numpy()
         for rank in ranks:
-            bound = 1e-10 * np.abs(whole).max() + 1e-15  # a key's bias changes nothing: rounding is all it has
+            bound = 1e-10 * np.abs(whole).max() + 1e-15  # a key's bias has no effect, so its gradient is only rounding
             np.testing.assert_allclose(rank["gradients"][key], whole, rtol=0, atol=bound)
     uncut = weights["positions.weight"].size + sum(
         array.size for key, array in weights.items() if "norm" in key or key.endswith(("mix.bias", "down.bias"))
@@ -102,7 +102,7 @@ def test_ranks_of_a_replica_hold_the_same_where_nothing_is_cut(told: dict[int, T
 def test_outside_of_what_is_split_dropout_is_the_same_and_inside_it_differs(told: dict[int, Told]) -> None:
     for name in ("dropout", "recomputed"):
         first, second, third, _ = told[2][name]
-        assert first["hidden"] == second["hidden"], name  # an other mask anywhere outside would change it
+        assert first["hidden"] == second["hidden"], name  # any different mask outside would change it
         assert first["random"] == second["random"] != third["random"]
         masks = [np.array(rank["masks"]) for rank in told[2][name]]
         assert all(np.mean(mask) == pytest.approx(0.75, abs=0.01) for mask in masks)
@@ -110,7 +110,7 @@ def test_outside_of_what_is_split_dropout_is_the_same_and_inside_it_differs(told
             agree = np.mean(masks[one] == masks[other])
             assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.02), "drawn independently"
         layers = masks[0].reshape(len(masks[0]), -1)
-        assert len(np.unique(layers, axis=0)) == STEPS * 2  # each layer and step anew, and a recomputation not
+        assert len(np.unique(layers, axis=0)) == STEPS * 2  # a new mask for each layer and step, not for a recomputation
 
 
 def test_a_recomputation_draws_the_same_numbers(told: dict[int, Told]) -> None:
@@ -122,7 +122,7 @@ def test_a_recomputation_draws_the_same_numbers(told: dict[int, Told]) -> None:
 def test_what_is_compiled_trains_the_same(told: dict[int, Told]) -> None:
     for plain, compiled in zip(told[2]["plain"], told[2]["compiled"], strict=True):
         assert compiled["losses"] == pytest.approx(plain["losses"], rel=1e-5)
-        assert compiled["compiled"] == 3  # embeddings, layer, loss: each whole
+        assert compiled["compiled"] == 3  # embeddings, layer and loss, each as a whole
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -133,7 +133,8 @@ def test_half_precision_trains_nearly_the_same(told: dict[int, Told], precision:
 
 @pytest.mark.parametrize("name", ["overflow", "overflow lamb"])
 def test_every_rank_skips_the_step_in_which_one_overflows(told: dict[int, Told], name: str) -> None:
-    """Only the last rank sees it by itself: its replica's other rank, and the other replica, hold other parts."""
+    """Only the last rank can see the overflow itself. The other rank of its replica and the other replica hold other
+    parts."""
     for rank in told[2][name]:
         assert (rank["skipped"], rank["kept"]) == (1, True)
         assert rank["losses"][2] != rank["losses"][1]
@@ -141,7 +142,7 @@ def test_every_rank_skips_the_step_in_which_one_overflows(told: dict[int, Told],
 
 def test_a_step_reads_no_value(told: dict[int, Told]) -> None:
     for name, ranks in told[2].items():
-        seeds = sum(len(rank["masks"]) for rank in ranks)  # of a CPU's generator, whatever the device
+        seeds = sum(len(rank["masks"]) for rank in ranks)  # read from the CPU's generator, not from the device
         assert sum(len(rank["read"]) for rank in ranks) == seeds, name
 
 

@@ -1,4 +1,4 @@
-"""Wide & deep in `torch`: several ranks, with tables whole or split over them, train as one process does."""
+"""Wide & deep in `torch`: several ranks, with whole or split tables, train like one process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELPER = Path(__file__).with_name("torch_wide_deep.py")
 from torch_wide_deep import COLUMNS, STEPS, TABLES, UPDATES, VOCABULARY, WORLDS, batch, spec  # noqa: E402
 
 Told = dict[int, list[dict[tuple[str, str], dict[str, Any]]]]
-"""Number of ranks -> what each of them tells, by table and update."""
+"""Number of ranks -> the results of each rank, by table and update."""
 
 
 @pytest.fixture(scope="module")

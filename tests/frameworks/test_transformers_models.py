@@ -1,4 +1,5 @@
-"""Real runs of models by their config.json: the preset of Llama-3.1-8B with two narrow layers, and masked words."""
+"""Real runs of models by their config.json: the preset of Llama-3.1-8B with two narrow layers, and a model of masked
+words."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ CPU = {"device": "cpu", "repeats": 1, "steps": {"warmup": 2, "timed": 4}}
 
 
 def tokens(folder: Path) -> Path:
-    """A manifest of GPT-2's tokens, with ids up to the end of its vocabulary."""
+    """Make a manifest of GPT-2's tokens, with ids up to the end of the vocabulary."""
     made = np.random.default_rng(1).integers(0, 50257, 4096).astype(np.uint16)
     made.tofile(folder / "training_0000.bin")
     shard = {"file": "training_0000.bin", "split": "training", "type": "uint16", "offset": 0, "tokens": len(made)}
@@ -36,7 +37,7 @@ def tokens(folder: Path) -> Path:
 
 
 def measured(folder: Path, config: Config, manifest: Path) -> records.RunRecord:
-    """The record of the configuration's first run, started as the workflow starts it."""
+    """Start the configuration's first run as the workflow does; return its record."""
     spec = runs.expand(config)[0]
     record = folder / spec.record
     command = [
@@ -53,14 +54,14 @@ def measured(folder: Path, config: Config, manifest: Path) -> records.RunRecord:
 
 
 def described(folder: Path, shape: str, **changes: Any) -> dict[str, str]:
-    """A file with a shape's config.json, changed."""
+    """Write a changed copy of a shape's config.json; return its path."""
     content = json.loads((configuration.RESOURCES / f"{shape}.json").read_text()) | changes
     (folder / f"{shape}-narrow.json").write_text(json.dumps(content))
     return {"transformers": str(folder / f"{shape}-narrow.json"), "task": configuration.SHAPES[shape].task}
 
 
 def test_the_preset_of_llama_with_two_narrow_layers(tmp_path: Path) -> None:
-    """As the preset has it, but not compiled: bf16, everything split over the ranks, recomputed layers, clipping."""
+    """As in the preset, but not compiled: bf16, everything split over the ranks, recomputed layers, clipping."""
     narrow = {"model": described(tmp_path, "llama-3.1-8b", **NARROW), "sequence": 64, "topologies": ["1n2g"]}
     block = {**narrow, "batch": {"bf16": [2]}, "options": {"compile": False}}
     config = load([ROOT / "presets/llama-8b.yaml"], {"runs": CPU, "benchmarks": {"llama_8b": block}})

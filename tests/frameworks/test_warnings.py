@@ -1,4 +1,4 @@
-"""Doubtful figures of real runs: each is warned about, with what to do."""
+"""Every doubtful figure of a real run gives a warning that says what to do."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from throughline.report.topics import Scope
 pytestmark = pytest.mark.alone
 WARMUP, TIMED = 2, 60
 RAMP = ",".join(str(40 + step) for step in range(WARMUP + TIMED))
-"""Milliseconds of steps that get slower."""
+"""Milliseconds of steps that get slower and slower."""
 
 
 def launched(lab: Lab, sleeps: str, timed: int = TIMED, variables: dict[str, str] | None = None, **spec: Any) -> Path:
-    """The record of a run whose steps sleep so many milliseconds."""
+    """Make a run whose steps sleep so many milliseconds; return its record's path."""
     steps = {"warmup": WARMUP, "timed": timed}
     done, record = lab.launch("fake", steps=steps, variables={"FAKE_STEPS_MS": sleeps, **(variables or {})}, **spec)
     assert done.returncode == 0, done.stderr
@@ -31,8 +31,8 @@ def launched(lab: Lab, sleeps: str, timed: int = TIMED, variables: dict[str, str
 
 @pytest.fixture(scope="module")
 def paths(lab: Lab) -> list[Path]:
-    """On one device three repeats, the first slow and getting slower, the second with two modes, and one in another
-    environment; and two devices that are faster than two devices can be, once by far more than the other time."""
+    """Doubtful records. On one device: a slow repeat that gets slower, a repeat with two modes, a normal repeat, and
+    one in another environment. On two devices: two repeats that are faster than two devices can be, one by far more."""
 
     def run(topology: str, repeat: int, sleeps: str, **variables: str) -> Path:
         return launched(lab, sleeps, variables=variables, topology=topology, repeat=repeat, benchmark="doubtful")
@@ -90,7 +90,7 @@ def test_strict_makes_no_summary_of_them(paths: list[Path], tmp_path: Path) -> N
 
 
 def test_what_a_single_repeat_cannot_tell(lab: Lab) -> None:
-    """Two devices, a lower precision and a compiled model, each slower than without; and an A/A run."""
+    """Two devices, a lower precision and a compiled model are each slower than without; and there is an A/A run."""
 
     def run(sleeps: str, **spec: Any) -> list[Path]:
         return [launched(lab, sleeps, 10, {"FAKE_TAKES": "everything"}, **spec)]
@@ -119,7 +119,7 @@ def test_every_repeat_is_kept(cells: dict[str, Cell]) -> None:
 
 
 def test_use_memory_and_work_of_real_runs(cells: dict[str, Cell]) -> None:
-    """What a CPU has is there; what it has not, has a reason."""
+    """What a CPU has is recorded. What it does not have has a reason."""
     one, two = cells["1n1g"], cells["1n2g"]
     assert one.use and one.use.machine["cpu_share"] and one.memory and one.memory.device_total_bytes
     assert one.work and one.work.flops_per_s and one.work.real_tokens_per_s

@@ -1,4 +1,4 @@
-"""Helper process: what every collective operation does on two ranks. Arguments: rank, output."""
+"""Helper process: the result of every collective operation on two ranks. Arguments: rank, output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from throughline import workloads
 from throughline.workloads import collectives
 
 RANKS, COUNT = 2, 4
-"""Processes, and numbers of an operation."""
+"""The number of processes, and how many numbers an operation takes."""
 
 
 def told(model: str, rank: int) -> dict[str, Any]:

@@ -30,13 +30,13 @@ CASES = {
         [("model_parallel", 0.1), ("partial", 1.0)],
     )
 }
-"""Name -> what is asked for; 11 classes do not divide by 2 or 4 ranks."""
+"""Name of a case -> its parameters. 11 classes do not divide evenly by 2 or 4 ranks."""
 TRAINED, STEPS, FACES = ("model_parallel", "partial"), 3, 3
-"""How the classifier of a whole network lies on its ranks; the steps of a training; the faces of a rank."""
+"""The kinds of classifier of a whole network, the steps of a training, and the faces of a rank."""
 
 
 def drawn(world: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Weights, embeddings of all ranks, labels of all ranks."""
+    """Draw weights, and the embeddings and labels of all ranks."""
     torch.manual_seed(5)
     weight = torch.randn(CLASSES, EMBEDDING, dtype=torch.float64)
     embeddings = torch.randn(world * BATCH, EMBEDDING, dtype=torch.float64)
@@ -44,7 +44,7 @@ def drawn(world: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
-    """What a rank computes of its faces."""
+    """Return what a rank computes from its faces."""
     weight, embeddings, labels = drawn(ranks.size)
     classifier = Classifier(given, EMBEDDING).double()
     classifier.spread(ranks)
@@ -64,7 +64,7 @@ def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
 
 
 def spec(classifier: str, world: int) -> RunSpec:
-    """A training of the whole network."""
+    """Return the specification of a training of the whole network."""
     plain = {
         "benchmark": "faces", "framework": "torch", "model": "iresnet-tiny", "classes": CLASSES,
         "classifier": classifier, "precision": "fp32", "batch_per_device": FACES, "topology": f"1n{world}g",
@@ -77,12 +77,12 @@ def spec(classifier: str, world: int) -> RunSpec:
 
 
 def batches(place: int) -> list[dict[str, Any]]:
-    """What a rank sees: a batch for each step."""
+    """Return a rank's batches, one for each step."""
     return [faces.synthetic(FACES, {"classes": CLASSES}, 100 * place + step) for step in range(STEPS)]
 
 
 def trained(classifier: str, ranks: TensorGroup) -> dict[str, Any]:
-    """The whole network's weights before and after a training with the exchange of `torch`, and the losses."""
+    """Train with the exchange of `torch`; return the losses, and the whole network's weights before and after."""
     given = json.loads(spec(classifier, ranks.size).model_dump_json())
     one = TorchDDP(given, ranks.place, ranks.place, ranks.size, "cpu")
     one.together = ranks if ranks.size > 1 else None

@@ -14,7 +14,7 @@ from throughline.workloads import bert
 
 
 def batch(rank: int) -> dict[str, Any]:
-    """Different mask counts on each rank: there the mean of means differs from one mean over everything."""
+    """Return a rank's batch. Ranks have different numbers of masks, so a mean of means differs from the overall mean."""
     made = bert.synthetic(4, {"sequence": 32, "predictions": 5}, 100 + rank)
     made["positions"].reshape(-1)[: 7 * rank] = 0
     made["mask"] = (np.arange(32) < np.array([32, 20, 32, 30])[:, None]).astype(np.int8)
@@ -29,7 +29,7 @@ def main() -> None:
     framework.device()
     framework.model(bert.facts(None))
     framework.optimizer()
-    mine = [rank] if world > 1 else [0, 1]  # one process: the mean of the two ranks' means
+    mine = [rank] if world > 1 else [0, 1]  # one process computes the mean of the two ranks' means
     for index in mine:
         loss = framework.parallel(**framework.deliver(framework.data(batch(index)))) / len(mine)
         loss.backward()

@@ -1,5 +1,8 @@
-"""What reads a value of a device within a step of PyTorch. Run as a process: steps of `torch-horovod` in its own
-environment, alone, with the loss scaler on; prints what the steps read, and which buffers were broadcast."""
+"""Find the operations in a step of PyTorch that read a value from a device.
+
+As a helper process it makes steps of one rank of `torch-horovod`, in that framework's environment, with the loss scaler
+on. It prints what the steps read, and which buffers were broadcast.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 READING = {"_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "equal"}
-"""Where a value leaves the device for Python: `.item()`, `float(tensor)`, a branch on a tensor."""
+"""Operations in which a value goes from the device to Python: `.item()`, `float(tensor)`, a branch on a tensor."""
 
 
 class Reading(TorchDispatchMode):
-    """Keeps the names of all operations, and of those that read a value."""
+    """Keep the names of all operations, and of those that read a value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +41,7 @@ def main() -> None:
     found: dict[str, Any] = {}
     real = hvd.broadcast_parameters
     for spec in json.loads(sys.argv[1]):
-        # One process, but all that two ranks do: Horovod wraps the optimizer, and finds nobody to exchange with.
+        # One process does all that each of two ranks does: Horovod wraps the optimizer, but has no other rank.
         one = TorchHorovod(spec, 0, 0, 2, "cpu")
         for stage in (one.join, one.device, lambda one=one: one.model(bert.facts(None)), one.optimizer):
             stage()

@@ -1,6 +1,6 @@
-"""Helper process: the same steps with every way to share states out. Arguments: file of the cases, folder for results.
+"""Helper process: the same steps with every kind of sharding. Arguments: file of the cases, folder for results.
 
-Forks the ranks of every group: PyTorch is imported once for all of them.
+It forks the ranks of every group, so PyTorch is imported only once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from throughline.frameworks.torch.ddp import TorchDDP
 STEPS = 3
 VOCABULARY = 200
 OVERFLOW = 1
-"""The step in which a case of the loss scaler overflows, in one number of one rank."""
+"""The step in which the case with the loss scaler overflows, in one number of one rank."""
 
 
 def own(tensor: Any) -> Tensor:
-    """What this rank holds of a tensor."""
+    """Return the part of a tensor that this rank holds."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -43,7 +43,7 @@ def numbers(tensors: Any) -> int:
 
 
 def small(batch: dict[str, Any]) -> dict[str, Any]:
-    """The batch with ids of a small vocabulary, as a large one would take most of the time."""
+    """Return the batch with ids of a small vocabulary, because a large one would take most of the time."""
     return {
         name: array % VOCABULARY if name in ("tokens", "input_ids", "labels") else array
         for name, array in batch.items()
@@ -51,7 +51,7 @@ def small(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def trained(one: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a rank can tell of a training, and the weights at its end."""
+    """Train; return the results of a rank, and the weights at the end."""
     spec = one.spec
     one.device()
     one.model({"vocabulary": VOCABULARY})
@@ -79,7 +79,7 @@ def trained(one: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, A
 
 
 def overflowing(one: TorchDDP, passes: Any, batches: Any) -> Any:
-    """The passes, after which one gradient is infinite: on every rank, or where only one rank has it on this one."""
+    """Do the passes, then make one gradient infinite: on every rank, or only on the last one if gradients are split."""
     total = passes(batches)
     if one.rank == one.world - 1 or not one.in_parts:
         next(grad for p in one.parameters if (grad := own(p.grad)).numel()).view(-1)[0] = float("inf")
@@ -105,7 +105,7 @@ def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
 
 
 def main() -> None:
-    workloads.form("gpt2-tiny", "transformers")  # imported before the ranks are forked
+    workloads.form("gpt2-tiny", "transformers")  # imported once, before the ranks are forked
     groups, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     for group, cases in groups.items():
         world = int(group.split()[0])

@@ -1,7 +1,7 @@
-"""Helper process: steps of GPT-2 whose replicas are shared by several ranks. Argument: a folder for the
-results, with the weights.npz to start from.
+"""Helper process: steps of GPT-2 in which several ranks share a replica. Argument: a folder for the results, with the
+weights.npz to start from.
 
-Forks four ranks for each layout: PyTorch is imported once for all of them.
+It forks four ranks for each layout, so PyTorch is imported only once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXACT: dict[str, dict[str, Any]] = {
     "lamb": {"optimizer": {"name": "lamb", "learning_rate": 1e-2}, "options": {"clip": "norm"}},
     "adam": {"optimizer": {"name": "adam"}, "options": {"checkpointing": True}},
 }
-"""In double precision, held against one process with the whole model."""
+"""Cases in double precision, which are compared with one process that has the whole model."""
 OTHERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "compiled": {"options": {"compile": True}},
@@ -50,7 +50,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "no exchange": {"options": {"exchange": False}},
 }
 DRAWN = 4096
-"""Numbers of a mask that is drawn where attention draws its own."""
+"""The size of a mask that is drawn at the place where attention draws its own."""
 
 
 def spec(name: str, tensor: int) -> RunSpec:
@@ -66,7 +66,7 @@ def spec(name: str, tensor: int) -> RunSpec:
 
 
 def micro_batches(asked: RunSpec, step: int, replica: int) -> list[dict[str, Any]]:
-    """What a replica trains on in a step."""
+    """Return the micro-batches of a replica in a step."""
     count, values = asked.options.accumulate, asked.model_dump()
     seeds = (1000 * replica + step * count + turn for turn in range(count))
     return [gpt2.synthetic(BATCH, values, seed) for seed in seeds]
@@ -77,7 +77,7 @@ def digest(*tensors: Tensor) -> str:
 
 
 def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -> dict[str, Any]:
-    """What a rank can tell of a training."""
+    """Train a case; return the results of a rank."""
     asked = spec(name, tensor)
     values = json.loads(asked.model_dump_json())
     torch.set_default_dtype(torch.float64 if name in EXACT else torch.float32)
@@ -111,7 +111,7 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
         last = one.network.get_parameter("layers.0.up.weight")
         hook = last.register_hook(infinite) if overflowing and one.rank == WORLD - 1 else None
         before = digest(*one.parameters)
-        # Under a mode that sees every operation nothing would be compiled.
+        # Under a mode that sees every operation, PyTorch would compile nothing.
         with nullcontext() if one.options["compile"] else Reading() as reading:
             losses.append(one.step(batches))
         read += reading.found if reading else []
@@ -138,7 +138,7 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
 
 
 def masked(masks: list[np.ndarray], p: float, *given: Any) -> Tensor:
-    """Attention, and before it a mask of the numbers that it would draw."""
+    """Compute attention. Before that, draw a mask from the random numbers that attention would draw."""
     if p:
         masks.append(dropped(torch.ones(DRAWN), p).numpy() > 0)
     return ATTENDED(*given)
@@ -148,12 +148,12 @@ ATTENDED = in_torch.attended
 
 
 def infinite(gradient: Tensor) -> Tensor:
-    """One number of a rank's part of a gradient is infinite, before any exchange."""
+    """Make a row of a rank's part of a gradient infinite, before any exchange."""
     return gradient.index_fill(0, torch.tensor(0), float("inf"))
 
 
 def rank(folder: Path, tensor: int, number: int) -> None:
-    torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces all, and takes no minute for code
+    torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces everything, without a minute of code generation
     names = [*EXACT, *OTHERS] if tensor < WORLD else list(EXACT)
     joined = TorchDDP(json.loads(spec("plain", tensor).model_dump_json()), number, number, WORLD, "cpu")
     joined.join()
@@ -166,7 +166,7 @@ def rank(folder: Path, tensor: int, number: int) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     gpt2.VOCABULARY = VOCABULARY
-    in_torch_operations.CACHED = 2**13  # several parts of the loss's rows
+    in_torch_operations.CACHED = 2**13  # so small that the loss's rows are computed in several parts
     for tensor in (2, WORLD):
         rank_helpers.fork(WORLD, partial(rank, folder, tensor))
 

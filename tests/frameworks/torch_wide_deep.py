@@ -1,7 +1,7 @@
 """Helper process: steps of wide & deep whose tables are whole or split over several ranks. Argument: a folder for the
 results.
 
-Forks the ranks of each layout: PyTorch is imported once for all of them.
+It forks the ranks of each layout, so PyTorch is imported only once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS, BATCH, VOCABULARY = 3, 12, 1001
 TABLES, UPDATES = ("replicated", "columns", "rows"), ("lazy", "dense")
 WORLDS = (1, 2, 4)
 COLUMNS = 6
-"""Of the deep table: over four ranks they do not divide, and neither do the rows."""
+"""Columns of the deep table. Neither they nor the rows divide evenly by four ranks."""
 
 
 def spec(table: str, update: str, world: int, **changed: Any) -> RunSpec:
@@ -44,14 +44,14 @@ def spec(table: str, update: str, world: int, **changed: Any) -> RunSpec:
 
 
 def batch(world: int, rank: int, step: int) -> dict[str, Any]:
-    """A rank's share of a batch that is the same for every number of ranks."""
+    """Return a rank's share of a batch. The whole batch is the same for every number of ranks."""
     whole = wide_deep.synthetic(BATCH, {"vocabulary": VOCABULARY}, step)
     whole = {name: array if name == "ids" else array.astype(float) for name, array in whole.items()}
     return {name: np.split(array, world)[rank] for name, array in whole.items()}
 
 
 def dense(table: in_torch.Table) -> Any:
-    """A table's whole gradient; all ranks have to ask. A dense one that is exchanged by DDP is whole."""
+    """Return a table's whole gradient. All ranks must call this. A dense gradient that DDP exchanges is already whole."""
     gradient = table.weight.grad.to_dense()
     kept, table.weight.data = table.weight.data, gradient
     whole = table.whole().copy()
@@ -60,7 +60,7 @@ def dense(table: in_torch.Table) -> Any:
 
 
 def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) -> dict[str, Any]:
-    """What a rank can tell of a training."""
+    """Train; return the results of a rank."""
     values = json.loads(asked.model_dump_json())
     one = TorchDDP(values, joined.rank, joined.rank, joined.world, "cpu")
     one.together = joined.together if workloads.own_exchange(values) else None

@@ -1,4 +1,4 @@
-"""`fake`: a framework without a framework, in numpy. Copy this folder to begin one (docs/add-a-framework.md)."""
+"""`fake`: a made-up framework in numpy. Copy this folder to begin a framework of your own (docs/add-a-framework.md)."""
 
 from __future__ import annotations
 

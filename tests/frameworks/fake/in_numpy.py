@@ -1,6 +1,6 @@
-"""BERT pre-training in numpy, as `fake` trains it: one number per word, which says how often the word is masked.
+"""The pre-training that `fake` does in numpy: one number per word, which says how often the word is masked.
 
-It learns that whatever the sentence, and is no BERT: the equivalence of its mathematics says so.
+It learns this number without looking at the sentence. So it is not BERT, and the equivalence check says so.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ def build(spec: dict[str, Any], facts: dict[str, Any]) -> np.ndarray:
 
 
 def load(scores: np.ndarray, weights: dict[str, Any]) -> None:
-    """None of a BERT's weights has a place in it."""
+    """Do nothing, because this model has no place for BERT's weights."""
 
 
 def batch(arrays: dict[str, Any]) -> Batch:
-    """Masked words, and whether they are used."""
+    """Return the masked words, and for each whether it is used."""
     return arrays["labels"].reshape(-1), (arrays["positions"] != 0).reshape(-1)
 
 
 def loss(scores: np.ndarray, batch: Batch) -> tuple[float, np.ndarray]:
-    """The mean loss, and its gradient."""
+    """Return the mean loss and its gradient."""
     labels, weights = batch
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()

@@ -1,8 +1,8 @@
 """One rank of `fake`, in numpy.
 
-It trains, its ranks exchange gradients, and its loss falls. FAKE_HANGS_IN names a phase in which rank 1 stands still
-for ever; FAKE_STEPS_MS are the milliseconds that its steps sleep, in turn; FAKE_TAKES=everything lets it take for
-granted what it does not have; from step FAKE_DIVERGES_AT on its loss is no number.
+It trains, its ranks exchange gradients, and its loss falls. Variables change its behaviour. FAKE_HANGS_IN names a phase
+in which rank 1 hangs for ever. FAKE_STEPS_MS lists the milliseconds that its steps sleep, in turn. With
+FAKE_TAKES=everything it accepts options that it does not have. From step FAKE_DIVERGES_AT on, its loss is not a number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from throughline import memory
 from throughline.frameworks import SETTINGS, Rank, Spec, Unsupported
 
 IMPORT_S = 1
-"""What it takes to import a real library."""
+"""Seconds that the import of a real library takes."""
 
 
 class Fake(Rank):
@@ -33,7 +33,7 @@ class Fake(Rank):
 
     def join(self) -> None:
         self._hang("join")
-        if "FAKE_STEPS_MS" in os.environ:  # whoever looks at times wants telemetry: its sampler starts beside the ranks
+        if "FAKE_STEPS_MS" in os.environ:  # tests that look at times need telemetry, whose sampler needs time to start
             time.sleep(IMPORT_S)
         meeting = str(Path(os.environ["THROUGHLINE_NODE"]) / "meeting")
         if self.world > 1 and self.rank == 0:
@@ -81,7 +81,7 @@ class Fake(Rank):
         return total
 
     def _mean(self, value: np.ndarray) -> np.ndarray:
-        """The ranks' mean: everybody sends to rank 0, which sends back."""
+        """Return the ranks' mean: every rank sends to rank 0, which sends the mean back."""
         if self.world == 1:
             return value
         if self.rank == 0:
