@@ -1,5 +1,5 @@
-"""What goes wrong while the corpus is made, with real processes: nothing half made has a final name, and the next call
-completes."""
+"""Faults while the corpus is made, with real processes: no unfinished file gets its final name, and the next call
+completes the corpus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SINGLE = "pages-articles-multistream.xml.bz2"
 
 
 def started(script: str, *arguments: object, folder: Path, limit_kb: int | None = None) -> subprocess.Popen[str]:
-    """A command line of the corpus in a process of its own; `limit_kb` is the largest file it may write."""
+    """Start a command of the corpus in a new process. `limit_kb` is the size of the largest file that it may write."""
     command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
     if limit_kb is not None:
         command = ["bash", "-c", f'ulimit -f {limit_kb} && exec "$@"', "bash", *command]
@@ -40,7 +40,7 @@ def started(script: str, *arguments: object, folder: Path, limit_kb: int | None 
 
 
 def ended(process: subprocess.Popen[str], status: int = 0) -> str:
-    """What it said, after it ended as it should."""
+    """Wait for a process that must end with `status`; return its output."""
     _, said = process.communicate(timeout=400)
     assert process.returncode == status, said
     assert "Traceback" not in said
@@ -60,7 +60,7 @@ def hidden(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a vocabulary and the tokens of a shard that takes a second to make."""
+    """A folder with a vocabulary, and the tokens of a shard that takes a second to make."""
     folder = tmp_path_factory.mktemp("source")
     words = tiny_vocabulary(folder, words=3000)
     chance = np.random.default_rng(4)
@@ -91,7 +91,7 @@ def verified(source: Path, folder: Path, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The shard, made without a disturbance."""
+    """The bytes of the shard that is made without a disturbance."""
     folder = tmp_path_factory.mktemp("whole")
     ended(shard(source, folder))
     return (folder / "data/training_0000.hdf5").read_bytes()
@@ -102,7 +102,7 @@ def values(path: Path) -> str:
 
 
 def killed_while_writing(source: Path, folder: Path) -> Path:
-    """The hidden file that a writer left which was killed in the midst of it."""
+    """Kill a writer while it writes; return the hidden file that it left."""
     process = shard(source, folder)
     until(lambda: any(path.stat().st_size > 200_000 for path in hidden(folder)))
     process.kill()
@@ -122,7 +122,7 @@ def test_kill_9_of_the_shard_writer(source: Path, whole: bytes, tmp_path: Path) 
 
 
 def test_a_half_flushed_shard_under_its_final_name(source: Path, whole: bytes, tmp_path: Path) -> None:
-    """As a writer without our care would leave it: HDF5 opens the file and finds rows of zeros."""
+    """A careless writer would leave such a file: HDF5 opens it and finds rows of zeros."""
     path = tmp_path / "data/training_0000.hdf5"
     path.parent.mkdir()
     path.write_bytes(whole)
@@ -148,7 +148,8 @@ def test_a_truncated_shard(source: Path, whole: bytes, tmp_path: Path, keep: int
 
 
 def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, tmp_path: Path) -> None:
-    """Everywhere in the data it is caught; in a byte of HDF5's that nothing reads, the content is the same."""
+    """A flipped bit in the data is always found. A flipped bit in a byte of HDF5 that nobody reads does not change the
+    content."""
     path = tmp_path / "data/training_0000.hdf5"
     path.parent.mkdir()
     path.write_bytes(whole)
@@ -188,7 +189,7 @@ def test_a_full_disk_by_a_limit_of_sizes(source: Path, whole: bytes, tmp_path: P
 
 @contextlib.contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A tmpfs at `folder`; skipped where this user may not mount one."""
+    """Mount a tmpfs at `folder`. Skip the test if this user may not mount it."""
     folder.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)
     if done.returncode:
@@ -258,7 +259,7 @@ def extraction(folder: Path, dump: Path, *options: object) -> subprocess.Popen[s
 
 
 def descendants(pid: int) -> list[int]:
-    """Processes below `pid`, parents first."""
+    """Return the descendants of process `pid`, parents first."""
     found = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with contextlib.suppress(FileNotFoundError):
@@ -306,7 +307,7 @@ def test_paths_with_blanks_and_quotes(tmp_path: Path) -> None:
             folder=folder,
         )
     )
-    assert len(tokens.read(folder / "to kens.hdf5")[0]) == 105  # one of the 106 has no text
+    assert len(tokens.read(folder / "to kens.hdf5")[0]) == 105  # one of the 106 articles has no text
     assert not list(tmp_path.rglob("pwned"))
     (folder / "to kens.hdf5").write_bytes(b"")
     gather = ("corpus_gather.py", "--parts", "to kens.hdf5", "--split", "training", "--shard", 0)

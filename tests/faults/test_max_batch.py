@@ -1,4 +1,4 @@
-"""The largest batch under a real limit of memory: real processes that really run out of it."""
+"""The largest batch under a real memory limit, with processes that really run out of memory."""
 
 from __future__ import annotations
 

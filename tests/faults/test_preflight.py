@@ -1,4 +1,4 @@
-"""What is wrong with a machine is found before a run, or marked in its record: real processes, limits and disks."""
+"""Faults of a machine are found before a run, or marked in its record. With real processes, limits and disks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def manifest(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def busy() -> Iterator[None]:
-    """Every core of this machine has work that is not ours."""
+    """Keep every core of this machine busy with other work."""
     others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
@@ -58,7 +58,8 @@ def test_a_busy_processor_is_refused_when_strict_and_marked_otherwise(tmp_path: 
 
 
 def _has_figures_over_its_window(record: records.RunRecord) -> None:
-    """Counters that grow whatever the machine: all cores busy, the ranks at work, memory in use, the sampler's cost."""
+    """Check the counters that grow on every machine: all cores busy, the ranks at work, memory in use, the sampler's
+    cost."""
     assert record.telemetry is not None and record.memory is not None
     (node,) = record.telemetry
     machine, own = node.machine, node.processes
@@ -75,7 +76,7 @@ def _has_figures_over_its_window(record: records.RunRecord) -> None:
 def test_too_little_memory_is_refused(tmp_path: Path, manifest: Path) -> None:
     run = Launched(tmp_path, manifest)
     limit = 300 << 20
-    resource.prlimit(run.process.pid, resource.RLIMIT_DATA, (limit, limit))  # as `ulimit -d` in the user's shell
+    resource.prlimit(run.process.pid, resource.RLIMIT_DATA, (limit, limit))  # like `ulimit -d` in the user's shell
     errors = run.end(1)
     assert "too little memory: a process may have 0.3 GiB" in errors and "raise the limit" in errors
     assert not run.record.exists()

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, with real processes: what is a result, what is a failure, and that nothing stays behind."""
+"""Faults in a run, with real processes: what counts as a result, what is a failure, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
 LONG = {"warmup": 2, "timed": 100_000}
 OTHERS = ("jax", "paddle", "tensorflow")
-"""Libraries with collectives and allocators of their own."""
+"""Frameworks whose libraries have their own collectives and allocators."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def manifest(tmp_path: Path) -> Path:
 
 
 class Launched:
-    """run_training.py in a process of its own, in a folder of its own."""
+    """run_training.py in a new process, in its own folder."""
 
     def __init__(
         self, folder: Path, manifest: Path, *options: str, variables: dict[str, str] | None = None, **changes: Any
@@ -53,13 +53,13 @@ class Launched:
         )
 
     def end(self, status: int) -> str:
-        """Wait for the launcher; its stderr."""
+        """Wait until the launcher ends with `status`; return its stderr."""
         _, errors = self.process.communicate(timeout=900)
         assert self.process.returncode == status, errors
         return errors
 
     def workers(self) -> dict[int, int]:
-        """rank -> process id."""
+        """Map each rank to its process id."""
         return {int(variable(pid, "RANK")): pid for pid in workers_below(self.process.pid)}
 
     def beat(self, rank: int) -> Beat:
@@ -105,7 +105,7 @@ def test_one_rank_out_of_memory_makes_the_run_out_of_memory(launched: Callable[.
     until(lambda: run.beat(1).phase == "join")
     status = Path(f"/proc/{second}/status").read_text()
     held = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData"))
-    limit = held + (90 << 20)  # it can join, but its model takes more
+    limit = held + (90 << 20)  # rank 1 can join, but its model needs more memory
     resource.prlimit(second, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
     os.kill(first, signal.SIGCONT)
     run.end(0)
@@ -142,7 +142,7 @@ def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launch
 
 
 def test_a_hang_is_found_and_its_stacks_are_in_the_log(launched: Callable[..., Launched]) -> None:
-    run = launched("--hang-after", "60", topology="1n2g", steps=LONG)  # a start may take that long on a busy machine
+    run = launched("--hang-after", "60", topology="1n2g", steps=LONG)  # on a busy machine a start can take that long
     until(run.trains)
     workers = run.workers()
     os.kill(workers[1], signal.SIGSTOP)
@@ -167,7 +167,8 @@ def test_workers_die_with_their_launcher(launched: Callable[..., Launched], numb
 
 @pytest.mark.parametrize("behind_a_shell", [False, True])
 def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path, behind_a_shell: bool) -> None:
-    """Also with a Snakemake whose shell stays: that one is not told of its parent's end."""
+    """This also holds if a shell stands between Snakemake and the launcher. The shell does not notice that its parent
+    has ended."""
     spec = training_fixtures.spec(steps=LONG)
     command = [sys.executable, str(SCRIPT), "--spec", spec.canonical, "--manifest", str(manifest)]
     command += ["--record", str(tmp_path / "r.json"), "--log", str(tmp_path / "r.log")]
@@ -244,11 +245,11 @@ def test_a_loss_that_is_not_finite_makes_a_run_invalid(launched: Callable[..., L
 
 @pytest.mark.parametrize("room", [12 << 10, 1])
 def test_a_disk_that_fills_up_during_a_run(launched: Callable[..., Launched], room: int) -> None:
-    """Room for the log but not for the record; then for neither."""
+    """First there is room for the log but not for the record, then for neither."""
     run = launched(steps={"timed": 300})
     until(run.trains)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (room, hard))  # of the launcher alone
+    resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (room, hard))  # the limit is only for the launcher
     errors = run.end(1)
     assert "run1.json could not be written: File too large" in errors and "Traceback" not in errors
     assert "make room, and run snakemake again" in errors
@@ -259,7 +260,7 @@ def test_a_disk_that_fills_up_during_a_run(launched: Callable[..., Launched], ro
 
 
 def test_a_rank_that_cannot_report_says_why(launched: Callable[..., Launched]) -> None:
-    """The temporary folder is full."""
+    """The rank cannot write its report, as if the temporary folder were full."""
     run = launched(steps={"timed": 300})
     until(run.trains)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -299,7 +300,7 @@ def test_a_clock_that_is_set_back_changes_no_figure(launched: Callable[..., Laun
     clock.touch()
     run.end(0)
     record = records.read_run(run.record)
-    assert record.ended < record.started  # their clock is the system's
+    assert record.ended < record.started  # these two times come from the system's clock
     assert record.status == "ok" and record.window_s is not None
     assert record.window_s == pytest.approx(sum(record.step_seconds), rel=0.1)
 
@@ -318,7 +319,7 @@ def test_a_second_run_waits_and_says_for_whom(launched: Callable[..., Launched])
 
 
 def test_shards_of_another_make_are_read(launched: Callable[..., Launched], manifest: Path) -> None:
-    """Uncompressed, wider integers, more arrays than the six."""
+    """The shards are uncompressed, and have wider integers and more than the six arrays."""
     content = json.loads(manifest.read_text())
     for shard in content["shards"]:
         path = manifest.parent / shard["file"]

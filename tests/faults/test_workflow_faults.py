@@ -1,5 +1,5 @@
-"""What goes wrong around the runs, with real processes and fresh clones: Snakemake killed, two at once, records that
-are none, folders that cannot be written, hostile text; and that nothing written names the machine it was written on."""
+"""Faults around the runs, with real processes and fresh clones: Snakemake is killed, two workflows at once, files that
+are not valid records, folders that cannot be written, hostile text. And no written file names its machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIRST, SECOND = (f"results/quick/bz4_fp32/torch/1n1g/run{repeat}.json" for repea
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Popen[str]]]:
-    """Start Snakemake in a clone with locks and temporary files of this test's own; nothing outlives the test."""
+    """Start Snakemake in a clone, with locks and temporary files only of this test. Its processes end with the test."""
     started: list[Popen[str]] = []
     (tmp_path / "temporary").mkdir()
 
@@ -55,7 +55,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Popen[str]]]:
 
 
 def said(process: Popen[str], status: int = 0) -> str:
-    """What it printed, after it ended as it should."""
+    """Wait for a process that must end with `status`; return what it printed."""
     printed, _ = process.communicate(timeout=900)
     assert process.returncode == status, printed
     return printed
@@ -82,7 +82,7 @@ def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Calla
 
 
 def test_two_workflows_at_once_do_not_measure_at_once(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    # The first still measures when the second, whose Snakemake has to start, comes to its run.
+    # The second Snakemake first has to start. When it comes to its run, the first one is still measuring.
     lengths = {"one": 25, "other": 5}
     one, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=s)) for name, s in lengths.items())
     first = start(one, SUMMARY)
@@ -107,7 +107,7 @@ def test_results_that_cannot_be_written(tmp_path: Path, start: Callable[..., Pop
             pytest.skip("needs the right to mount")
     else:
         results.chmod(0o555)
-        # root may write everywhere, unless it gives that right away
+        # root may write everywhere, unless it gives up that right
         before = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
         needs(not before or works(*before, "true"), "setpriv")
     failed = said(start(clone, SUMMARY, before=before), status=1)
@@ -140,7 +140,7 @@ SHELL = "'; touch pwned; $(touch pwned) `touch pwned` \" "
 
 
 class Page(HTMLParser):
-    """What a page would do."""
+    """Collect what a page would do in a browser: its tags, event handlers and text."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, dict[str, Any]]]:
-    """A clone with a record in each run's place, none of them measured: path -> record. Their texts are hostile."""
+    """A clone in which every run has a made-up record with hostile texts. The second value maps path to record."""
     clone = copy(tmp_path_factory.mktemp("planted") / 'it\'s "here"; $(touch pwned)', PLANTED)
     specs = runs.expand(config.load([clone.path / "small.yaml"], {}))
     evil = SHELL + HOSTILE
@@ -247,7 +247,7 @@ HOST, USER = "gpu-17.cluster.example", "ada-lovelace"
 
 
 def addresses() -> set[str]:
-    """All addresses of this machine but loopback, as text."""
+    """Return all addresses of this machine except loopback, as text."""
     found = set(re.findall(r"(\d+(?:\.\d+){3})\n\s+/32 host LOCAL", Path("/proc/net/fib_trie").read_text()))
     for line in Path("/proc/net/if_inet6").read_text().splitlines():
         found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line.split()[0])))
@@ -256,7 +256,7 @@ def addresses() -> set[str]:
 
 
 def test_outputs_name_no_machine(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    """A whole job, talkative, on a machine and for a user with names of their own."""
+    """Make a whole job with verbose libraries, on a machine and for a user with distinctive names."""
     configuration = SYNTHETIC.format(repeats=1, at_most_s=3).replace(", options: {data: synthetic}", "")
     clone = copy(tmp_path / "home" / USER / "project", configuration.replace("1n1g", "1n2g"))
     home = clone.path.parent

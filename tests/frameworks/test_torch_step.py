@@ -142,7 +142,7 @@ class Counting(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("changing", "exchange", "expected"),
-    [(["running_mean"], True, 3), ([], True, 0), (["running_mean"], False, 1)],  # DDP always broadcasts once at its start
+    [(["running_mean"], True, 3), ([], True, 0), (["running_mean"], False, 1)],  # DDP broadcasts once at its start
 )
 def test_only_buffers_that_change_are_exchanged(
     monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool, expected: int

@@ -110,7 +110,7 @@ def test_outside_of_what_is_split_dropout_is_the_same_and_inside_it_differs(told
             agree = np.mean(masks[one] == masks[other])
             assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.02), "drawn independently"
         layers = masks[0].reshape(len(masks[0]), -1)
-        assert len(np.unique(layers, axis=0)) == STEPS * 2  # a new mask for each layer and step, not for a recomputation
+        assert len(np.unique(layers, axis=0)) == STEPS * 2  # a mask for each layer and step, none for a recomputation
 
 
 def test_a_recomputation_draws_the_same_numbers(told: dict[int, Told]) -> None:

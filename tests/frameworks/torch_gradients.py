@@ -14,7 +14,7 @@ from throughline.workloads import bert
 
 
 def batch(rank: int) -> dict[str, Any]:
-    """Return a rank's batch. Ranks have different numbers of masks, so a mean of means differs from the overall mean."""
+    """Return a rank's batch. Ranks have different numbers of masks, so a mean of means is not the overall mean."""
     made = bert.synthetic(4, {"sequence": 32, "predictions": 5}, 100 + rank)
     made["positions"].reshape(-1)[: 7 * rank] = 0
     made["mask"] = (np.arange(32) < np.array([32, 20, 32, 30])[:, None]).astype(np.int8)

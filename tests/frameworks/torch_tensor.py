@@ -153,7 +153,7 @@ def infinite(gradient: Tensor) -> Tensor:
 
 
 def rank(folder: Path, tensor: int, number: int) -> None:
-    torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces everything, without a minute of code generation
+    torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces, but generates no code: seconds
     names = [*EXACT, *OTHERS] if tensor < WORLD else list(EXACT)
     joined = TorchDDP(json.loads(spec("plain", tensor).model_dump_json()), number, number, WORLD, "cpu")
     joined.join()

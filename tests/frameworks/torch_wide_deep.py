@@ -51,7 +51,8 @@ def batch(world: int, rank: int, step: int) -> dict[str, Any]:
 
 
 def dense(table: in_torch.Table) -> Any:
-    """Return a table's whole gradient. All ranks must call this. A dense gradient that DDP exchanges is already whole."""
+    """Return a table's whole gradient. All ranks must call this. A dense gradient is whole already if DDP exchanged
+    it."""
     gradient = table.weight.grad.to_dense()
     kept, table.weight.data = table.weight.data, gradient
     whole = table.whole().copy()

@@ -1,7 +1,7 @@
 """A real Slurm cluster of four nodes on this machine (slurm/try), a copy of the checkout, and Snakemake on both.
 
-Needs root, slurm-wlm and munge; without them the tests are skipped with the reason, or fail where
-THROUGHLINE_REQUIRE_SYSTEM=1 says that everything has to be there.
+The tests need root, slurm-wlm and munge. Without them they are skipped with the reason. With
+THROUGHLINE_REQUIRE_SYSTEM=1 they fail instead.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ benchmarks:
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here."""
+    """Return why this machine cannot have a cluster; None if it can."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "a cluster on one machine needs Linux and root (network namespaces)"
     programs = [name for name in ("slurmctld", "slurmd", "munged", "ip", "unshare") if not shutil.which(name)]
@@ -74,12 +74,12 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """Four nodes of two cores, and one with a pretended GPU."""
+    """A cluster of four nodes with two cores, and one node with a pretended GPU."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         variables = os.environ | {"NODES": "4", "GPU_NODES": "1", "CORES": "2", "MEMORY_MB": "16000"}
-        # It starts the cluster and waits for the end of its input, which also comes where this process is killed.
+        # The shell starts the cluster and waits for the end of its input, which also comes if this process is killed.
         commands = (
             '"$0/start.sh" "$1" > "$1.log" 2>&1 && trap "" PIPE && echo started && cat; "$0/stop.sh" "$1" >> "$1.log"'
         )
@@ -107,7 +107,7 @@ class Cluster:
         return self.ask("scontrol", "show", "hostnames", self.ask("squeue", "-h", "-j", job, "-o", "%N")).split()
 
     def take_down(self, name: str) -> None:
-        """As when the power goes: everything on the node ends at once."""
+        """End everything on the node at once, like a power failure."""
         self.down.add(name)
         space = self.namespaces[int(name.removeprefix("try")) - 1]
         for pid in subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True).stdout.split():
@@ -137,14 +137,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @dataclass
 class Project:
-    """A copy of the tracked files, driven on the cluster."""
+    """A copy of the tracked files, in which Snakemake uses the cluster."""
 
     path: Path
     cluster: Cluster
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """`snakemake ... --profile slurm`, both streams in stdout, in a process group of its own."""
+        """Start `snakemake ... --profile slurm` in its own process group, with both streams in stdout."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
         command += ["--slurm-init-seconds-before-status-checks", "6", "--configfile", "cluster.yaml"]
@@ -161,7 +161,7 @@ class Project:
         return process
 
     def clear(self) -> None:
-        """End what a test that failed in its midst has left, so that the next one fails for its own reasons alone."""
+        """End what a failed test has left behind, so that it cannot make the next test fail."""
         for name in sorted(self.cluster.down):
             self.cluster.bring_back(name)
         running = [process for process in self.started if process.poll() is None]
@@ -177,14 +177,14 @@ class Project:
             shutil.rmtree(self.path / ".snakemake" / "locks", ignore_errors=True)
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        """The same to its end; what it printed."""
+        """Run Snakemake until it ends with `status`; return what it printed."""
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=1200)
         assert process.returncode == status, output
         return output
 
     def job(self, topology: str, benchmark: str = "long") -> str:
-        """The number of the running Slurm job of a run, once all its ranks train or warm up."""
+        """Wait until a run's Slurm job is running and all of its ranks have begun; return the job's number."""
         found: list[str] = []
         name = f"rule_run_wildcards_{benchmark}_4_fp32_torch_{topology}_1"
 
@@ -194,16 +194,16 @@ class Project:
             found[:] = [line.split()[0] for line in listed if line.split()[1] == name]
             return bool(found) and len(self.ranks(benchmark, topology)) == world(topology)
 
-        until(running, 450)  # five ranks that start side by side with other tests take their time
+        until(running, 450)  # five ranks that start beside other tests are slow
         return found[0]
 
     def ranks(self, benchmark: str, topology: str) -> dict[int, int]:
-        """rank -> process id of the workers of this project's run that have begun, on whatever node."""
+        """Map each rank of this project's run that has begun to its process id, on all nodes."""
         found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"throughline.rank.worker" not in words[2:4]:  # further back it is horovodrun
+                if b"throughline.rank.worker" not in words[2:4]:  # in horovodrun's command line, the name comes later
                     continue
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
@@ -262,5 +262,5 @@ def cleared(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def finished(project: Project) -> tuple[Project, str]:
-    """The project after the quick benchmark and its report's ingredients, and what Snakemake printed."""
+    """The project after the quick benchmark with its summary and tables, and what Snakemake printed."""
     return project, project.run("results/quick/bz4_fp32.json", "results/quick/tables")

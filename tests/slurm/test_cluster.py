@@ -1,4 +1,4 @@
-"""The whole workflow on a real Slurm cluster: data, runs on one to four nodes, medians; and no name in any of it."""
+"""The whole workflow on a real Slurm cluster: data, runs on one to four nodes, medians; and no file names a node."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_second_call_does_nothing(finished: tuple[Project, str]) -> None:
 
 
 def cores_of_ranks(record: records.RunRecord) -> set[int | None]:
-    """How many cores each rank could use."""
+    """Return the numbers of cores that the ranks could use."""
     return {len(bound["cores"]) for bound in (record.environment["binding"] or {}).values()} or {os.cpu_count()}
 
 
@@ -73,7 +73,8 @@ def test_a_rank_with_a_gpu_has_all_cores_of_its_node(finished: tuple[Project, st
 
 
 def test_a_model_split_over_two_nodes(project: Project) -> None:
-    """All of it over four ranks; and over the two ranks of each node, with the optimizer's states over the nodes."""
+    """In one run, everything is split over four ranks. In the other, the model is split over the two ranks of each
+    node, and the optimizer's states over the nodes."""
     runs = [project.record("2n2g", name) for name in ("split", "crossed")]
     project.run(*(str(run.relative_to(project.path)) for run in runs))
     for run in map(records.read_run, runs):
@@ -84,8 +85,8 @@ def test_a_model_split_over_two_nodes(project: Project) -> None:
 
 
 def test_other_libraries_on_two_nodes(finished: tuple[Project, str]) -> None:
-    """horovodrun reaches the second node through srun; all others by the addresses of their ranks. Slurm withholds the
-    cores that a run does not ask for: without GPUs it has one for each thread."""
+    """horovodrun reaches the second node through srun. All others use the addresses of their ranks. Slurm does not give
+    a run more cores than it requests: without GPUs that is one for each thread."""
     project, _ = finished
     for name in OTHERS:
         if not Path(recipes.ready(name) or "").is_file():
@@ -99,7 +100,8 @@ def test_other_libraries_on_two_nodes(finished: tuple[Project, str]) -> None:
 
 
 def test_auto_is_what_the_partition_has(project: Project) -> None:
-    """Asked before anything is submitted; a partition of both kinds of nodes is an error that names the key."""
+    """The partition is looked at before anything is submitted. If it has nodes with and without GPUs, an error names
+    the key."""
     one = ("results/long/bz4_fp32/torch/1n1g/run1.json", "--default-resources")
     refused = project.run(*one, "slurm_partition=all", status=1)
     assert "runs.device is auto, and partition all has nodes with GPUs (1) and without (4)" in refused

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster: what is said, what is left, and that the next call makes only what is missing."""
+"""Faults on a cluster: what the user is told, what is left, and that the next call makes only what is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project, str]) -> None:
-    """Three runs at the same time, each failing in its own way; none leaves a record or a process."""
+    """Three runs at the same time fail in three ways. None of them leaves a record or a process."""
     project, _ = finished
     process = project.start(*map(target, ("2n1g", "1n1g", "1n2g")))
     limited, cancelled, killed = (project.job(topology) for topology in ("1n2g", "1n1g", "2n1g"))
@@ -62,7 +62,8 @@ def test_a_failed_shard_alone_again(finished: tuple[Project, str]) -> None:
 
 
 def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str]) -> None:
-    """Slurm starts the one again by itself; the other fails at once, says where, and is made again."""
+    """Slurm starts the requeued job again by itself. The other job fails at once, its log says where, and the next call
+    makes it again."""
     project, _ = finished
     for topology in ("1n1g", "2n1g"):
         shutil.rmtree(project.record(topology, "capped").parent, ignore_errors=True)
@@ -89,7 +90,7 @@ def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str])
 
 
 def test_snakemake_killed_and_started_again_while_its_job_runs(finished: tuple[Project, str]) -> None:
-    """No second writer; the way out is said. Then Ctrl-C, which cancels what is in the queue."""
+    """The second Snakemake does not write the record, and says what to do. Then Ctrl-C cancels jobs in the queue."""
     project, _ = finished
     first = project.start(target("1n1g"))
     job = project.job("1n1g")

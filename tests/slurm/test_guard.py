@@ -1,4 +1,4 @@
-"""A process that is killed leaves no cluster behind, neither while it starts one nor afterwards."""
+"""A process that is killed leaves no cluster behind, whether it is killed while it starts the cluster or later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.slurm.conftest import ROOT, missing, until
 
 
 def left(folder: Path) -> list[str]:
-    """The cluster's processes and namespaces."""
+    """Return the cluster's processes and namespaces."""
     tag = dict(line.split("=") for line in (folder / "network").read_text().split())["tag"]
     spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout.splitlines()
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Hosts behind ssh and nodes of a Slurm job are looked at before a run: real sshd and slurmd, each on its node."""
+"""Hosts behind ssh and nodes of a Slurm job are checked before a run. Real sshd and slurmd run on their nodes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from throughline import recipes, records
 
 PORT = 2222
 LITTLE = 300 << 20
-"""Bytes of data that a process may have: enough to say that it is too little."""
+"""Bytes of data that a process may have: just enough to report that this is too little."""
 LIMITED = "too little memory: a process may have 0.3 GiB"
 
 
 class Hosts:
-    """sshd on the cluster's first two nodes, each on a core of its own, and an `ssh` that finds them."""
+    """An sshd on each of the cluster's first two nodes, each on its own core, and an `ssh` that finds them."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.folder, self.core = folder, max(os.sched_getaffinity(0))
@@ -81,7 +81,7 @@ def hosts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 class Run:
-    """run_training.py on two nodes, in a folder that both see."""
+    """A call of run_training.py on two nodes, in a folder that both nodes see."""
 
     def __init__(self, folder: Path, *before: str, **changes: Any) -> None:
         manifest = training_fixtures.corpus(folder / "data")
@@ -93,7 +93,7 @@ class Run:
         ]
 
     def ends(self, status: int, *options: str, **variables: str) -> str:
-        """What it said when it ended."""
+        """Make the call, which must end with `status`; return its stderr."""
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(self.folder / "locks")}
         done = subprocess.run(
             [*self.command, *options], cwd=self.folder, env=environment | variables, capture_output=True, text=True,
@@ -106,7 +106,7 @@ class Run:
 
 @contextlib.contextmanager
 def limited(pid: int) -> Iterator[None]:
-    """What `pid` starts may hold little memory."""
+    """Limit the memory of `pid` and of all processes that it starts."""
     before = resource.prlimit(pid, resource.RLIMIT_DATA, (LITTLE, resource.RLIM_INFINITY))
     try:
         yield
@@ -116,7 +116,7 @@ def limited(pid: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def small_disk(daemon: int, folder: Path) -> Iterator[None]:
-    """4 MB where the host of `daemon` has its temporary files."""
+    """Mount a disk of 4 MB at `folder` on the host of `daemon`, where its temporary files lie."""
     there = ["nsenter", "-t", str(daemon), "-m"]
     made = subprocess.run([*there, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
     needs(made.returncode == 0, "mounting a file system")
@@ -128,7 +128,7 @@ def small_disk(daemon: int, folder: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_horovod_takes_its_variables_to_the_second_host(hosts: Hosts, tmp_path: Path, controller: str) -> None:
-    """Without PYTHONPATH a rank there does not find the code that it runs."""
+    """Without PYTHONPATH, a rank on the second host does not find its code."""
     marker = Path(recipes.ready("torch-horovod") or "")
     needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
     run = Run(tmp_path, hosts="ssh", framework="torch-horovod", options={"controller": controller})

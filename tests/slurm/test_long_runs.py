@@ -1,4 +1,4 @@
-"""What is no run of one minute on a cluster: the search for the largest batch, and the check of convergence."""
+"""Long jobs on a cluster: the search for the largest batch, and the convergence check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checkpoints(project: Project) -> int:
 
 
 def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: tuple[Project, str]) -> None:
-    """Both at once; the second call takes the cancelled one up where its last checkpoint stands."""
+    """Both run at once. The second call continues the cancelled check from its last checkpoint."""
     project, _ = finished
     process = project.start(LARGEST, f"{CHECK}.json")
     until(lambda: checkpoints(project) > 0, 450)
@@ -32,7 +32,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     assert checkpoints(project) > 0
 
     output = project.run(LARGEST, f"{CHECK}.json")
-    assert output.count("has been submitted with SLURM jobid") == 1  # what had ended is not made again
+    assert output.count("has been submitted with SLURM jobid") == 1  # the finished search is not made again
     curve = records.read_curve(project.path / CHECK / "curve.json")
     assert (curve.status, len(curve.loss)) == ("ok", 120)
     assert curve.resumed_after_step and curve.resumed_after_step % 10 == 0

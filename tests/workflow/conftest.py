@@ -1,4 +1,4 @@
-"""Fresh clones for the tests of the workflow."""
+"""Fresh clones for the workflow's tests."""
 
 from __future__ import annotations
 

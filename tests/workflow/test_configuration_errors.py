@@ -1,4 +1,4 @@
-"""Mistakes are answered before anything starts, and nothing from the configuration reaches a shell."""
+"""Mistakes give an error before anything starts, and no text of the configuration is run by a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees: the console, on real runs of Snakemake; and that nobody needs it."""
+"""The console on real runs of Snakemake: what a person sees. And everything works without the console."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ benchmarks:
 
 
 def test_each_thing_is_one_line(finished: tuple[Clone, str]) -> None:
-    """The plan, the data, every run with its figure and the median, the medians and the report, and nothing else."""
+    """The console prints the plan, the data, every run with its figure and median, the medians and the report, and
+    nothing else."""
     _, printed = finished
     lines = printed[printed.index("The plan:") :].splitlines()
     assert "\x1b" not in printed and "\r" not in printed
@@ -80,7 +81,7 @@ def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone,
     assert "data: 3 steps to make\n  no training run is to be made\n" in corpus
     assert "data: 3 of 3 steps\nFinished.\n  result: data/little/seq64/manifest.json\n" in corpus
     assert "report" not in corpus
-    clone.made()  # complete again
+    clone.made()  # make the clone complete again
     for arguments, said in (((), True), (("--quiet", "all"), False)):
         nothing = clone.made(*arguments, **clone.console).stdout
         assert ("Nothing to be done" in nothing) is said
@@ -128,7 +129,7 @@ def test_ctrl_c_ends_it(long: tuple[Clone, subprocess.Popen[str]]) -> None:
 
 @pytest.mark.parametrize("lacking", ["snakemake_logger_plugin_throughline", "rich"])
 def test_without_the_console_snakemake_speaks_itself(finished: tuple[Clone, str], tmp_path: Path, lacking: str) -> None:
-    """Packages as they are, but for one: the plugin was never installed, or cannot work."""
+    """All packages are there except one: either the plugin is not installed, or it cannot work."""
     clone, _ = finished
     for package in Path(site.getsitepackages()[0]).iterdir():
         if package.name.partition("-")[0] not in (lacking, "snakemake_logger_plugin_throughline"):

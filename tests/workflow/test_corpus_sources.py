@@ -1,4 +1,4 @@
-"""The corpus from where it comes: a dump that is downloaded, a vocabulary with an address, finished shards."""
+"""The sources of a corpus: a dump that is downloaded, a vocabulary at an address, finished shards."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def test_text_of_several_sources_in_place_of_a_dump(clone: Callable[[str], Clone
     manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
     assert manifest["rows"] > 60 and manifest["parameters"]["text"] == ["books.txt", "web.txt"]
     found, _ = tokens.read(fresh.path / "data/little/tokens/training_0000.hdf5")
-    assert len(found.sentences) - 1 == 9 * len(found)  # every line is one
+    assert len(found.sentences) - 1 == 9 * len(found)  # every line is a sentence
 
 
 def test_a_dump_and_other_text_in_one_corpus(clone: Callable[[str], Clone]) -> None:
-    """All sources are read before any is extracted; each is in the shards of a finished corpus."""
+    """All sources are read before any of them is extracted, and the shards contain text of every source."""
     small = SMALL.replace("parts: 2", "parts: 1").replace("{32: 5, 64: 10}", "{32: 5}")
     fresh = clone(small.replace("name: little", "name: little\n  dump: [wiki.xml.bz2, {text: books.txt}]"))
     (fresh.path / "wiki.xml.bz2").write_bytes(dump())
@@ -152,7 +152,7 @@ def test_a_cased_vocabulary_keeps_the_capitals(clone: Callable[[str], Clone], pu
     manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
     assert manifest["vocabulary"]["lower_case"] is manifest["parameters"]["lower_case"] is False
     found, _ = tokens.read(fresh.path / "data/little/tokens/training_0000.hdf5")
-    assert (found.tokens >= len(words)).mean() > 0.05  # words that begin with a capital
+    assert (found.tokens >= len(words)).mean() > 0.05  # words with a capital letter
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shards(published: Path, tmp_path: Path) -> Path:
-    """Finished shards of two lengths in two folders, under names such as NVIDIA's script gives."""
+    """Finished shards of two lengths in two folders, with names like those of NVIDIA's script."""
     words = vocabulary.read(published)
     for length, predictions in ((32, 5), (64, 10)):
         folder = tmp_path / "someone's data" / f"seq_len_{length}"
@@ -183,7 +183,7 @@ def adopting(folder: Path, sequences: str = "{32: 5, 64: 10}") -> str:
 
 
 def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], shards: Path) -> None:
-    """Pairs for the blocks of BERT, and nanoGPT's token files for one of GPT-2."""
+    """BERT's blocks use finished shards of pairs, and a block of GPT-2 uses nanoGPT's token files."""
     for name in ("train", "val"):
         np.arange(900, dtype="<u2").tofile(shards / f"{name}.bin")
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.*")}

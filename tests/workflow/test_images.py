@@ -1,4 +1,4 @@
-"""From a folder of pictures through Snakemake to a run that reads them; one shard again alone; and faces."""
+"""Snakemake makes shards from a folder of pictures and a run that reads them, a single shard again, and faces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of others through Snakemake: imported once, again when a log changes, and marked on the page."""
+"""Snakemake imports logs of others once, imports them again if a log changes, and the page marks their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole job on real text, and what is made again when something is missing."""
+"""The whole job on real text, and what is made again if something is missing."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ def test_the_bytes_do_not_depend_on_cores_parts_or_place(
 
 
 def test_gpt2_reads_the_tokens_of_the_same_articles(finished: tuple[Clone, str]) -> None:
-    """Without a block of GPT-2 its tokens are made on request; with one, nothing but they; a damaged shard is found."""
+    """GPT-2's tokens can be made without a block of GPT-2. With such a block, only they are made. A damaged shard is
+    found."""
     clone, _ = finished
     made = job_counts(clone.made("data/little/bpe/manifest.json").stdout)
     assert made == {"bpe_vocabulary": 1, "bpe_tokenize": 2, "bpe_shard": 3, "bpe_verify": 3, "bpe_manifest": 1}

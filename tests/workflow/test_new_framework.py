@@ -1,4 +1,4 @@
-"""A framework that somebody adds as docs/add-a-framework.md says, through the whole graph beside `torch`."""
+"""A framework that is added as docs/add-a-framework.md says goes through the whole graph, together with `torch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload that somebody adds as docs/add-a-workload.md says, its folder alone, from a preset to the report."""
+"""A workload that is added as docs/add-a-workload.md says, by its folder alone, works from a preset to the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_folder_is_a_workload(clone: Callable[[str], Clone]) -> None:
     made = clone((TOY / "preset.yaml").read_text())
     shutil.copytree(TOY / "patches", made.path / "src/throughline/workloads/patches")
     made.made("results/report.html")
-    # As JSON: this process does not know the workload.
+    # The files are read as JSON, because this process does not know the workload.
     record = json.loads((made.path / "results/pictures/bz4_fp32/torch/1n2g/run1.json").read_text())
     assert (record["status"], record["unit"], record["data"]) == ("ok", "images/s", None)
     assert (record["spec"]["image"], record["spec"]["classes"]) == (12, 10)

@@ -1,4 +1,4 @@
-"""Shards go both ways: NVIDIA's training script can read ours, and we read what its data script writes."""
+"""NVIDIA's training script can read our shards, and we can read the shards that NVIDIA's data script writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ours(tmp_path: Path, words: Vocabulary) -> Path:
 
 
 def loaded_as_in_training(path: Path, ignore: int = -1) -> list[tuple[np.ndarray, ...]]:
-    """What a model is given per example: five vectors, with a label at each place that has to be predicted."""
+    """Return what a model gets per example: four vectors and a label, with a target at each position to predict."""
     with h5py.File(path, "r") as stream:
         columns = [np.asarray(stream[name][:]) for name in NAMES]
     examples = []
@@ -90,7 +90,7 @@ def test_we_read_what_nvidias_script_writes(ours: Path, tmp_path: Path, words: V
 
 
 def test_its_own_habits_are_no_faults(ours: Path, tmp_path: Path, words: Vocabulary) -> None:
-    """Its random words may be specials, and a literal [SEP] in the text is one: both stay readable."""
+    """NVIDIA's random words may be special tokens, and a literal [SEP] in its text becomes one. Both can be read."""
     path = tmp_path / "training.hdf5"
     arrays = read_shard(ours)
     arrays["input_ids"][0, arrays["masked_lm_positions"][0, 0]] = words.sep

@@ -1,4 +1,4 @@
-"""A real browser opens the report: with JavaScript it is better, without it is complete, and it loads nothing."""
+"""A real browser opens the report. It is complete without JavaScript and better with it, and it loads nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def imported_row(devices: int) -> dict[str, Any]:
-    """A row that somebody else has measured, from a log in a deep folder."""
+    """Return a row that somebody else has measured, from a log in a deep folder."""
     name = f"perf_a26f150_20210528/bert_base_lamb_pretraining.pyt_bert_pretraining_phase1_fp32_bs32_gpu{devices}.log"
     return {
         "file": name, "status": "ok", "kind": "ngc_pytorch_bert", "framework": "NGC PyTorch", "model": "bert-base",
@@ -59,7 +59,7 @@ def imported_row(devices: int) -> dict[str, Any]:
 
 
 def dump(browser: str, report: Path, profile: Path, *flags: str) -> tuple[str, str]:
-    """The document after loading, and what the browser said meanwhile."""
+    """Load the report; return the document after loading, and the browser's messages."""
     done = subprocess.run(
         [browser, *FLAGS, *flags, f"--user-data-dir={profile}", "--dump-dom", report.as_uri()],
         capture_output=True,
@@ -80,7 +80,7 @@ def test_with_javascript_tables_sort_and_filter(browser: str, report: Path, tmp_
 
 
 def test_sorting_and_filtering_do_what_they_say(browser: str, report: Path, tmp_path: Path) -> None:
-    """A second script drives the page's own one; the policy is lifted for it in this copy alone."""
+    """A second script drives the page's own script. This copy of the page has no security policy, so it may run."""
     drive = """<script>
       const table = document.querySelector(".benchmark table.results");
       const heading = [...table.tHead.rows[0].cells].find((cell) => cell.textContent.startsWith("samples/s"));
@@ -104,12 +104,12 @@ def test_sorting_and_filtering_do_what_they_say(browser: str, report: Path, tmp_
     result = found[1].replace("&quot;", '"')
     assert '"up":"1n1g 1n1g 1n2g 1n2g 1n4g 1n4g 1n8g 1n8g 2n8g 2n8g 4n8g"' in result
     assert '"down":"4n8g 2n8g 2n8g' in result
-    assert '"shown":2' in result  # of the benchmark's table, and of the overview
+    assert '"shown":2' in result  # one row of the benchmark's table, and one of the overview
     assert '"sort":"descending"' in result
 
 
 def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_path: Path) -> None:
-    """Tables move inside their frames; the words in them are broken into lines, so that columns stay together."""
+    """Tables scroll inside their frames. Their words are broken into lines, so that columns stay together."""
     drive = """<script>
       const wide = [...document.querySelectorAll("main *, header *")].filter((one) => !one.closest(".scroll, pre, svg")
         && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80));
@@ -131,7 +131,7 @@ def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_p
 def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_path: Path) -> None:
     settings = tmp_path / "Default/Preferences"
     settings.parent.mkdir()
-    settings.write_text('{"profile": {"default_content_setting_values": {"javascript": 2}}}')  # 2: blocked
+    settings.write_text('{"profile": {"default_content_setting_values": {"javascript": 2}}}')  # 2 means blocked
     dom, _ = dump(browser, report, tmp_path)
     assert "data-enhanced" not in dom
     assert "<button" not in dom
@@ -143,7 +143,8 @@ def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_
 
 
 def requested(browser: str, page: Path, profile: Path) -> list[str]:
-    """What the browser asks for while it loads a page, as it tells its debugger (on the pipes 3 and 4)."""
+    """Return the addresses that the browser requests while it loads a page. It reports them to a debugger over the
+    pipes 3 and 4."""
     (orders, order), (event, events) = os.pipe(), os.pipe()
     command = [browser, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(
@@ -157,13 +158,13 @@ def requested(browser: str, page: Path, profile: Path) -> list[str]:
         os.close(end)
     events: list[dict[str, Any]] = []
     numbers = itertools.count(1)
-    alarm = threading.Timer(60, process.kill)  # who waits for it then reads the end
+    alarm = threading.Timer(60, process.kill)  # a waiting reader then gets the end of the stream
     alarm.start()
 
     with process, open(order, "wb", buffering=0) as stdin, open(event, "rb") as stdout:
 
         def heard() -> Any:
-            """The next message: an event, which is kept, or an answer."""
+            """Return the next message, an event or an answer, and keep it."""
             text = b"".join(iter(lambda: stdout.read(1).strip(b"\0"), b""))
             assert text, "the browser ended"
             events.append(json.loads(text))
@@ -177,7 +178,7 @@ def requested(browser: str, page: Path, profile: Path) -> list[str]:
             return answer["result"]
 
         def until(method: str, load: str) -> None:
-            """An event of this load of a page; the empty page before it has had its own."""
+            """Wait for an event of this load. The empty page before it has had its own events."""
             while not any(one.get("method") == method and load in json.dumps(one) for one in events):
                 heard()
 
@@ -195,7 +196,7 @@ def requested(browser: str, page: Path, profile: Path) -> list[str]:
 
 
 def test_nothing_is_fetched(browser: str, report: Path, tmp_path: Path) -> None:
-    """Neither from far nor from beside it, even without the policy that would hold it back."""
+    """The page fetches nothing from a network and no file beside it, even without the policy that would prevent it."""
     html = re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8"))
     alone, more = tmp_path / "alone.html", tmp_path / "more.html"
     alone.write_text(html, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What Slurm is asked for: the real submissions of large topologies, with an sbatch that only writes them down."""
+"""What we request from Slurm: the real submissions of large topologies, with an sbatch that only writes them down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "1")
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the arguments of every sbatch come to stand."""
+    """The file into which a made-up sbatch writes its arguments."""
     scripts = {
         "sbatch": f'echo "$@" >> {tmp_path}/asked; exit 1',
         "sinfo": "echo 'main*|125|gpu:8|64'",
@@ -84,7 +84,8 @@ def test_checks_on_gpus_get_all_cores_as_runs_do(
 
 
 def test_a_topology_gets_nodes_of_its_own(clone: Callable[[str], Clone], asked: Path) -> None:
-    """As many cores as are asked for, and settling where makes nothing again: it is no parameter of a run."""
+    """The job gets as many cores as the command line says. A new place makes no run again, because the place is not a
+    parameter of a run."""
     where = "slurm: {64n8g: {partition: fast, constraint: a100&ib}, 1n8g: {constraint: ib}}, threads"
     placed = clone(LARGE.replace("threads", where))
     said = ("--default-resources", "slurm_partition=slow", "--set-resources", "run:cpus_per_task=12")
