@@ -11,8 +11,9 @@ import pytest
 from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
 from throughline.files import UserError
 from throughline.records import Device, Summary
-from throughline.report.analysis import cost, summary
+from throughline.report.analysis import cells, cost, summary
 from throughline.report.analysis.summary import Terms
+from throughline.report.render import head
 from throughline.study.goals import Goals, Price
 
 
@@ -35,6 +36,17 @@ def test_efficiency_is_judged_from_its_number_of_nodes_on(tmp_path: Path) -> Non
     assert (verdict, why) == ("not measured", "no topology has 20 nodes and more")
     assert verdicts(judged(paths[:10], efficiency={"from_nodes": 8, "at_least": 0.9}))["efficiency"][0] == "fail"
     assert "compare with" in verdicts(judged(paths[10:15]))["efficiency"][1]
+
+
+def test_the_page_says_met_not_met_or_cannot_be_told(tmp_path: Path) -> None:
+    group = cells.groups([judged(write_series(tmp_path, {"1n1g": jitter(100.0)}, device_found=CPU))])
+    assert [(verdict, why) for verdict, _, why in head.judged(group)] == [
+        ("cannot be told", "no topology has 20 nodes and more"),
+        ("met", "97.0 % on torch 1n1g, the lowest (fp32, batch 32)"),
+    ]
+    strict = judged(write_series(tmp_path, {"1n1g": jitter(100.0)}, device_found=CPU), utilization={"at_least": 0.99})
+    assert [verdict for verdict, *_ in head.judged(cells.groups([strict]))] == ["cannot be told", "not met"]
+    assert head.judged(cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [1.0]}), repeats=1)])) == []
 
 
 def test_a_range_on_both_sides_of_the_goal_is_said(tmp_path: Path) -> None:

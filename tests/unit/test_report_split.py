@@ -60,7 +60,7 @@ def test_negative_differences_are_0_and_the_noise_is_said(
     assert four.input and four.input.median_s == pytest.approx(-0.002) and four.input.shown_s == 0
     assert four.notes == ["input is within the noise (-2 ms, the 3 pairs lie between -5 and 1 ms), shown as 0"]
     assert one.communication and one.communication.shown_s == 0  # one rank has nothing to exchange
-    assert one.notes[0].startswith("a single rank exchanges nothing, so that communication is 0")
+    assert one.notes[0].startswith("a single rank has nobody to exchange with: communication is 0")
     worse = split.Part(-0.004, -0.005, -0.003, 3)
     (note,) = split.Split(one.row, 0.1, None, worse).notes
     assert "negative beyond the noise (-4 ms" in note

@@ -7,12 +7,14 @@ as every other results folder does.
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from throughline.files import write_text
 from throughline.report.analysis import summary
 from throughline.report.render import page
+from throughline.study.config import block_name
 
 FILES = ("runs.jsonl", "proofs.jsonl")
 NOTE = (
@@ -46,8 +48,12 @@ def keep(benchmarks: Iterable[Path], kept: Path) -> None:
 def summaries(kept: Path, results: Path) -> list[Path]:
     """Lay out the kept records below `results` and summarize them; the paths of the summaries, as the records come."""
     cells: dict[Path, list[Path]] = {}
+    terms: dict[str, summary.Terms] = {}
     for line in (kept / FILES[0]).read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)["spec"]
+        record = json.loads(line)
+        run, configuration = record["spec"], record.get("configuration")
+        if configuration:
+            terms[run["benchmark"]] = _terms(run["benchmark"], configuration)
         cell = results / run["benchmark"] / f"bz{run['batch_per_device']}_{run['precision']}"
         path = cell / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,8 +64,18 @@ def summaries(kept: Path, results: Path) -> list[Path]:
     for place, paths in cells.items():
         proof = place.with_name("equivalence.json")
         repeats = max(int(path.stem.removeprefix("run")) for path in paths)
-        summary.write(paths, place, repeats, equivalence=proof if proof.exists() else None)
+        named = terms.get(place.parent.name)
+        summary.write(paths, place, repeats, equivalence=proof if proof.exists() else None, terms=named)
     return [*cells]
+
+
+def _terms(benchmark: str, configuration: Mapping[str, Any]) -> summary.Terms:
+    """What a benchmark is judged and priced by; runs that are derived from another one have no goals."""
+    return summary.Terms(
+        goals=None if "__" in benchmark else configuration["goals"],
+        prices=configuration["prices"],
+        task_samples=configuration["benchmarks"][block_name(benchmark)]["task_samples"],
+    )
 
 
 def note(kept: Path) -> str:

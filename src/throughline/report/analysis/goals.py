@@ -37,7 +37,7 @@ def _efficiency(frameworks: Cells, goals: Goals) -> Goal:
         if ends and ends[0] < limit < ends[1]:
             doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
     why = (
-        f"no valid repeat on {nodes} nodes and more, or none on 1n1g to compare with"
+        f"no cell on {nodes} nodes and more has a speedup: it, or the baseline to compare with, has no valid repeat"
         if asked
         else f"no topology has {nodes} nodes and more"
     )

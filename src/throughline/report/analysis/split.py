@@ -90,7 +90,7 @@ def _doubt(name: str, part: Part) -> str | None:
     size = f"{milliseconds(part.median_s)} ms, the {part.n} pairs lie between {low} and {high} ms"
     zero = "" if part.median_s >= 0 else ", shown as 0"
     if part.control:
-        return f"a single rank exchanges nothing, so that {name} is 0 and the difference noise ({size})"
+        return f"a single rank has nobody to exchange with: {name} is 0, and the measured difference is noise ({size})"
     if part.n == 1:
         return f"{name} is {milliseconds(part.median_s)} ms, from one pair of repeats{zero}: its noise is not known"
     if part.low_s <= 0.0 <= part.high_s:

@@ -11,6 +11,7 @@ from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.numbers import percent, reading, span
 from throughline.study.benchmark import Job
+from throughline.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def _scaling(best: Best, every: Sequence[Best]) -> str:
         unequal = any(one.row.unequal for one in every)
         return ", the fastest of all that " + ("computes what it should" if unequal else "was measured")
     if cell.speedup is None:
-        return f"; its speedup is not known, because {best.baseline} has no valid repeat"
+        base = best.group.row(best.row.framework, Topology.parse(best.baseline))
+        why = "its baseline, {}, has no valid repeat" if base else "there are no runs on its baseline, {}"
+        return f"; its speedup is not known, because {why.format(best.baseline)}"
     between = f" (speedup {span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
     return (
         f": {cell.speedup:.2f} times {over(best.baseline)}, {percent(cell.efficiency)} of what {world} devices could "
@@ -152,6 +155,10 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
+VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
+"""The verdicts of a summary's goals in the words of the page."""
+
+
 def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     """Every goal once, over all batch sizes and precisions: verdict, goal, why. The worst decides and is explained."""
     judgements: dict[str, list[tuple[Group, Goal]]] = {}
@@ -164,9 +171,10 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
         group, goal = min(deciding, key=lambda one: one[1].worst or 0.0)
         place = f" ({group.precision}, {group.batch_name})" if goal.worst is not None else ""
-        aim = f"devices busy for at least {percent(goal.at_least)} of the window"
+        aim = f"devices are busy for at least {percent(goal.at_least)} of the timed window"
         if goal.name == "efficiency":
             kind = "strong-scaling efficiency" if group.strong else "efficiency"
-            aim = f"{kind} of at least {percent(goal.at_least)} on {goal.from_nodes} nodes and more"
-        rows.append((verdict, aim, f"{goal.why}{place}"))
+            topologies = "every topology" if goal.from_nodes == 1 else f"topologies of {goal.from_nodes} nodes and more"
+            aim = f"{kind} of at least {percent(goal.at_least)} on {topologies}"
+        rows.append((VERDICTS[verdict], aim, f"{goal.why}{place}"))
     return rows

@@ -144,7 +144,10 @@ def work(scope: Scope) -> Grid:
 
 def use(scope: Scope) -> Grid:
     """Means over the window of devices, processes and the machine; a figure's title says its least and its most."""
-    note = "means over the timed window, over nodes, devices and repeats; a figure's title says the extremes"
+    note = (
+        "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
+        "its lowest and its highest value"
+    )
     return Grid(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
 
 
@@ -274,7 +277,10 @@ def _value(made: Sequence[Line], best: Line) -> Iterator[str]:
     if fastest is not best and other and other.cost and other.cost.per_million_samples and other.median_speed:
         dearer = other.cost.per_million_samples / (cell.cost.per_million_samples or 1.0)
         quicker = cell.median_speed / other.median_speed
-        yield f"the fastest, {_named(fastest)}, takes {quicker:.2f} of its time for {dearer:.2f} times its money"
+        yield (
+            f"fastest: {_named(fastest)}; for the same samples it needs {quicker:.2f} times the time of the best value "
+            f"and costs {dearer:.2f} times as much"
+        )
 
 
 def _named(line: Line) -> str:
