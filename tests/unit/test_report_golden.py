@@ -34,6 +34,9 @@ WORK += "share of matmul, real tokens/s (all devices), "
 USE += "CPU (of the machine), network out (MB/s), throttled by, "
 MEMORY = "needed (MiB, framework), reserved (MiB, framework), used (MiB, device), total (MiB, device), "
 REWORDED = {
+    "a single rank exchanges nothing, so that communication is 0 and the difference noise": (
+        "a single rank has nobody to exchange with: communication is 0, and the measured difference is noise"
+    ),
     "means over the timed window, over nodes, devices and repeats; a figure's title says the extremes": (
         "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
         "its lowest and its highest value"

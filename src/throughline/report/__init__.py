@@ -1,6 +1,6 @@
-"""Summaries -> what people read: tables, plots and one page.
+"""Turn summaries into what people read: tables, plots and one page.
 
-analysis/ computes: records -> summaries -> what they say. It draws and formats nothing. render/ shows it. topics.py is
-the shape that every topic of the report has. This room knows records, study and the workloads' declarations; it names
-no workload, and takes its units and figures from what the records declare.
+analysis/ turns records into summaries, and summaries into what the report says. It draws and formats nothing. render/
+shows the results. topics.py defines the shape of a topic of the report. This package knows records, study and the
+workloads' declarations. It names no workload: it takes units and figures from what the records declare.
 """

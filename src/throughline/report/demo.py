@@ -1,7 +1,7 @@
-"""docs/demo-report.html: a report of real runs, to look at without running anything.
+"""Make docs/demo-report.html: a report of real runs, to look at without running anything.
 
-docs/demo/runs.jsonl holds one record a line, docs/demo/proofs.jsonl the proofs of equal mathematics. They become a page
-as every other results folder does.
+docs/demo/runs.jsonl holds one record per line, docs/demo/proofs.jsonl one proof of equal mathematics per line. The page
+is made from them in the same way as from any results folder.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ NOTE = (
 
 
 def keep(benchmarks: Iterable[Path], kept: Path) -> None:
-    """Write the records and proofs of these folders, such as results/bert, into `kept`, a line each.
+    """Write the records and proofs of these folders, such as results/bert, into `kept`, one per line.
 
-    Records come in the order in which they were measured, which is that of the configuration. The merged configuration
-    stays in a benchmark's first record alone: there the page reads it.
+    Records keep the order in which they were measured, which is that of the configuration. Only the first record of a
+    benchmark keeps the merged configuration, because the page reads it there.
     """
     runs, proofs, told = [], [], set()
     for root in benchmarks:
@@ -46,7 +46,7 @@ def keep(benchmarks: Iterable[Path], kept: Path) -> None:
 
 
 def summaries(kept: Path, results: Path) -> list[Path]:
-    """Lay out the kept records below `results` and summarize them; the paths of the summaries, as the records come."""
+    """Lay out the kept records below `results`, summarize them, and return the paths in the order of the records."""
     cells: dict[Path, list[Path]] = {}
     terms: dict[str, summary.Terms] = {}
     for line in (kept / FILES[0]).read_text(encoding="utf-8").splitlines():
@@ -70,7 +70,7 @@ def summaries(kept: Path, results: Path) -> list[Path]:
 
 
 def _terms(benchmark: str, configuration: Mapping[str, Any]) -> summary.Terms:
-    """What a benchmark is judged and priced by; runs that are derived from another one have no goals."""
+    """Return the goals and prices of a benchmark. A benchmark that is derived from another one has no goals."""
     return summary.Terms(
         goals=None if "__" in benchmark else configuration["goals"],
         prices=configuration["prices"],
@@ -79,14 +79,14 @@ def _terms(benchmark: str, configuration: Mapping[str, Any]) -> summary.Terms:
 
 
 def note(kept: Path) -> str:
-    """What the page says of its figures at its top."""
+    """Return what the top of the page says about its figures."""
     records = (json.loads(line) for line in (kept / FILES[0]).read_text(encoding="utf-8").splitlines())
     days = sorted({record["started"][:10] for record in records})
     return NOTE.format(date=" and ".join(dict.fromkeys((days[0], days[-1]))), digest=digest(kept))
 
 
 def digest(kept: Path) -> str:
-    """A digest of the kept records."""
+    """Return a digest of the kept records."""
     return hashlib.sha256(b"".join((kept / name).read_bytes() for name in FILES)).hexdigest()[:12]
 
 

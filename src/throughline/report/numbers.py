@@ -1,4 +1,4 @@
-"""Numbers as people read them: rounded, with their prefixes; nothing for what is not known."""
+"""Format numbers for people: rounded, with prefixes. The text of an unknown number is empty."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ PREFIXES = {1e15: " P", 1e12: " T", 1e9: " G", 1e6: " M"}
 
 
 def reading(value: float | None) -> str:
-    """Four significant digits and commas between thousands, for people."""
+    """Return a number with four significant digits, and commas between thousands."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 999.95 else f"{value:#.4g}".rstrip(".")
@@ -22,7 +22,7 @@ def mebibytes(count: int | None) -> str:
 
 
 def scaled(value: float | None) -> str:
-    """Three significant digits and the SI prefix: 10.9 T."""
+    """Return a number with three significant digits and its SI prefix, such as `10.9 T`."""
     if value is None:
         return ""
     size = next((size for size in PREFIXES if value >= size), 1.0)
@@ -30,11 +30,11 @@ def scaled(value: float | None) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits, or all of a whole number: 0.123, 12.3, 1,840."""
+    """Return seconds as milliseconds with three digits, or all digits of a whole number: 0.123, 12.3, 1,840."""
     value = 1000 * seconds
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def span(ends: Sequence[float] | None, places: int = 2) -> str:
-    """The two ends of a range: 1.23 to 4.56."""
+    """Return the two ends of a range, such as `1.23 to 4.56`."""
     return f"{ends[0]:.{places}f} to {ends[1]:.{places}f}" if ends else ""

@@ -1,7 +1,7 @@
-"""A topic of the report: one thing that it tells of a benchmark, in every form that it is told in.
+"""Define a topic: one thing that the report tells about a benchmark, in all its forms.
 
-What a topic computes stands in analysis/; its file in render/topics/ says which of these forms it has. Page, tables
-and plots loop over the topics and know none by name.
+A topic's computations are in analysis/. Its file in render/topics/ says which of these forms it has. The code of the
+page, the tables and the plots loops over all topics and names none.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,16 +21,19 @@ from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Grid, Sheet, Table
 
 MADE_UP = "made-up data"
-"""What tables and plots say of runs that trained on no real data."""
+"""The mark on tables and plots of runs that did not train on real data."""
 
 ABOUT, LOSS, GAIN = range(3)
-"""The order of findings: what a benchmark is, where nothing is gained or what limits, and how things compare."""
+"""The order of findings: what a benchmark is, what gains nothing or limits, and how things compare."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a topic tells of: a benchmark's groups; `everything` that it may be compared with; its checks; and what was
-    `imported` from logs of others."""
+    """What a topic is about: the groups of one benchmark.
+
+    everything: the groups that it may be compared with. largest, checks: its searches for the largest batch and its
+    convergence checks. imported: results from logs of others.
+    """
 
     groups: Sequence[Group]
     everything: Sequence[Group] = ()
@@ -44,35 +47,36 @@ class Scope:
 
     @property
     def made_up(self) -> bool:
-        """Whether every table and plot has to say that data are made up."""
+        """True if every table and plot has to say that the data are made up."""
         return any(group.made_up for group in self.groups)
 
     @property
     def marks(self) -> list[str]:
-        """The same as lines below a table."""
+        """The lines below a table that say so."""
         return [MADE_UP] if self.made_up else []
 
     @cached_property
     def pairs(self) -> list[comparisons.Pair]:
-        """All that is compared, with its verdicts."""
+        """All comparisons of the benchmark, with their verdicts."""
         return comparisons.judge(self.groups, self.everything)
 
     @cached_property
     def beside(self) -> list[Beside]:
-        """Like results of others."""
+        """Results of others that are like rows of this benchmark."""
         return list(beside.beside(self.groups, self.imported, self.doubts))
 
     @cached_property
     def doubts(self) -> list[Doubt]:
-        """What is doubtful about the benchmark's own rows and the imported ones."""
+        """Doubts about the benchmark's own rows and the imported ones."""
         return beside.doubts_of(self.groups, self.imported)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot: `name` is its file's, `draw` draws it in a theme, `words` say what it shows.
+    """A plot: `name` names its file, `draw` draws it in a theme, and `words` describe it for those who do not see it.
 
-    It stands beside the table of `group`, or in its topic's own section; a file or the page may do without it.
+    It stands beside the table of `group`, or without a group in the section of its topic. in_files, on_page: whether it
+    is written as a file and shown on the page.
     """
 
     name: str
@@ -86,7 +90,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence beside the headline."""
+    """A sentence below the headline."""
 
     text: str
     order: int = GAIN
@@ -98,11 +102,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Topic:
-    """The forms of one topic; `name` is its files' and its place on the page, `intro` stands below its title.
+    """The forms of one topic. `name` names its files and its place on the page; `intro` stands below its title.
 
-    grid: figures by cell, on the page and in files; frame: the CSV of a topic without a grid; sheets: its tables in
-    Markdown and LaTeX, where they are not the grid's; table: its rows on the page, where they are not by cell;
-    drawings, remarks (below its table), notes (below a group's table), findings (beside the headline).
+    grid: figures by cell, on the page and in files
+    frame: the CSV file of a topic without a grid
+    sheets: its tables in Markdown and LaTeX, if they differ from the grid
+    table: its rows on the page, if they are not by cell
+    drawings: its plots
+    remarks: sentences below its table
+    notes: sentences below the table of a group
+    findings: sentences below the headline
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What is doubtful about the figures, in sentences that say what to do about it."""
+"""Warnings: sentences that say what is doubtful about the figures, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,22 +9,22 @@ from throughline.report.analysis import alike, plausibility, windows
 from throughline.report.numbers import percent
 from throughline.topology import Topology
 
-SPREAD = 0.05  # of the median; above it a median of few repeats says little
-FIRST = 0.05  # the first repeat's lag behind the median of the others
-STEP_CAP = "at_most_s"  # in the warning of a run whose steps were cut
-FEWEST = 3  # steps that a run times whatever its cap is (LEAST_TIMED in rank/worker.py)
+SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
+FIRST = 0.05  # by how much the first repeat is slower than the median of the others
+STEP_CAP = "at_most_s"  # is in the warning of a run whose steps were cut
+FEWEST = 3  # a run times at least this many steps, whatever its time limit (LEAST_TIMED in rank/worker.py)
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
-# Of an environment: says nothing of how fast it is, or, as the numbers of cores, is another one in every job.
+# Parts of an environment that say nothing about its speed, or that differ in every job, as the numbers of cores do.
 UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
 BY_TOPOLOGY = tuple(
     f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
-)  # differs between topologies for good reasons; a commit in between need not touch what is measured
-KERNELS = ("attention", "convolutions", "memory_format")  # settings: each framework has its own
+)  # differs between topologies for good reasons; a commit in between need not change what is measured
+KERNELS = ("attention", "convolutions", "memory_format")  # settings that each framework chooses for itself
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
 def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
-    """Warnings about one cell from the records that enter it (sorted by repeat) and its figures."""
+    """Return the warnings about one cell, from its figures and from the records behind them, sorted by repeat."""
     ok = [run for run in runs if run.status == "ok"]
     notes = [_left_out(part, [run.spec.repeat for run in ok]) for part in cell.left_out]
     silent = cell.n - cell.n_ok - sum(len(part.repeats) for part in cell.left_out)
@@ -71,7 +71,7 @@ def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
 
 
 def _sums(ok: Sequence[RunRecord]) -> list[str]:
-    """What does not add up in the figures of whole jobs."""
+    """Return what does not add up in the figures of whole jobs."""
     return [
         f"the figures of repeat {run.spec.repeat} do not add up: {fault}"
         for run in ok
@@ -80,7 +80,7 @@ def _sums(ok: Sequence[RunRecord]) -> list[str]:
 
 
 def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
-    """One note about all runs whose steps were cut, instead of each run's own, with what left so few steps."""
+    """Return one note about all runs whose steps were cut, in place of each run's own note."""
     cut = [run for run in ok if run.steps_timed < run.steps_asked]
     if not cut:
         return []
@@ -96,7 +96,7 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def mixture(runs: Sequence[RunRecord]) -> list[str]:
-    """Which parts of device, environment and data differ between these records, with the values."""
+    """Return which parts of device, environment and data differ between these records, with their values."""
     every = [surroundings(run) for run in runs]
     differences = []
     for key in dict.fromkeys(key for one in every for key in one):
@@ -108,11 +108,11 @@ def mixture(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
-    """What makes the speedup of `runs` a comparison of unlike things."""
+    """Return what makes the speedup of `runs` over `baseline` a comparison of unlike things."""
     ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
     if not ok or not base:
         return []
-    # A mixture inside a cell is that cell's own warning.
+    # If environments are mixed inside a cell, that cell has its own warning.
     here, there = (
         {key: value for key, value in surroundings(part[-1]).items() if not key.startswith(BY_TOPOLOGY)}
         for part in (ok, base)
@@ -128,7 +128,7 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], na
 def about_frameworks(
     settings: Mapping[str, Mapping[str, Any] | None], mathematics: Mapping[str, Mathematics]
 ) -> dict[str, list[str]]:
-    """Warnings about frameworks that do not do the same work as the first one, or do not compute the same."""
+    """Return warnings about frameworks that do not do the same work as the first one, or do not compute the same."""
     first = next((name for name, stated in settings.items() if stated), "")
     reference = settings.get(first) or {}
     notes = {
@@ -151,9 +151,9 @@ def about_frameworks(
 
 
 def gains_nothing(ratio: float, precision: str, reference: str, native: bool | None, slower: bool) -> str:
-    """Advice about a lower precision that does not differ from `reference` on one device, or is `slower`.
+    """Return advice about a lower precision that is no faster than `reference` on one device, or is `slower`.
 
-    `ratio` is its throughput divided by that of `reference`; `native`: whether the device has fp16 units.
+    ratio: its throughput divided by that of `reference`. native: whether the device has fp16 units.
     """
     cause = (
         f"The device has no {precision} units and emulates them"
@@ -168,7 +168,7 @@ def gains_nothing(ratio: float, precision: str, reference: str, native: bool | N
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested maps as one map with dotted keys."""
+    """Return nested maps as one map with dotted keys."""
     result: dict[str, Any] = {}
     for key, inner in value.items():
         name = f"{prefix}{key}"
@@ -177,12 +177,12 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def surroundings(run: RunRecord) -> dict[str, Any]:
-    """Device, environment and data of a run, by dotted keys."""
+    """Return the device, the environment and the data of a run, by dotted keys."""
     return facts(run.device, run.environment, run.data)
 
 
 def facts(device: Device | None, environment: Mapping[str, Any], data: Data | None) -> dict[str, Any]:
-    """Device, environment and data by dotted keys."""
+    """Return a device, an environment and data by dotted keys."""
     return flat({
         "device": {"kind": device.kind, "name": device.name} if device else {},
         "environment": {key: value for key, value in environment.items() if key not in UNLIKE_ANYWAY},
@@ -191,6 +191,6 @@ def facts(device: Device | None, environment: Mapping[str, Any], data: Data | No
 
 
 def close(key: str, values: Sequence[Any]) -> bool:
-    """Whether these are sizes of memory of machines of one kind."""
+    """True if these values are sizes of memory that machines of one kind report."""
     are_sizes = key.endswith("memory_bytes") and all(isinstance(value, int | float) for value in values)
     return are_sizes and bool(max(values) - min(values) <= MEMORY * max(values))

@@ -1,4 +1,4 @@
-"""Texts that differ in their numbers alone, told once: every number with its range.
+"""Merge texts that differ only in their numbers into one text, in which every number has its range.
 
 `node 0: 0.3 of 2 cores` and `node 1: 1.0 of 2 cores` become `nodes 0, 1: 0.3 to 1.0 of 2 cores`.
 """
@@ -12,11 +12,11 @@ TOKEN = re.compile(
     r"\b(?P<kind>node|rank|repeat|GPU)s? (?P<names>\d+(?:, \d+)*)(?![\w.])"
     rf"|(?P<low>{NUMBER})(?: to (?P<high>{NUMBER}))?"
 )
-"""Numbers that name things, such as `repeats 1, 3`, else a number or a range of numbers."""
+"""Numbers that name things, such as `repeats 1, 3`; or a number; or a range of numbers."""
 
 
 def merged(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, in the order of their first ones; those that differ in their numbers alone are one text."""
+    """Yield the texts in their order. Texts that differ only in their numbers are merged into the first of them."""
     same: dict[str, list[str]] = {}
     for text in texts:
         same.setdefault(form(text), []).append(text)
@@ -24,12 +24,12 @@ def merged(texts: Iterable[str]) -> Iterator[str]:
 
 
 def form(text: str) -> str:
-    """A text without its numbers: equal for texts that can be merged."""
+    """Return a text with `#` for its numbers. Texts of the same form can be merged."""
     return TOKEN.sub(lambda found: f"{found['kind'] or ''}#", text)
 
 
 def _one(texts: Sequence[str]) -> str:
-    """These texts of one form as one text."""
+    """Merge texts of one form."""
     if len(set(texts)) == 1:
         return texts[0]
     columns = zip(*(TOKEN.finditer(text) for text in texts), strict=True)
@@ -38,7 +38,7 @@ def _one(texts: Sequence[str]) -> str:
 
 
 def _together(found: Sequence[re.Match[str]]) -> str:
-    """The numbers that stand in one place of several texts: names as a list, other numbers as a range."""
+    """Merge the numbers in one place of several texts: names into a list, other numbers into a range."""
     kind = found[0]["kind"]
     if kind:
         names = sorted({int(name) for one in found for name in one["names"].split(", ")})

@@ -1,4 +1,4 @@
-"""What figures rest on: which repeats enter a median, and over which topology speedups are taken."""
+"""Choose the repeats that enter a median, and the topology that speedups are relative to."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,10 @@ ONE_DEVICE = "1n1g"
 
 
 def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
-    """The runs of the largest group that shares an environment, and the ok repeats of all others.
+    """Split runs into those of the largest group that shares an environment, and the ok repeats of all other groups.
 
-    Groups are counted by their repeats that are ok; of equal ones the one that ended last is taken. A run without a
-    figure belongs to no group and stays where it is.
+    The size of a group is the number of its ok repeats. Of groups of the same size, we take the one that ended last. A
+    run without a figure belongs to no group; it stays with the first part.
     """
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
@@ -37,7 +37,10 @@ def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
 
 
 def _environment(run: RunRecord) -> str:
-    """One text for one environment: its digest, of an older record all that it says; device and data beside it."""
+    """Return a text that is the same for runs in the same environment, on the same device and on the same data.
+
+    It has the digest of the environment. An older record has no digest: then the text has all facts of the environment.
+    """
     surroundings = advice.surroundings(run)
     digest = run.environment.get("digest")
     if digest is None:  # machines of one kind report slightly different sizes of memory
@@ -47,10 +50,11 @@ def _environment(run: RunRecord) -> str:
 
 
 def of(by_topology: Mapping[str, Sequence[RunRecord]]) -> str:
-    """The baseline of one framework's runs.
+    """Return the topology that is the baseline of one framework's runs.
 
-    A model that is split over ranks may need several devices: then it is the smallest topology that was asked for and
-    is not `unsupported`. A baseline that is out of memory stays the baseline, and there is no speedup.
+    It is one device. A model that is split over ranks may need several devices: then it is the smallest topology that
+    was asked for and is not `unsupported`. If the baseline runs out of memory, it stays the baseline, and there is no
+    speedup.
     """
     if all(run.spec.layout == Layout() for runs in by_topology.values() for run in runs):
         return ONE_DEVICE
@@ -59,6 +63,6 @@ def of(by_topology: Mapping[str, Sequence[RunRecord]]) -> str:
 
 
 def size(topology: str) -> tuple[int, Topology]:
-    """What topologies are ordered by: devices, then nodes."""
+    """Return the key that topologies are sorted by: devices, then nodes."""
     parsed = Topology.parse(topology)
     return parsed.world, parsed

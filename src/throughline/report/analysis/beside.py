@@ -1,4 +1,4 @@
-"""Results of others beside our own: our cells as rows of a table, the rows that are like a cell, and what differs."""
+"""Find results of others that are like our cells, and say what differs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,11 @@ UNITS = ("samples/s", "images/s")
 
 @dataclass(frozen=True)
 class Beside:
-    """One of our rows and a like one of others. `differs` says in what, `doubts` what is doubtful about theirs."""
+    """One of our rows, and a row of others that is like it.
+
+    samples_per_s: their speed. ratio: our median divided by it, with its `range`. differs: what differs between the
+    two. doubts: what is doubtful about their row.
+    """
 
     group: Group
     row: Row
@@ -31,7 +35,7 @@ class Beside:
 
 
 def beside(groups: Iterable[Group], imported: Sequence[Result], doubts: Sequence[Doubt]) -> Iterator[Beside]:
-    """Every measured row with each like row of others; `doubts` are those about the imported rows."""
+    """Yield every measured row with each row of others that is like it. `doubts` are those about imported rows."""
     for group in groups:
         for row in group.measured:
             own = of_row(group, row)
@@ -52,9 +56,9 @@ def beside(groups: Iterable[Group], imported: Sequence[Result], doubts: Sequence
 
 
 def is_like(own: Result, other: Result) -> bool:
-    """Whether two rows train the same model at the same size and precision on as many devices of one kind.
+    """True if two rows train the same model at the same size and precision on as many devices of one kind.
 
-    What the other row does not say does not tell them apart; `differences` names it.
+    A value that the other row does not state counts as equal; `differences` names it.
     """
     sizes: list[tuple[Any, Any]] = [(own.sequence, other.sequence), (own.batch_per_device, other.batch_per_device)]
     sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
@@ -63,7 +67,7 @@ def is_like(own: Result, other: Result) -> bool:
 
 
 def differences(own: Result, other: Result) -> Iterator[str]:
-    """In what two like rows differ: theirs, and of what is short ours as well."""
+    """Yield what differs between two rows: their value, and our value too if it is short."""
     for name in ("device", "nodes", "framework", "software", "batch_per_device", "accumulate", "options", "date"):
         here, there = getattr(own, name), getattr(other, name)
         if here != there and not (name == "device" and _gpu(own) and _gpu(own) is _gpu(other)):
@@ -74,7 +78,7 @@ def differences(own: Result, other: Result) -> Iterator[str]:
 
 
 def own_rows(groups: Iterable[Group]) -> list[Result]:
-    """Our measured rows, and beside them the matrix products of the same runs."""
+    """Return our measured rows, each followed by a row with the matrix product of the same runs."""
     made = []
     for group in groups:
         for row in group.measured:
@@ -88,7 +92,7 @@ def own_rows(groups: Iterable[Group]) -> list[Result]:
 
 
 def of_row(group: Group, row: Row) -> Result | None:
-    """One of our rows, unrounded; None of what is not measured, or in a unit of its own."""
+    """Return one of our cells as a row of results, unrounded; None if it was not measured or has a unit of its own."""
     summary, cell = group.summary, row.cell
     if not (summary and cell and cell.median_speed and group.unit in UNITS) or cell.simulated:
         return None
@@ -119,7 +123,7 @@ def of_row(group: Group, row: Row) -> Result | None:
 
 
 def doubts_of(groups: Sequence[Group], imported: Sequence[Result]) -> list[Doubt]:
-    """Doubts about our rows and the imported ones."""
+    """Return the doubts about our rows and the imported rows."""
     own = [doubt for group in groups for doubt in _above_own_product(group)]
     found = plausibility.doubts([*own_rows(groups), *imported])
     said = [(doubt.rule, doubt.row) for doubt in own]
@@ -127,7 +131,7 @@ def doubts_of(groups: Sequence[Group], imported: Sequence[Result]) -> list[Doubt
 
 
 def _above_own_product(group: Group) -> Iterator[Doubt]:
-    """Rows that train with more FLOP/s than the matrix product of the same runs reaches, with the likely cause."""
+    """Yield the rows that train with more FLOP/s than the matrix product of the same runs, with the likely cause."""
     told = [(row, row.cell.work) for row in group.measured if row.cell and row.cell.work]
     for row, work in told:
         own, product, share = of_row(group, row), work.matmul_flops_per_s, work.matmul_share
@@ -151,7 +155,7 @@ def _above_own_product(group: Group) -> Iterator[Doubt]:
 
 @cache
 def of_published() -> tuple[Doubt, ...]:
-    """Doubts about the published rows that ship with Throughline."""
+    """Return the doubts about the published rows that ship with Throughline."""
     return tuple(plausibility.doubts(published.rows()))
 
 

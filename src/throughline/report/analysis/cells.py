@@ -1,4 +1,4 @@
-"""Summaries as rows to show: what was asked for and what came of it, in one order everywhere."""
+"""Turn summaries into rows to show, in one order everywhere: what was asked for, and what came of it."""
 
 import json
 from collections import defaultdict
@@ -20,12 +20,12 @@ from throughline.topology import StepSize, Topology
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
 NO_UNIT = "throughput"
-"""What stands in the place of a unit that neither a record nor the configuration tells."""
+"""Stands in place of a unit that neither a record nor the configuration states."""
 
-NAMED = 6  # a warning about all cells of a table with more of them names none
+NAMED = 6  # a warning about all cells of a table names no cell if the table has more than these
 
 STATUS_LABELS = {"ok": "ok", "oom": "OOM", "unsupported": "n/a", "invalid": "invalid", "failed": "failed"}
-"""How a status is printed. `failed` is no record at all: the run broke off, or did not happen yet."""
+"""The printed forms of statuses. `failed`: there is no record, because the run broke off or has not run yet."""
 
 STATUS_MEANINGS = {
     "oom": "out of memory: the configuration does not fit this device",
@@ -36,7 +36,7 @@ STATUS_MEANINGS = {
 
 
 class Asked(Section):
-    """Cells of one summary that the configuration asks for."""
+    """The cells of one summary that the configuration asks for."""
 
     benchmark: str
     batch: int
@@ -48,7 +48,7 @@ class Asked(Section):
 
 
 def read_asked(text: str) -> list[Asked]:
-    """The asked cells in a JSON list; UserError where it is not one."""
+    """Return the asked cells in a JSON list; UserError if the text is no such list."""
     try:
         return TypeAdapter(list[Asked]).validate_python(json.loads(text))
     except (json.JSONDecodeError, ValidationError) as error:
@@ -61,7 +61,7 @@ def read_asked(text: str) -> list[Asked]:
 
 
 def asked_for(specs: Iterable[RunSpec]) -> str:
-    """What `read_asked` reads: the cells of `specs`, as JSON."""
+    """Return the cells of `specs` as the JSON that `read_asked` reads."""
     by_cell: dict[str, list[RunSpec]] = {}
     for spec in specs:
         by_cell.setdefault(spec.cell, []).append(spec)
@@ -82,7 +82,7 @@ def asked_for(specs: Iterable[RunSpec]) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One framework on one topology; without a cell nothing was measured."""
+    """One framework on one topology. Without a cell, nothing was measured."""
 
     framework: str
     topology: Topology
@@ -93,13 +93,13 @@ class Row:
 
     @property
     def shown(self) -> str:
-        """The framework's name in a table, marked where its mathematics are not those of the others."""
+        """The framework's name in a table, with a mark if its mathematics differ or its ranks do not exchange."""
         marks = (" (unequal)" if self.unequal else "") + ("" if self.exchanges else " (no exchange)")
         return self.framework + marks
 
     @property
     def status(self) -> str:
-        """`ok` where at least one repeat is; else what most repeats ended as; `failed` without a record."""
+        """`ok` if at least one repeat is ok; else the status of most repeats; `failed` without a record."""
         if self.cell is None or not self.cell.statuses:
             return "failed"
         if self.cell.n_ok:
@@ -113,7 +113,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """One benchmark, batch size and precision: its rows, and its summary where there is one."""
+    """One benchmark, batch size and precision: its rows, and its summary if there is one."""
 
     benchmark: str
     batch: int
@@ -124,52 +124,54 @@ class Group:
 
     @property
     def per_device(self) -> bool:
-        """Whether `batch` is of each device."""
+        """True if `batch` is the batch of each device."""
         return self.summary is None or self.summary.batch_size_per_device is not None
 
     @property
     def strong(self) -> bool:
-        """Whether the devices of every topology share one total batch: its speedups are those of strong scaling."""
+        """True if the devices of every topology share one total batch, so that speedups are those of strong scaling."""
         return self.summary is not None and self.summary.scaling == "strong"
 
     @property
     def batch_name(self) -> str:
-        """`batch 32`; with strong scaling `total batch 32`."""
+        """`batch 32`, or `total batch 32` with strong scaling."""
         return f"{'total ' if self.strong else ''}batch {self.batch}"
 
     @property
     def batch_text(self) -> str:
-        """`batch 32 per device`, or of what else it is."""
+        """`batch 32 per device`, or what else shares the batch."""
         if self.strong:
             return f"{self.batch_name}, strong scaling"
         return f"{self.batch_name} per " + ("device" if self.per_device else "replica")
 
     @property
     def by_iteration(self) -> bool:
-        """Whether its workload measures single iterations: then tables state the batch of a device, and the global one
-        that an iteration trains on."""
+        """True if its workload measures single iterations.
+
+        Then tables state the batch of a device and the global batch that an iteration trains on.
+        """
         return self.summary is not None and any(one.of_steps for one in workloads.of(self.summary.model).FIGURES)
 
     @property
     def made_up(self) -> bool:
-        """Whether its model reads data, and they are made up."""
+        """True if its model reads data that are made up."""
         if self.summary is None or workloads.of(self.summary.model).DATA is None:
             return False
         return self.summary.options.data == "synthetic" or made_up_files(self.summary)
 
     def size(self, row: Row) -> StepSize:
-        """What a step trains on, on a row's topology."""
+        """Return the size of a step on a row's topology."""
         if not self.summary:
             return StepSize(row.topology.world, self.batch)
         options = self.summary.options
         return StepSize.of(row.topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
 
     def batch_per_replica(self, row: Row) -> int:
-        """How many samples a replica computes at once on a row's topology."""
+        """Return how many samples a replica computes at once on a row's topology."""
         return self.size(row).batch_per_replica
 
     def batch_of(self, *rows: Row) -> str:
-        """The batch of these rows as a table states it: one number, or that of a device and the global one."""
+        """Return the batch of these rows as a table states it: one number, or that of a device and the global one."""
         if not self.by_iteration:
             return str(self.batch)
         sizes = [self.size(row) for row in rows]
@@ -178,12 +180,12 @@ class Group:
 
     @property
     def name(self) -> str:
-        """`bz32_fp32`, the summary's name."""
+        """The summary's name, such as `bz32_fp32`."""
         return f"bz{self.batch}_{self.precision}"
 
     @property
     def exchanges(self) -> bool:
-        """Whether its ranks exchange gradients: without, there is no common training."""
+        """True if its ranks exchange gradients. Without that, they do not train one model together."""
         return self.summary is None or self.summary.options.exchange
 
     @property
@@ -191,7 +193,7 @@ class Group:
         return list(dict.fromkeys(row.framework for row in self.rows))
 
     def series(self, framework: str) -> list[Row]:
-        """Measured rows of one framework, smallest topology first."""
+        """Return the measured rows of one framework, smallest topology first."""
         return [row for row in self.rows if row.framework == framework and row.cell and row.cell.n_ok]
 
     @property
@@ -200,7 +202,7 @@ class Group:
         return [row for framework in self.frameworks for row in self.series(framework)]
 
     def facts(self, row: Row) -> dict[str, Any]:
-        """Device, environment and data of a row, by dotted keys."""
+        """Return the device, the environment and the data of a row, by dotted keys."""
         if self.summary is None or row.cell is None:
             return {}
         environment = self.summary.environment.get(row.framework) or {}
@@ -211,13 +213,13 @@ class Group:
 
 
 def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
-    """Groups by benchmark, then precision, then batch. `asked` adds the cells that have no record."""
+    """Return the groups, sorted by benchmark, then precision, then batch. `asked` adds the cells without a record."""
     made = {(s.benchmark, s.precision, s.batch): s for s in summaries}
     wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
     benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *made)))
     keys = sorted({*made, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
-    # By block and precision: derived benchmarks have no proof of their own.
+    # Derived benchmarks have no proof of their own, so verdicts are kept by block and precision.
     unequal: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for s in summaries:
         wrong = {name for name, proof in (s.mathematics or {}).items() if proof.verdict in advice.UNEQUAL}
@@ -245,12 +247,12 @@ def _rows(summary: Summary | None, asked: Asked | None, unequal: Collection[str]
 
 
 def made_up_files(summary: Summary) -> bool:
-    """Whether the files that it reads are made up."""
+    """True if the files that a summary's runs read are made up."""
     return any(workloads.MADE_UP in str((one or {}).get("data")) for one in (summary.settings or {}).values())
 
 
 def switches(summary: Summary) -> str:
-    """What is on and off, in DLPerf's words: `W/O compile & W/O clip & W/O checkpointing`."""
+    """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`."""
     options = summary.options
     always = [
         "W/ compile" if options.compile else "W/O compile",
@@ -271,7 +273,7 @@ def switches(summary: Summary) -> str:
 
 
 def title(group: Group) -> str:
-    """A table's title as DLPerf writes it."""
+    """Return a table's title as DLPerf writes it."""
     start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
     start += ", strong scaling" if group.strong else ""
     if group.summary is None:
@@ -290,7 +292,7 @@ class Note:
 
 
 def notes(group: Group) -> list[Note]:
-    """Reasons and warnings of all cells. Those of several cells that differ in their numbers alone are said once."""
+    """Return the reasons and warnings of all cells. Texts of several cells that differ only in numbers are one note."""
     told: dict[tuple[str, str], list[tuple[Row, str]]] = {}
     for row in group.rows:
         if row.cell:
@@ -305,21 +307,21 @@ def notes(group: Group) -> list[Note]:
 
 
 def _moved_baselines(group: Group) -> list[Note]:
-    """Frameworks whose speedups are not over one device."""
+    """Return a note for each framework whose speedups are not relative to one device."""
     baselines = group.summary.baselines if group.summary else {}
     text = "its speedups are relative to {}, the smallest topology on which the model's layout is possible"
     return [Note(name, text.format(base), "reason") for name, base in baselines.items() if base != baseline.ONE_DEVICE]
 
 
 def _place(group: Group, rows: Sequence[Row]) -> str:
-    """Which cells these are; of many that are all of the table, how many."""
+    """Name these cells; if they are all cells of a large table, return how many they are."""
     every = {str(row.topology) + row.framework for row in rows}
     known = sum(row.cell is not None for row in group.rows)
     return f"all {known} cells" if len(every) == known > NAMED else _where(rows)
 
 
 def _where(rows: Iterable[Row]) -> str:
-    """`torch 1n1g, 1n2g; mxnet-horovod 1n1g`."""
+    """Name the cells of these rows, such as `torch 1n1g, 1n2g; mxnet-horovod 1n1g`."""
     by_framework: dict[str, dict[str, None]] = {}
     for row in rows:
         by_framework.setdefault(row.framework, {})[str(row.topology)] = None

@@ -1,8 +1,8 @@
-"""Pairs of configurations: by how much they differ, how sure that is, and whether this machine can tell at all.
+"""Compare pairs of configurations: by how much they differ, how sure that is, and whether this machine can tell.
 
-`judge` is the one place that judges; page, tables and sentences print its verdicts. An A/A run (the extra `aa`)
-measures the same configuration twice. The largest difference between two such medians is the smallest one that is
-reported, whatever the ranks of a pair say: for the environment, the workload and the day of the A/A run.
+Only `judge` judges; the page, the tables and the sentences print its verdicts. An A/A run (the extra `aa`) measures the
+same configuration twice. We report no difference that is as small as the largest one between two such medians, whatever
+the rank test of a pair says. This limit holds for the environment, the workload and the day of the A/A run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,28 +20,28 @@ from throughline.study import runs
 from throughline.study.config import block_name
 
 SURE = 0.05
-"""p of the rank test from which on two sets of repeats are not told apart."""
+"""Two sets of repeats are not told apart if p of the rank test is this or larger."""
 LEAST_REPEATS = 3
-"""The fewest repeats of a side for which there is a rank test."""
+"""The rank test needs at least this many repeats on each side."""
 AA = "__aa"
 LOWER = ("bf16", "fp16")
 NEAR = timedelta(days=1)
-"""The most that may lie between an A/A run and the runs that it judges."""
+"""An A/A run judges only runs within this time of it."""
 OF_FRAMEWORK = tuple(
     f"environment.{name}" for name in ("framework", "packages.", "python", "code", "variables.", "mpi")
 )
-"""What differs between frameworks for good reasons."""
+"""Parts of an environment that differ between frameworks for good reasons."""
 NO_SPEED = ("environment.commit", "environment.variables.CUDA_VISIBLE_DEVICES")
-"""What differs without a difference in speed: `code` says whether what is measured has changed."""
+"""Parts that differ without any effect on speed. Whether the measured code has changed is told by `code`."""
 CORES = ("environment.cpu_cores", "environment.cpu_quota_cores")
-"""What a cluster gives to a run by the number of its devices."""
+"""Parts that a cluster gives to a run in proportion to its devices."""
 NAMED, LONG = 3, 80
-"""How many differences between two environments are named, and how many characters a value has that is printed."""
+"""How many differences between two environments are named; how many characters a printed value has at most."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of two that are compared: a measured row and its group."""
+    """One side of a comparison: a measured row and its group."""
 
     group: Group
     row: Row
@@ -58,7 +58,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Floor:
-    """The smallest difference that can be reported: the widest of `compared` A/A pairs of medians of `what`."""
+    """The limit below which no difference is reported: the widest of `compared` A/A pairs of medians of `what`."""
 
     what: str
     share: float
@@ -66,7 +66,7 @@ class Floor:
 
     @property
     def text(self) -> str:
-        """What it is, and how sure: of k alike differences, the next one is the largest with 1 in k + 1."""
+        """The limit, and how sure it is: after k like differences, the next one is the largest with 1 in k + 1."""
         return (
             f"A/A runs of {self.what} measure the same configuration twice: the two medians differ by up to "
             f"{percent(self.share, 1)} here ({self.compared} compared; by chance, one new pair in {self.compared + 1} "
@@ -76,9 +76,9 @@ class Floor:
 
 @dataclass(frozen=True)
 class Pair:
-    """`other` over `one`, whoever has measured them: medians, ranges, ranks.
+    """A comparison of `other` with `one`, whoever measured them, by medians, ranges and ranks.
 
-    `unlike` says what forbids a verdict. `adjusted` is Holm's p over the `family` pairs that are tested with this one.
+    unlike: what forbids a verdict. adjusted: p after Holm's correction for the `family` pairs that are tested together.
     """
 
     what: str
@@ -106,7 +106,7 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """faster | slower | no difference | not told apart | not comparable."""
+        """`faster`, `slower`, `no difference`, `not told apart` or `not comparable`."""
         if self.unlike:
             return "not comparable"
         if self.floor and abs(self.ratio - 1) <= self.floor.share:
@@ -117,12 +117,15 @@ class Pair:
 
     @property
     def gains(self) -> bool | None:
-        """Whether `other` is faster by more than A/A runs differ, told apart or not; None: they are not comparable."""
+        """True if the median of `other` is higher by more than A/A runs differ, whatever the verdict.
+
+        None if the sides are not comparable.
+        """
         return None if self.unlike else self.ratio > 1 + (self.floor.share if self.floor else 0.0)
 
     @property
     def why(self) -> str:
-        """What the verdict rests on."""
+        """The reason for the verdict."""
         if self.unlike:
             return "; ".join(self.unlike)
         if self.verdict == "no difference" and self.floor:
@@ -139,8 +142,11 @@ def _shown(p: float) -> str:
 
 
 def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pair]:
-    """All that there is to compare in one benchmark, with its verdicts: frameworks, precisions, more devices, and the
-    benchmarks among `everything` that go without the one option that this one has switched on."""
+    """Return all comparisons of one benchmark, with their verdicts.
+
+    They compare frameworks, precisions, topologies, and the benchmark with those among `everything` that differ from it
+    in one option only, which this one has switched on.
+    """
     switched = list(_switches(groups, everything))
     blocks = {block_name(group.benchmark) for group in groups}
     blocks |= {block_name(side.group.benchmark) for pair in switched for side in pair.sides or ()}
@@ -171,7 +177,7 @@ class TooFew:
 
     @property
     def text(self) -> str:
-        """What these repeats cannot do, why, and how many repeats could."""
+        """What these repeats cannot decide, why, and how many repeats could."""
         repeats = f"{self.repeats} repeat{'' if self.repeats == 1 else 's'}"
         which = "the only comparison" if self.pairs == 1 else f"any of the {self.pairs} comparisons"
         why = f"the rank test needs at least {LEAST_REPEATS} repeats on each side"
@@ -182,7 +188,7 @@ class TooFew:
 
 
 def too_few(pairs: Sequence[Pair]) -> TooFew | None:
-    """The repeats, if they are too few to decide any pair; else None."""
+    """Say that the repeats are too few to decide any pair; None if they can decide one."""
     tested = [pair for pair in pairs if pair.family]
     asked = tested or [pair for pair in pairs if not pair.unlike and pair.one.repeats and pair.other.repeats]
     if not asked:
@@ -198,7 +204,7 @@ def too_few(pairs: Sequence[Pair]) -> TooFew | None:
 
 
 def differences(one: Side, other: Side) -> list[str]:
-    """What of device, environment and data is known of both and differs, as far as it may decide their speed."""
+    """Return which parts of device, environment and data are known of both sides, differ, and may decide the speed."""
     a, b = one.group.facts(one.row), other.group.facts(other.row)
     left_out: tuple[str, ...] = NO_SPEED
     if one.row.framework != other.row.framework:
@@ -213,14 +219,14 @@ def differences(one: Side, other: Side) -> list[str]:
 
 
 def _differs(key: str, one: Any, other: Any) -> bool:
-    """Whether two facts differ. One that a side does not tell does not; a variable that is not told is not set."""
+    """True if two facts differ. An unknown fact does not differ, but an unknown variable counts as not set."""
     if None in (one, other):
         return one != other and key.startswith("environment.variables.")
     return bool(one != other) and not advice.close(key, [one, other])
 
 
 def _said(key: str, *values: Any) -> str:
-    """`torch is 2.12.0 and 2.13.0`."""
+    """Return a difference in words, such as `torch is 2.12.0 and 2.13.0`."""
     part, _, rest = key.partition(".")
     if part == "data":
         return f"the data differ (content {' and '.join(str(value)[:12] for value in values)})"
@@ -231,7 +237,7 @@ def _said(key: str, *values: Any) -> str:
 
 
 def _unlike(one: Side, other: Side) -> tuple[str, ...]:
-    """Why two must not be compared: unequal mathematics, or surroundings that differ."""
+    """Return why two sides must not be compared: unequal mathematics, or different surroundings."""
     if one.row.framework != other.row.framework:
         unequal = [side.row.framework for side in (one, other) if side.row.unequal]
         if unequal:
@@ -242,7 +248,7 @@ def _unlike(one: Side, other: Side) -> tuple[str, ...]:
 
 
 def _again(groups: Sequence[Group]) -> Iterable[tuple[Side, Side]]:
-    """Configurations that were measured twice, in one environment and at one time."""
+    """Yield the configurations that were measured twice, in the same environment and within a day."""
     first = {
         (g.benchmark, g.name, row.framework, str(row.topology)): Side(g, row) for g in groups for row in g.measured
     }
@@ -255,8 +261,10 @@ def _again(groups: Sequence[Group]) -> Iterable[tuple[Side, Side]]:
 
 
 def _floor(pair: Pair, again: Iterable[tuple[Side, Side]]) -> Floor | None:
-    """The widest difference of those A/A pairs that belong to a side of `pair`: to its framework, environment and
-    workload, and not further from it than a day."""
+    """Return the widest difference of the A/A pairs that belong to a side of `pair`.
+
+    Such an A/A pair has the framework, the environment and the workload of that side, and was measured within a day.
+    """
     shares: list[tuple[float, str]] = []
     for twice in again:
         origin, same = twice[0].value, twice[1].value
@@ -277,7 +285,7 @@ def _belongs(twice: tuple[Side, Side], side: Side) -> bool:
 
 
 def _near(one: Side, other: Side) -> bool:
-    """Whether at most a day lies between the measurements; not where a summary does not tell when they were."""
+    """True if at most a day lies between two measurements; False if a summary does not tell when they took place."""
     cells = one.row.cell, other.row.cell
     try:
         starts = [datetime.fromisoformat(cell.started) for cell in cells if cell and cell.started]
@@ -288,7 +296,7 @@ def _near(one: Side, other: Side) -> bool:
 
 
 def _frameworks(groups: Sequence[Group]) -> Iterable[Pair]:
-    """Every framework against the first one that computes what it should, on each topology that both have."""
+    """Compare every framework with the first one that computes what it should, on each topology that both have."""
     for group in groups:
         equal = [row.framework for row in group.measured if not row.unequal]
         name = next(iter(equal or group.frameworks), "")
@@ -299,7 +307,7 @@ def _frameworks(groups: Sequence[Group]) -> Iterable[Pair]:
 
 
 def _precisions(groups: Sequence[Group]) -> Iterable[Pair]:
-    """Lower precisions against fp32 (else tf32), each at its fastest batch, on every topology."""
+    """Compare lower precisions with fp32 (or else tf32), each at its fastest batch, on every topology."""
     best: dict[tuple[str, str], dict[str, tuple[Group, Row]]] = {}
     for group in groups:
         for row in group.measured:
@@ -317,7 +325,7 @@ def _precisions(groups: Sequence[Group]) -> Iterable[Pair]:
 
 
 def _devices(groups: Sequence[Group]) -> Iterable[Pair]:
-    """Each topology against the next smaller one."""
+    """Compare each topology with the next smaller one."""
     for group in groups:
         for name in group.frameworks:
             for before, after in pairwise(group.series(name)):
@@ -328,7 +336,10 @@ def _devices(groups: Sequence[Group]) -> Iterable[Pair]:
 
 
 def _switches(groups: Sequence[Group], everything: Sequence[Group]) -> Iterable[Pair]:
-    """The same configuration in another benchmark that differs in one option only: this one has it switched on."""
+    """Compare each group with the same one of a benchmark that differs in one option only.
+
+    The benchmark of `groups` has that option switched on.
+    """
     for group in groups:
         for other in everything:
             a, b = other.summary, group.summary

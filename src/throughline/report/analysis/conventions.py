@@ -1,4 +1,4 @@
-"""FLOPs of one speed as different projects count them: columns beside one another, so that equal speed reads equal."""
+"""Count the FLOPs of one speed as different projects do, side by side, so that equal speeds can be recognized."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,7 +12,7 @@ from throughline.workloads.decoder import Decoder
 
 @dataclass(frozen=True)
 class Convention:
-    """A way to count the FLOPs of training on a sample. `key` is its column, `formula` is per token."""
+    """A way to count the FLOPs of training on a sample. `key` names its column; `formula` is per token."""
 
     key: str
     name: str
@@ -45,7 +45,7 @@ SYMBOLS = (
 
 
 def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | None:
-    """A decoder's parts and its tokens per sample; None of a model that is no decoder, or whose FLOPs are unknown."""
+    """Return a decoder's parts and its tokens per sample; None if it is no decoder or its FLOPs are unknown."""
     workload: Any = workloads.of(model)
     describe = getattr(workload, "decoder", None)
     found = describe({"model": model, **parameters}) if describe else None
@@ -53,9 +53,10 @@ def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | No
 
 
 def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, float]:
-    """FLOPs to train on a sample by convention; of what is no decoder one, `model`; {} where they are not known.
+    """Map each convention to the FLOPs to train on a sample; a model that is no decoder has one convention, `model`.
 
-    `parameters` are those of a row in words of the configuration; others have their defaults.
+    parameters: those that a row states, named as in the configuration; the others have their defaults. The map is empty
+    if the FLOPs are not known.
     """
     if workloads.folder(model) is None or not workloads.trains(model):
         return {}
@@ -72,7 +73,7 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, flo
 
 
 def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:
-    """FLOP/s of a device by convention, from a cell's median; {} where the model is no decoder."""
+    """Map each convention to the FLOP/s of a device, from a cell's median; empty if the model is no decoder."""
     found = parts(model, parameters)
     if found is None or cell.median_speed is None:
         return {}
@@ -81,7 +82,7 @@ def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, 
 
 
 def _implied(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration adds to a block's own keys, where no data decide it."""
+    """Return the keys that a configuration adds to those of a block, unless they depend on data."""
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         return workloads.of(model).complete({"model": model, **parameters}, None)
     return {}

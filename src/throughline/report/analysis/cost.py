@@ -1,4 +1,4 @@
-"""What a throughput costs: prices of the configuration, else of resources/gpus.csv."""
+"""Compute what a throughput costs, with prices from the configuration or else from resources/gpus.csv."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from throughline.records import Cost, Device
 from throughline.study.goals import Price
 
 HOURS_A_MONTH = 720
-"""30 days: what a node month is counted as."""
+"""The hours that a price per month counts: 30 days."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The price of one device for an hour, and who says so."""
+    """The price of one device for an hour, and its source."""
 
     per_hour: float
     currency: str
@@ -22,7 +22,7 @@ class Rate:
 
 
 def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
-    """The rate of `device`; a sentence where there is none. Of several names that fit, the longest one counts."""
+    """Return the rate of `device`, or why there is none. If several names in `prices` fit, the longest one counts."""
     if device is None:
         return "the runs met no device"
     name = device.name
@@ -41,7 +41,7 @@ def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
 
 
 def of(samples_per_s: float | None, world: int, rated: Rate | str, task_samples: int | None) -> Cost:
-    """What `world` devices cost at this throughput; `task_samples` are those of the whole training."""
+    """Return what `world` devices cost at this throughput. task_samples: the samples of the whole training."""
     known = rated if isinstance(rated, Rate) else None
     per_sample = known.per_hour * world / 3600 / samples_per_s if known and samples_per_s else None
     figures = {

@@ -1,4 +1,4 @@
-"""What a workload measures beside throughput, and its throughput in other units: medians over the repeats."""
+"""Medians over repeats of what a workload measures besides throughput, and throughput in other units."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -11,7 +11,7 @@ from throughline.study.section import Value
 
 
 def medians(runs: Sequence[RunRecord]) -> list[Figure]:
-    """The figures of the runs that are ok, each by its name and the size at which it was measured."""
+    """Return the median of every figure over the ok runs; figures differ in name, or in the size measured at."""
     same: dict[tuple[str, str], list[Figure]] = {}
     for figure in (figure for run in runs if run.status == "ok" for figure in run.figures):
         same.setdefault((figure.name, str(figure.at)), []).append(figure)
@@ -20,20 +20,20 @@ def medians(runs: Sequence[RunRecord]) -> list[Figure]:
 
 
 def other_units(spec: RunSpec, samples_per_s: float | None) -> dict[str, float]:
-    """A throughput in every other unit of the workload, such as tokens/s."""
+    """Return a throughput in every other unit of the workload, such as tokens/s."""
     if samples_per_s is None:
         return {}
     return {f"{unit}/s": count * samples_per_s for unit, count in per_sample(spec.model, spec.parameters).items()}
 
 
 def per_sample(model: str, parameters: dict[str, Value]) -> dict[str, float]:
-    """How many of every other unit a sample has."""
+    """Return how many of every other unit a sample has, such as tokens."""
     workload = workloads.of(model)
     return {unit: count(workload.Parameters(**parameters)) for unit, count in workload.UNITS.items()}
 
 
 def parameters(summary: Summary) -> dict[str, Any]:
-    """A workload's parameters that are keys of a block, with their units in their names: `sequence_tokens`."""
+    """Return the workload's parameters that are keys of a block, by names with units, such as `sequence_tokens`."""
     declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["asked"])
     return {
         f"{field.name}_{unit}" if (unit := field.metadata.get("unit")) else field.name: _plain(
@@ -45,7 +45,7 @@ def parameters(summary: Summary) -> dict[str, Any]:
 
 
 def titled(summary: Summary) -> str:
-    """The parameters that decide so much that every title names them: `vocabulary 20000 & table rows`."""
+    """Return the parameters that every title names, because they decide so much: `vocabulary 20000 & table rows`."""
     declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["titled"])
     return " & ".join(
         f"{field.name} {_plain(summary.parameters[field.name])}"
@@ -55,12 +55,12 @@ def titled(summary: Summary) -> str:
 
 
 def _plain(value: Value) -> int | float | str | bool:
-    """A list as text, such as `128 512`."""
+    """Return a list as text, such as `128 512`, and any other value as it is."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def setup(summary: Summary) -> str:
-    """The workload's parameters in words: what a sample has of the other units, else the keys of the block."""
+    """Return the workload's parameters in words: how many of its other units a sample has, or else the block's keys."""
     sample = workloads.of(summary.model).UNIT.removesuffix("s")
     if units := per_sample(summary.model, summary.parameters):
         return ", ".join(f"{count:g} {unit} per {sample}" for unit, count in units.items())

@@ -1,4 +1,4 @@
-"""Goals as pass or fail: how well a benchmark scales, how busy its devices are."""
+"""Judge a benchmark's goals: how well it scales, and how busy its devices are."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,12 +12,12 @@ Cells = Mapping[str, Mapping[str, Cell]]
 
 
 def judge(frameworks: Cells, goals: Goals, kind: str | None) -> list[Goal]:
-    """Each goal against the worst cell that it is about. `kind` is that of the device: cuda or cpu."""
+    """Judge each goal by the worst cell that it is about. kind: the device's, `cuda` or `cpu`."""
     return [_efficiency(frameworks, goals), _utilization(frameworks, goals, kind)]
 
 
 def overall(goals: Iterable[Goal]) -> str:
-    """The verdict of several: fail where one fails, pass where one passes and none fails."""
+    """Return the verdict of several goals: fail if one fails, else pass if one passes."""
     verdicts = {goal.verdict for goal in goals}
     return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else "not measured"
 
@@ -60,7 +60,7 @@ def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
 
 
 def _goal(goal: dict[str, Any], judged: Mapping[str, float], doubt: str, why_not: str) -> Goal:
-    """The lowest of `judged` against the goal, with a `doubt` about it; `why_not` is said where nothing is judged."""
+    """Judge the goal by the lowest of `judged`, with a `doubt` about it. `why_not`: why nothing can be judged."""
     if not judged:
         return Goal(**goal, verdict="not measured", worst=None, where=None, why=why_not)
     where = _lowest(judged)
