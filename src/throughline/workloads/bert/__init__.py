@@ -137,7 +137,7 @@ def _scores(hidden: int, rows: int) -> int:
 def flops_beyond_model(spec: Values, settings: Values) -> float:
     """Return the FLOPs of a sample that a framework with these settings does and `flops_per_sample` does not count.
 
-    They are those of a vocabulary head that scores all positions, not the masked ones alone.
+    A vocabulary head that scores all positions does more than one that scores only the masked positions.
     """
     if not str(settings.get("vocabulary_head")).startswith("all positions"):
         return 0.0

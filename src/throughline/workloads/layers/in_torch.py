@@ -85,7 +85,7 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
 
 def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Layer:
     if spec["precision"] == "fp8" and StepSize.of_spec(spec).batch_per_replica * spec["sequence"] % 16:
-        raise Unsupported("products in fp8 have rows and columns in multiples of 16: so must be batch x sequence")
+        raise Unsupported("products in fp8 need rows and columns in multiples of 16: batch x sequence has to be one")
     return Layer(spec, at)
 
 
