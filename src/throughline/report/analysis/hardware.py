@@ -1,4 +1,4 @@
-"""What the hardware did in the runs of one cell, from their records: memory, use, energy, work."""
+"""Combine what the hardware did in the runs of one cell: memory, use, energy, work."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """The fields of `Cell` that tell of memory, use, energy and work, over the runs that are ok."""
+    """Return the fields of `Cell` about memory, use, energy and work, over the ok runs."""
     ok = [run for run in runs if run.status == "ok"]
     memory, work = [run.memory for run in ok if run.memory], [_work(run, run.work) for run in ok if run.work]
     use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}
@@ -39,7 +39,7 @@ def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
 
 
 def energy_per_sample(run: RunRecord) -> float | None:
-    """Joules of all devices over the window, per sample; None where one of them did not tell."""
+    """Return the joules per sample of all devices over the window; None if one device did not tell its energy."""
     devices = [device for node in run.telemetry or () for device in node.devices]
     energies = _known(device.energy_j for device in devices)
     if len(energies) < Topology.parse(run.spec.topology).world or run.samples_per_s is None or run.window_s is None:
@@ -48,9 +48,9 @@ def energy_per_sample(run: RunRecord) -> float | None:
 
 
 def _work(run: RunRecord, work: Work) -> Work:
-    """A run's work. Its share of the matrix product counts all FLOPs that the framework does, also beyond the model's.
+    """Return a run's work, with a share of the matrix product that counts all FLOPs of its framework.
 
-    FLOP/s and MFU stay those of the model.
+    A framework may do more than the model needs. FLOP/s and MFU stay those of the model.
     """
     beyond = getattr(workloads.of(run.spec.model), "flops_beyond_model", None)
     if beyond is None or run.settings is None or work.matmul_share is None or work.flops_per_sample is None:
@@ -68,7 +68,7 @@ def _work(run: RunRecord, work: Work) -> Work:
 
 
 def _network(parts: Sequence[Network]) -> Network | None:
-    """With the median of the seconds; the messages are those of the first run that knows them."""
+    """Combine the runs' networks: the median of the seconds, and the messages of the first run that knows them."""
     known = next((part for part in parts if part.seconds), None)
     if known is None:
         return parts[0] if parts else None
@@ -76,7 +76,7 @@ def _network(parts: Sequence[Network]) -> Network | None:
 
 
 def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
-    """Each figure over the parts that have it, and why the figures are missing that none has."""
+    """Combine each figure over the parts that have it, and keep the reasons of figures that no part has."""
     names = [name for name in type(parts[0]).model_fields if name not in ("convention", "reasons")]
     values = {name: combine(_known(getattr(part, name) for part in parts)) for name in names}
     reasons = {key: why for part in reversed(parts) for key, why in part.reasons.items()}
@@ -84,7 +84,7 @@ def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any
 
 
 def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
-    """The means over nodes and repeats, and the extremes of all."""
+    """Combine the use on all nodes and repeats: the mean of the means, and the extremes."""
     if not nodes:
         return None
     devices = [device for node in nodes for device in node.devices]
@@ -106,7 +106,7 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
 
 
 def _joined(series: Iterable[Series | None]) -> Series | None:
-    """The mean of the means, the least and the most; None where none of them is known."""
+    """Return the mean of the means, the least and the most; None if no series is known."""
     known = _known(series)
     if not known:
         return None

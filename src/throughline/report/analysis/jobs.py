@@ -1,4 +1,4 @@
-"""Whole jobs: the rows of their table."""
+"""Make the rows of the table of whole jobs."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ COLUMNS = {
     "train_runtime": "train/train_runtime",
     "eval_runtime": "eval/runtime",
 }
-"""The Trainer's figures, and what a logger of its figures calls them."""
+"""Map our columns to the names of the Trainer's figures in its log."""
 
 
 def row(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
-    """A job's figures: the ten columns of the Trainer's users, after its name, and what stands beside them."""
+    """Return a job's name, the ten columns that users of the Trainer know, and our own figures."""
     told = {one.name: one.value for one in cell.figures}
     accumulate = group.summary.options.accumulate if group.summary else 1
     alone, whole = told.get("samples_per_second_without_evaluations"), told.get("train_samples_per_second")
@@ -37,7 +37,7 @@ def row(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
 
 
 def name(group: Group, line: Row) -> str:
-    """Device, how many, and the batch of each: `V100_4gpu_8`."""
+    """Return a job's name: device, number of devices, batch of each, such as `V100_4gpu_8`."""
     device = group.summary.device if group.summary else None
     known = gpus.find(device.name) if device and device.kind == "cuda" else None
     kind = known.kind if known else device.name if device and device.kind == "cuda" else "CPU"
@@ -46,5 +46,5 @@ def name(group: Group, line: Row) -> str:
 
 
 def is_one(cell: Cell) -> bool:
-    """Whether a cell's runs are whole jobs."""
+    """True if a cell's runs are whole jobs."""
     return any(one.name in job.FIGURES for one in cell.figures)

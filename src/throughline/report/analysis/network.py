@@ -1,8 +1,8 @@
-"""A step's exchange beside what the network does alone: the same messages after the window, with nothing computed.
+"""Compare a step's exchange with the same messages alone, which ranks send after the window without computing.
 
 algorithm bandwidth = bytes of a step's gradients / seconds of their messages alone
-bus bandwidth       = that x 2 (n - 1) / n, for n replicas (as nccl-tests define both)
-explained           = the smaller of those seconds and of what the step spends on its exchange (split.py)
+bus bandwidth       = algorithm bandwidth x 2 (n - 1) / n, for n replicas (as nccl-tests define both)
+explained           = the smaller of those seconds and the seconds that the step spends on its exchange (split.py)
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,11 @@ from throughline.workloads.collectives import factor
 
 @dataclass(frozen=True)
 class Exchange:
-    """One framework on one topology. `communication_s`: what the step spends on its exchange, from the runs without it;
-    None where there are none. `why`: why the rest is not known."""
+    """The exchange of one framework on one topology.
+
+    communication_s: seconds that the step spends on its exchange, from the runs without it; None without such runs.
+    why: why the other figures are not known.
+    """
 
     group: Group
     row: Row
@@ -31,13 +34,13 @@ class Exchange:
 
     @property
     def explained_s(self) -> float | None:
-        """What the network's own rate explains of the exchange in the step."""
+        """The seconds of the step's exchange that the network's own rate explains."""
         both = self.alone_s, self.communication_s
         return min(part for part in both if part is not None) if None not in both else None
 
 
 def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
-    """Every measured row whose ranks have exchanged alone."""
+    """Return the exchange of every measured row whose ranks exchanged messages alone, or said why they did not."""
     everything = list(everything)
     return [
         found
@@ -61,6 +64,6 @@ def _of_row(group: Group, row: Row, communication_s: float | None) -> Exchange |
 
 
 def _communication(group: Group, row: Row, everything: list[Group]) -> float | None:
-    """What the split of the same row says."""
+    """Return the seconds of communication in the split of the same row."""
     found = next((one for one in split(group, everything) if one.row == row), None)
     return found.communication.shown_s if found and found.communication else None

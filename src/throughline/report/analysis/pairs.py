@@ -1,6 +1,6 @@
-"""Off and on: what one option changes in a cell's memory, use and throughput; and the names of OneFlow's cases.
+"""Compare cells with an option off and on: memory, use and throughput; and name cells as OneFlow does.
 
-The form is that of OneFlow's study of GPT-2 with its optimizer states split over ranks and not split.
+The form is that of OneFlow's study of GPT-2 with and without optimizer states that are split over ranks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from throughline.topology import Topology
 
 @dataclass(frozen=True)
 class Change:
-    """One figure without an option and with it; None where it is not known."""
+    """One figure without an option and with it; None if it is not known."""
 
     off: float | None
     on: float | None
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Figures:
-    """What such a table says of a cell. `use` is the share of time that its GPUs worked, on a CPU its threads."""
+    """The figures of a cell in such a table. use: the share of the time in which GPUs, or threads on a CPU, worked."""
 
     memory_bytes: float | None
     use: float | None
@@ -45,7 +45,7 @@ class Figures:
 
     @classmethod
     def of(cls, cell: Cell) -> "Figures":
-        """Memory is what the driver counts, as nvidia-smi prints it; where it does not, what the largest rank held."""
+        """Return a cell's figures. Memory is what the driver counts (nvidia-smi), else what the largest rank held."""
         gpu, threads = (cell.utilization.gpu, cell.utilization.cpu) if cell.utilization else (None, None)
         used = cell.memory.device_used_bytes if cell.memory and gpu is not None else None
         memory = cell.peak_memory_bytes if used is None else used
@@ -56,8 +56,8 @@ class Figures:
 class OffOn:
     """The figures of two cells that differ in one option.
 
-    `saves_from`, of sharding on GPUs: how many parameters other replicas hold the states of for this rank. On a CPU
-    what a process holds beside its tensors hides what sharding saves.
+    saves_from: for sharding on GPUs, the number of parameters whose states other replicas hold for this rank. On a CPU
+    it is None: what a process holds besides its tensors hides what sharding saves.
     """
 
     off: Figures
@@ -78,17 +78,20 @@ class OffOn:
 
     @property
     def saved_bytes_per_parameter(self) -> float | None:
-        """What tells one kind of sharding from another, whatever the model and the number of replicas."""
+        """The memory that sharding saves per parameter.
+
+        It differs between kinds of sharding, and does not depend on the model or the number of replicas.
+        """
         return None if self.memory.by is None or not self.saves_from else -self.memory.by / self.saves_from
 
 
 def option(pair: Pair) -> str:
-    """The option that a pair of the kind `switches` is about."""
+    """Return the option that a pair of the kind `switches` compares."""
     return pair.what.partition(" ")[0]
 
 
 def switched(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, OffOn]]:
-    """Every pair of two benchmarks that differ in one option, with its figures."""
+    """Yield every pair of two benchmarks that differ in one option, with its figures."""
     for pair in pairs:
         if pair.kind == "switches" and pair.sides:
             off, on = (side.row.cell for side in pair.sides)
@@ -101,14 +104,14 @@ def switched(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, OffOn]]:
 
 
 def settings(side: Side) -> dict[str, Any]:
-    """What its framework was set up to do, as read from what it had built; empty in older records."""
+    """Return the settings of a side's framework, as read from the model that it built; empty in older records."""
     summary = side.group.summary
     return (summary.settings or {}).get(side.row.framework) or {} if summary else {}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A row of OneFlow's table; `off` are the figures that it is compared with."""
+    """A row of OneFlow's table. off: the figures that it is compared with."""
 
     date: str
     description: str
@@ -122,16 +125,20 @@ class Case:
 
     @property
     def name(self) -> str:
-        """`1n_8g_dp_4bs`: data parallel, batch 4; `1n_4g_mp_4bs`: one replica on four; `1n_4g_2dp_2mp_4bs`: both."""
+        """The name of a case.
+
+        `1n_8g_dp_4bs` is data parallel with batch 4. `1n_4g_mp_4bs` has one replica on four devices.
+        `1n_4g_2dp_2mp_4bs` has both.
+        """
         replicas = self.topology.world // self.tensor
         parallel = "dp" if self.tensor == 1 else "mp" if replicas == 1 else f"{replicas}dp_{self.tensor}mp"
         return f"{self.topology.nodes}n_{self.topology.devices}g_{parallel}_{self.batch}bs"
 
 
 def cases(groups: Sequence[Group], pairs: Sequence[Pair]) -> list[Case]:
-    """The measured cells of models that tensor parallelism can split: the smallest topology first, then by batch.
+    """Return the measured cells of models that tensor parallelism can split, sorted by topology, then by batch.
 
-    A cell with sharding follows the one that goes without.
+    A cell with sharding follows the cell without.
     """
     without = {
         id(pair.sides[1].row): pair.sides[0]

@@ -1,4 +1,4 @@
-"""What a training step reaches of what its layers reach alone, where one report has both."""
+"""Compare the speed of a training step with that of its layers alone, if one report has both."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from throughline.report.analysis.reached import Reached, reached
 from throughline.workloads import layers
 
 ALIKE = 2.0
-"""Batch sizes are close up to this ratio."""
+"""Two batch sizes are close if their ratio is at most this."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One framework on one topology: TFLOPS of a device in the step, and the layer alone that is most like it."""
+    """One framework on one topology: TFLOPS of a device in the step, and the most similar layer that ran alone."""
 
     group: Group
     row: Row
@@ -28,7 +28,7 @@ class Part:
 
 
 def parts(groups: Iterable[Group], everything: Iterable[Group]) -> list[Part]:
-    """Every measured row of a model whose layer was measured alone on the same device."""
+    """Return every measured row of a model whose layer was measured alone on the same device."""
     alone = [one for one in reached(everything) if one.name == "forward_backward"]
     return [found for group in groups for row in group.measured if (found := _of_row(group, row, alone))]
 
@@ -48,6 +48,6 @@ def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
 
 
 def _is(one: Reached) -> tuple[object, ...]:
-    """What has to be the same."""
+    """Return what has to be the same in the step and in the layer alone."""
     dropout = one.group.summary.options.dropout if one.group.summary else None
     return one.model, one.device, one.group.precision, one.parameters.get("sequence"), dropout

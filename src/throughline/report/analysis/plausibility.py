@@ -1,7 +1,7 @@
-"""What cannot be true of training speeds, or is doubtful: rules over rows, whoever has measured them.
+"""Rules that find training speeds that cannot be true or are doubtful, whoever measured them.
 
-A rule knows neither sources nor single rows. How exactly a figure is checked follows from the digits that it is printed
-with. Each doubt says how it was derived, so that a reader can do it again by hand.
+A rule knows neither sources nor single rows. The printed digits of a figure decide how exactly it is checked. Each
+doubt says how it was derived, so that a reader can repeat it by hand.
 """
 
 from collections import defaultdict
@@ -16,15 +16,15 @@ from throughline.report.analysis import conventions
 from throughline.report.numbers import percent
 
 FORMULA = 0.01
-"""How far two counts of the same FLOPs may lie apart: how a vocabulary is padded, whether norms count."""
+"""Two counts of the same FLOPs may differ by this share: in how a vocabulary is padded, or whether norms count."""
 WINOGRAD = 2.25
-"""How many times fewer multiplications a convolution of 3 x 3 can take than its definition (Winograd, F(2 x 2))."""
+"""A 3 x 3 convolution can take this many times fewer multiplications than its definition (Winograd, F(2 x 2))."""
 ALIKE = 0.01
-"""Devices that are so nearly equally fast count as equal."""
+"""Devices whose speeds differ by no more than this share count as equally fast."""
 FASTER = 1.5
 """Devices whose peaks differ by more than this should not be equally fast."""
 SAYS_MUCH = 4
-"""Digits from which on two equal figures are hardly chance."""
+"""Two equal figures with this many digits or more are hardly equal by chance."""
 ABOVE_PRODUCT = "above the measured matrix product"
 """The name of a rule."""
 FP = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
@@ -34,7 +34,7 @@ Rows = Sequence[Result]
 
 @dataclass(frozen=True)
 class Doubt:
-    """What is wrong with a row, and how that follows."""
+    """What is wrong with a row, and how that was derived."""
 
     rule: str
     row: Result
@@ -42,19 +42,19 @@ class Doubt:
 
 
 def doubts(rows: Rows) -> list[Doubt]:
-    """Every doubt about these rows, rule by rule."""
+    """Return every doubt about these rows, rule by rule."""
     return [doubt for rule in RULES for doubt in rule(rows)]
 
 
 def more_than_devices(speedup: float, times: float) -> str | None:
-    """Why a speedup over a baseline of `times` fewer devices cannot be; None where it can."""
+    """Return why a speedup over a baseline with `times` fewer devices is impossible; None if it is possible."""
     if speedup <= times:
         return None
     return f"speedup {speedup:.4g} is more than the {times:g} devices can give"
 
 
 def sums(run: RunRecord) -> list[str]:
-    """What does not add up in the figures of a whole job."""
+    """Return what does not add up in the figures of a whole job."""
     asked, size = run.spec.job, run.spec.size
     if not asked:
         return []
@@ -63,13 +63,13 @@ def sums(run: RunRecord) -> list[str]:
 
 
 def _table(row: Result) -> tuple[Any, ...]:
-    """What the rows of one table of topologies have in common."""
+    """Return what the rows of one table of topologies have in common."""
     what = row.origin, row.source, row.date, row.framework, row.software, row.model, tuple(row.parameters.items())
     return *what, row.sequence, row.precision, row.device, row.batch_per_device, row.options, row.unit
 
 
 def _series(rows: Rows) -> Iterator[list[Result]]:
-    """Rows of one table, the fewest devices first."""
+    """Yield the rows of each table, the fewest devices first."""
     tables: defaultdict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for row in rows:
         if row.devices:
@@ -79,19 +79,19 @@ def _series(rows: Rows) -> Iterator[list[Result]]:
 
 
 def _base(row: Result, table: Rows) -> Result | None:
-    """The row that the speedups of a table are over."""
+    """Return the row that the speedup of `row` is relative to."""
     known = [one for one in table if one.value is not None and one.convention == row.convention]
     return known[0] if known and known[0] is not row else None
 
 
 def _quotient(row: Result, base: Result) -> tuple[float, float] | None:
-    """How many times as fast a row is as another one, at least and at most."""
+    """Return how many times as fast a row is as another one, at least and at most."""
     one, other = row.samples_per_s, base.samples_per_s
     return (one[0] / other[1], one[1] / other[0]) if one and other else None
 
 
 def speedups(rows: Rows) -> Iterator[Doubt]:
-    """More than the devices can give; and more devices that are slower."""
+    """Find speedups that are more than the devices can give, and more devices that are slower."""
     for table in _series(rows):
         for row in table:
             base = _base(row, table)
@@ -116,7 +116,7 @@ def _do(devices: int | None) -> str:
 
 
 def printed_speedups(rows: Rows) -> Iterator[Doubt]:
-    """A printed speedup that does not follow from the printed speeds."""
+    """Find printed speedups that do not follow from the printed speeds."""
     for table in _series(rows):
         for row in table:
             printed, base = row.printed.get("speedup"), _base(row, table)
@@ -128,7 +128,7 @@ def printed_speedups(rows: Rows) -> Iterator[Doubt]:
 
 
 def steps(rows: Rows) -> Iterator[Doubt]:
-    """Seconds of a step and samples a second that do not belong to the printed batch."""
+    """Find seconds per step and samples per second that do not fit the printed batch."""
     for row in rows:
         seconds, speed = row.printed.get("seconds_per_step"), row.samples_per_s
         if seconds and speed and row.global_batch:
@@ -139,7 +139,7 @@ def steps(rows: Rows) -> Iterator[Doubt]:
 
 
 def flops(rows: Rows) -> Iterator[Doubt]:
-    """Printed TFLOPS that no convention of counting gives; and an MFU that is not theirs."""
+    """Find printed TFLOPS that no convention of counting gives, and MFUs that do not follow from them."""
     for row in rows:
         told, mfu = row.printed.get("tflops"), row.printed.get("mfu")
         each, speed, gpu = _flops_per_sample(row), row.samples_per_s, _gpu(row)
@@ -159,7 +159,7 @@ def flops(rows: Rows) -> Iterator[Doubt]:
 
 
 def changes(rows: Rows) -> Iterator[Doubt]:
-    """A printed change that does not follow from the figures with an option and without it."""
+    """Find printed changes that do not follow from the figures with and without an option."""
     alone = {_configuration(row, options=False): row for row in rows if not _changed(row)}
     for row in filter(_changed, rows):
         base = alone.get(_configuration(row, options=False))
@@ -184,7 +184,7 @@ def changes(rows: Rows) -> Iterator[Doubt]:
 
 
 def parameters(rows: Rows) -> Iterator[Doubt]:
-    """A printed number of parameters that the model does not have."""
+    """Find printed numbers of parameters that the model does not have."""
     for row in rows:
         printed = row.printed.get("parameters_billion")
         found = conventions.parts(row.model, {"sequence": row.sequence, **row.parameters}) if printed else None
@@ -197,7 +197,7 @@ def parameters(rows: Rows) -> Iterator[Doubt]:
 
 
 def datasheet(rows: Rows) -> Iterator[Doubt]:
-    """More than the device can do by its datasheet, or than its memory holds."""
+    """Find more speed than the device's datasheet allows, or more memory than it has."""
     for row in rows:
         gpu, mfu, memory = _gpu(row), row.printed.get("mfu"), row.printed.get("memory_mib")
         if mfu and ends(mfu)[0] > 1 and (not gpu or not row.printed.get("tflops")):
@@ -215,7 +215,7 @@ def datasheet(rows: Rows) -> Iterator[Doubt]:
 
 
 def products(rows: Rows) -> Iterator[Doubt]:
-    """More than a large matrix product reaches on the device: in the same table, or published for the device."""
+    """Find more speed than a large matrix product reaches on the device, in the same table or as published for it."""
     measured: dict[tuple[str, str | None, str | None], tuple[float, str]] = {}
     for row in rows:
         if row.model == "matmul" and row.unit == "TFLOPS" and row.value:
@@ -238,7 +238,7 @@ def products(rows: Rows) -> Iterator[Doubt]:
 
 
 def equal(rows: Rows) -> Iterator[Doubt]:
-    """Equal results that should differ: one log for two rows, the same digits of unlike rows, unlike devices."""
+    """Find equal results that should differ: one log for two rows, the same digits in unlike rows, unlike devices."""
     logs: dict[str, Result] = {}
     values: dict[tuple[Any, ...], Result] = {}
     for row in rows:
@@ -259,7 +259,7 @@ def equal(rows: Rows) -> Iterator[Doubt]:
 
 
 def _same_on_faster(rows: Rows) -> Iterator[Doubt]:
-    """Devices of unlike peaks that are equally fast."""
+    """Find devices with different peaks that are equally fast."""
     for alike in _grouped(rows, lambda row: (_configuration(row, device=False), row.devices)):
         for one, other in combinations(alike, 2):
             slow, fast = sorted((one, other), key=lambda row: _peak(row) or 0)
@@ -271,7 +271,7 @@ def _same_on_faster(rows: Rows) -> Iterator[Doubt]:
 
 
 def unequal(rows: Rows) -> Iterator[Doubt]:
-    """Results of one configuration that differ, where each is somebody's final one: repeats among logs do differ."""
+    """Find results of one configuration that differ, unless they are imported: repeats among logs may differ."""
     for alike in _grouped([row for row in rows if row.origin != "imported"], _configuration):
         first, *others = alike
         for row in others:
@@ -284,7 +284,7 @@ def unequal(rows: Rows) -> Iterator[Doubt]:
 
 
 def counting(rows: Rows) -> Iterator[Doubt]:
-    """FLOPs of a sample that one table does not count as another one of the same source does."""
+    """Find FLOPs of a sample that two tables of one source count differently."""
     for alike in _grouped(rows, lambda row: (row.source, row.model, row.sequence, row.precision, row.device)):
         told = [row for row in alike if row.printed.get("tflops") and row.samples_per_s and row.devices]
         for before, after in pairwise(sorted(told, key=lambda row: row.date or "")):
@@ -304,12 +304,12 @@ RULES: tuple[Callable[[Rows], Iterable[Doubt]], ...] = (
 
 
 def _meet(one: tuple[float, float], other: tuple[float, float], share: float = 1e-9) -> bool:
-    """Whether two ranges have a value in common, or come as near as a share of it."""
+    """True if two ranges have a value in common, or lie within a share of each other."""
     return one[0] <= other[1] * (1 + share) and other[0] * (1 - share) <= one[1]
 
 
 def _cut(printed: str) -> float:
-    """The most that a number can have been whose further digits were cut off."""
+    """Return the most that a printed number can have been if its further digits were cut off."""
     return 2 * ends(printed)[1] - float(printed)
 
 
@@ -323,7 +323,7 @@ def _peak(row: Result) -> float | None:
 
 
 def fewer(row: Result) -> float:
-    """By how much a model's FLOPs may exceed those that its kernels do."""
+    """Return how many times a model's FLOPs may exceed those that its kernels do."""
     return WINOGRAD if row.unit == "images/s" or "classes" in row.parameters else 1.0
 
 
@@ -333,7 +333,10 @@ def _flops_per_sample(row: Result) -> dict[str, float]:
 
 
 def _rate(row: Result) -> tuple[float, str] | None:
-    """FLOP/s of a device, at least, and how that follows: by the convention that counts least, else as printed."""
+    """Return the least FLOP/s of a device, and how they were derived.
+
+    They are the printed TFLOPS if that is the row's unit, or else follow from the convention that counts least.
+    """
     if row.unit == "TFLOPS" and row.value:
         return ends(row.value)[0] * 1e12, ""
     each, speed = _flops_per_sample(row), row.samples_per_s
@@ -344,7 +347,7 @@ def _rate(row: Result) -> tuple[float, str] | None:
 
 
 def _configuration(row: Result, *, options: bool = True, device: bool = True) -> tuple[Any, ...]:
-    """All that decides a row's speed, as far as it says it."""
+    """Return everything that decides a row's speed, as far as the row states it."""
     own = row.source, row.framework, row.software, row.model, tuple(row.parameters.items()), row.sequence
     size = row.nodes, row.devices, row.batch_per_device, row.accumulate, row.global_batch
     return *own, row.precision, *size, row.options if options else "", row.device if device else ""
@@ -358,7 +361,7 @@ def _grouped(rows: Rows, key: Callable[[Result], Any]) -> list[list[Result]]:
 
 
 def _unlike(one: Result, other: Result) -> bool:
-    """Whether two rows differ in what makes a speed another one."""
+    """True if two rows differ in something that changes the speed."""
     if one.framework != other.framework:
         return one.devices == other.devices and one.precision == other.precision
     return one.source == other.source and _where(one) != _where(other)
@@ -374,7 +377,7 @@ def _changed(row: Result) -> bool:
 
 
 def _times(row: Result, other: Result) -> tuple[float, float] | None:
-    """How many times as fast, from the seconds of a step."""
+    """Return how many times as fast a row is as another one, from the seconds of a step."""
     one, two = row.printed.get("seconds_per_step"), other.printed.get("seconds_per_step")
     return (ends(two)[0] / ends(one)[1], ends(two)[1] / ends(one)[0]) if one and two else None
 

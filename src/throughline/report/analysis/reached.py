@@ -1,5 +1,7 @@
-"""What single calls reach, of workloads that train nothing: every figure at its size, the datasheet's peak and the
-largest matrix product of the same run beside it."""
+"""Collect what single calls reach in workloads that train nothing.
+
+Every figure has its size, the datasheet's peak, and the largest matrix product of the same run.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,10 +14,10 @@ from throughline.report.analysis.cells import Group, Row
 
 @dataclass(frozen=True)
 class Reached:
-    """One figure at one size, in its own unit; one that is not `sized` has the batch for it.
+    """One figure at one size, in its own unit. If it is not `sized`, its size is the batch.
 
-    `theory` is the datasheet's peak; `product` the largest matrix product of the same run at the same precision;
-    `intensity` FLOPs for each byte. None where there is none.
+    theory: the datasheet's peak. product: the largest matrix product of the same run at the same precision. intensity:
+    FLOPs per byte. Each is None if there is none.
     """
 
     group: Group
@@ -34,12 +36,12 @@ class Reached:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Those of its workload."""
+        """The parameters of its workload."""
         return dict(self.group.summary.parameters) if self.group.summary else {}
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """What one figure goes before another by."""
+        """The key by which `best` prefers a figure: the largest is preferred."""
         return -self.row.topology.world, self.size if self.sized else 0, self.value
 
     @property
@@ -52,19 +54,21 @@ class Reached:
 
 
 def alone(group: Group) -> bool:
-    """Whether a group is of a workload that trains nothing."""
+    """True if a group's workload trains nothing."""
     model = group.summary.model if group.summary else None
     return model is not None and workloads.folder(model) is not None and not workloads.trains(model)
 
 
 def reached(groups: Iterable[Group]) -> list[Reached]:
-    """Every figure of such groups that has a value."""
+    """Return every figure with a value of the groups whose workload trains nothing."""
     return [one for group in groups if alone(group) for row in group.measured for one in _of_row(group, row)]
 
 
 def best(every: Iterable[Reached]) -> list[Reached]:
-    """One figure of every test, precision and framework on a device: of the largest size, which no cache holds, or of
-    the fastest batch; on the smallest topology."""
+    """Return one figure per device, test, precision and framework, on the smallest topology.
+
+    It is that of the largest size, which no cache holds, or of the fastest batch.
+    """
     chosen: dict[tuple[str, ...], Reached] = {}
     for one in every:
         key = one.device, one.model, one.name, one.group.precision, one.row.framework
@@ -103,7 +107,7 @@ def _of_row(group: Group, row: Row) -> Iterable[Reached]:
 
 
 def _theory(device: str, cell: Cell, peak: str | None) -> float | None:
-    """The datasheet's peak: TFLOPS at the run's precision, or GB/s of the device's memory."""
+    """Return the datasheet's peak: TFLOPS at the run's precision, or GB/s of the device's memory."""
     if peak == "flops":
         rate = cell.work.datasheet_flops_per_s if cell.work else None
         return rate / 1e12 if rate else None

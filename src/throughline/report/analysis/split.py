@@ -1,11 +1,12 @@
-"""Where a step's time goes: compute, exposed communication, input, from runs that leave one of them out.
+"""Split a step's time into compute, exposed communication and input, from runs that leave one of them out.
 
     communication = step - step without exchange (extra `noexchange`)
     input         = step - step without reading  (extra `synthetic`)
     compute       = step - communication - input
 
-Differences are taken between repeats of the same number, which ran one after the other, so that a slow hour hits both
-sides; their median is the figure and their range its noise. docs/method-training.md says what this assumes.
+Differences are taken between repeats of the same number. These ran one after the other, so that a slow hour affects
+both. The median of the differences is the figure, and their range is its noise. docs/method-training.md says what this
+assumes.
 """
 
 from collections.abc import Iterable
@@ -18,14 +19,14 @@ from throughline.report.analysis.comparisons import Side, differences
 from throughline.report.numbers import milliseconds
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}
-"""A part of the step -> the derived runs that go without it."""
+"""Map a part of the step to the derived runs that leave it out."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a step in seconds: the median difference, and the range of the differences of `n` pairs.
+    """One part of a step in seconds: the median of the differences of `n` pairs, and their range.
 
-    `control`: there is nothing to measure (a single rank's exchange), so that the difference is noise.
+    control: there is nothing to measure (the exchange of a single rank), so the difference is noise.
     """
 
     median_s: float
@@ -36,15 +37,15 @@ class Part:
 
     @property
     def shown_s(self) -> float:
-        """No part of a step takes less than no time."""
+        """The seconds that are shown. They are never negative."""
         return 0.0 if self.control else max(0.0, self.median_s)
 
 
 @dataclass(frozen=True)
 class Split:
-    """One framework on one topology; a part that no derived runs tell is None, and belongs to the rest.
+    """The split of one framework on one topology. A part without derived runs is None, and belongs to the rest.
 
-    `unlike` says which derived runs tell nothing, because they ran in another environment or on other data.
+    unlike: which derived runs cannot be used, because they ran in another environment or on other data.
     """
 
     row: Row
@@ -55,17 +56,17 @@ class Split:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The parts that derived runs tell, by their names."""
+        """The known parts by their names."""
         return {name: part for name in EXTRAS if (part := getattr(self, name))}
 
     @property
     def rest_s(self) -> float:
-        """What is neither communication nor input, as far as these are known."""
+        """The seconds that remain without the known parts."""
         return max(0.0, self.step_s - sum(part.shown_s for part in self.parts.values()))
 
     @property
     def rest(self) -> str:
-        """What the rest is made of."""
+        """What the rest consists of."""
         return " and ".join(["compute", *(name for name in EXTRAS if name not in self.parts)])
 
     @property
@@ -74,7 +75,7 @@ class Split:
 
     @property
     def notes(self) -> list[str]:
-        """How sure the parts are."""
+        """Sentences on how sure the parts are."""
         notes = [*self.unlike]
         notes += [doubt for name, part in self.parts.items() if (doubt := _doubt(name, part))]
         if sum(part.shown_s for part in self.parts.values()) > self.step_s:
@@ -85,7 +86,7 @@ class Split:
 
 
 def _doubt(name: str, part: Part) -> str | None:
-    """What to know about one part before believing it."""
+    """Return what a reader has to know about one part before believing it."""
     low, high = milliseconds(part.low_s), milliseconds(part.high_s)
     size = f"{milliseconds(part.median_s)} ms, the {part.n} pairs lie between {low} and {high} ms"
     zero = "" if part.median_s >= 0 else ", shown as 0"
@@ -101,7 +102,7 @@ def _doubt(name: str, part: Part) -> str | None:
 
 
 def split(group: Group, derived: Iterable[Group]) -> list[Split]:
-    """The splits of a group's measured rows, from its derived groups among `derived`; [] where there are none."""
+    """Return the splits of a group's measured rows, from the groups among `derived` that are derived from it."""
     named = {(other.benchmark, other.name): other for other in derived}
     others = {name: named.get((f"{group.benchmark}__{extra}", group.name)) for name, extra in EXTRAS.items()}
     splits = []
@@ -120,7 +121,7 @@ def split(group: Group, derived: Iterable[Group]) -> list[Split]:
 
 
 def _unlike(group: Group, row: Row, other: Group | None) -> str:
-    """In what the derived runs of a row did not run as it did."""
+    """Return how the surroundings of a row's derived runs differ from its own."""
     there = other.row(row.framework, row.topology) if other else None
     if not (other and there and there.cell and there.cell.n_ok):
         return ""
@@ -128,7 +129,7 @@ def _unlike(group: Group, row: Row, other: Group | None) -> str:
 
 
 def _part(row: Row, other: Group | None) -> Part | None:
-    """The step of `row` minus that of the same row in `other`, repeat by repeat."""
+    """Subtract the step of the same row in `other` from the step of `row`, repeat by repeat."""
     there = other.row(row.framework, row.topology) if other else None
     if not (other and there and there.cell and row.cell):
         return None
@@ -140,5 +141,5 @@ def _part(row: Row, other: Group | None) -> Part | None:
 
 
 def _steps(cell: Cell) -> dict[int, float]:
-    """Seconds per optimizer step by repeat."""
+    """Map each repeat to its seconds per optimizer step."""
     return {repeat: cell.global_batch / value for repeat, value in enumerate(cell.values, 1) if value}

@@ -1,7 +1,7 @@
-"""Run records of one benchmark, batch size and precision -> one summary.
+"""Make one summary from the run records of one benchmark, batch size and precision.
 
-Records are grouped by what they say about themselves (their specification), never by the names of their files; a
-record that lies under another configuration's name is refused.
+Records are grouped by their own specification, never by the names of their files. A record under the name of another
+configuration is refused.
 """
 
 from collections import Counter
@@ -22,15 +22,15 @@ from throughline.study.section import Section
 from throughline.topology import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
-"""What two runs of one summary may differ in; everything else in their specifications is the same (of one topology, the
-hosts as well)."""
+"""The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts.
+"""
 
 Runs = Sequence[RunRecord]
 ByTopology = dict[str, list[RunRecord]]
 
 
 class Terms(Section):
-    """What a benchmark is judged and priced by, from the configuration; without goals it is not judged."""
+    """The goals and prices of a benchmark, from the configuration. Without goals it is not judged."""
 
     goals: Goals | None = None
     prices: dict[str, Price] = Field(default_factory=dict)
@@ -38,7 +38,7 @@ class Terms(Section):
 
 
 def read_terms(text: str) -> Terms:
-    """The terms in a JSON text; UserError where it is none."""
+    """Return the terms in a JSON text; UserError if it has no valid terms."""
     try:
         return Terms.model_validate_json(text)
     except ValidationError as error:
@@ -53,11 +53,10 @@ def summarize(
     terms: Terms | None = None,
     asked: RunSpec | None = None,
 ) -> Summary:
-    """The summary of the records at `paths` (one benchmark, batch and precision), of `repeats` repeats a cell.
+    """Summarize the records at `paths` (one benchmark, batch and precision), with `repeats` repeats per cell.
 
-    Every figure is unrounded. UserError: no record, a record under a name that is not its own, two records of one
-    run, or records that differ in more than framework, topology and repeat, from each other or from a run that is
-    `asked` for.
+    Every figure is unrounded. UserError if there is no record, if two records are of one run, or if records differ in
+    more than framework, topology and repeat, from each other or from a run that is `asked` for.
     """
     runs, terms = _read(paths, asked), terms or Terms()
     by_framework = _grouped(runs)
@@ -106,7 +105,7 @@ def summarize(
 
 
 def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
-    """The records at `paths`, all of one configuration, each of another run."""
+    """Read the records at `paths`; UserError unless all are of one configuration, and each of another run."""
     if not paths:
         raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
     records = [(path, read_run(path)) for path in paths]
@@ -131,8 +130,11 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
 
 
 def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, Any]) -> None:
-    """UserError where a record was made for another configuration. Snakemake sees this by itself, except where it was
-    killed and its job on a cluster went on: then it does not know what the record was made for."""
+    """Raise a UserError if a record was made for another configuration.
+
+    Snakemake notices this by itself, unless it was killed while its job on a cluster went on: then it does not know
+    what the record was made for.
+    """
     stale = [path for path, other in values if other != wanted]
     if stale:
         other = dict(values)[stale[0]]
@@ -145,7 +147,7 @@ def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, A
 
 
 def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
-    """UserError where a record has another value than the first."""
+    """Raise a UserError if a record has another value than the first."""
     first, wanted = values[0]
     for path, other in values[1:]:
         for key in wanted | other:
@@ -158,7 +160,7 @@ def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
 
 
 def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
-    """Framework -> topology, smallest first -> its runs by repeat."""
+    """Map each framework to its topologies, smallest first, and each topology to its runs, sorted by repeat."""
     groups: dict[str, ByTopology] = {}
     for run in sorted(runs, key=lambda run: (baseline.size(run.spec.topology), run.spec.repeat)):
         groups.setdefault(run.spec.framework, {}).setdefault(run.spec.topology, []).append(run)
@@ -166,7 +168,7 @@ def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
 
 
 def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
-    """DLPerf's batch per device, and why there is none where `batch` is of something else."""
+    """Return DLPerf's batch per device; or None with the reason, if `batch` is not that of a device."""
     if spec.scaling == "strong":
         why = "batch is of all replicas together: scaling is strong"
     elif spec.layout.tensor > 1:
@@ -186,7 +188,10 @@ def write(
     terms: Terms | None = None,
     asked: RunSpec | None = None,
 ) -> None:
-    """Write the summary to `output`; with `strict`, a warning in any cell is a UserError instead."""
+    """Write the summary to `output`. With `strict`, a warning in any cell raises a UserError instead.
+
+    UserError as well if `output` is not the place of these records.
+    """
     compared = read_equivalence(equivalence) if equivalence else None
     summary = summarize(paths, repeats, remarks, compared, terms, asked)
     own = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
@@ -220,7 +225,10 @@ def _series(
     price: Callable[[float | None, int], Cost],
     stated: dict[str, Any],
 ) -> dict[str, Cell]:
-    """All topologies of one framework, smallest first, with the `doubts` about it and what differs from `stated`."""
+    """Return the cells of one framework by topology, smallest first.
+
+    doubts: warnings about the framework. stated: the facts of its environment; a cell keeps what differs from them.
+    """
     pooled = {topology: baseline.pool(runs) for topology, runs in by_topology.items()}
     base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
@@ -236,7 +244,7 @@ def _series(
 
 
 def _when_and_where(runs: Runs, stated: dict[str, Any]) -> dict[str, Any]:
-    """Of the runs behind a cell's figures: what they ran in that is not as `stated`, first start, last end."""
+    """Return where and when a cell's runs ran: the facts that are not as `stated`, the first start, the last end."""
     ok = [run for run in runs if run.status == "ok"]
     if not ok:
         return {}
@@ -246,7 +254,7 @@ def _when_and_where(runs: Runs, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: str, base_runs: Runs) -> Cell:
-    """What `runs` come to; `every` are the records of the cell, also those that are left out."""
+    """Compute a cell from `runs`. every: all records of the cell, with those that are left out."""
     spec = every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
@@ -288,5 +296,5 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
 
 
 def _speeds(runs: Iterable[RunRecord]) -> list[float]:
-    """Throughputs of the runs that are ok: a record with any other status carries none."""
+    """Return the throughputs of the ok runs; records with another status have none."""
     return [run.samples_per_s for run in runs if run.samples_per_s is not None]

@@ -1,7 +1,7 @@
-"""Cells that differ in one number alone: how a step's latency and memory follow the batch, or a parameter.
+"""Find cells that differ in one number only, to show how a step's latency and memory depend on that number.
 
-A sweep over the batch lies within a benchmark; one over a parameter, such as a vocabulary, goes over benchmarks that
-have everything else in common. Both are drawn for workloads that declare latency: those whose sizes decide it.
+The number is the batch, within one benchmark, or a parameter such as a vocabulary, over benchmarks that have everything
+else in common. Only workloads that declare latency have sweeps, because their sizes decide it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.pairs import Figures
 
 LEAST = 3
-"""Points that make a sweep."""
+"""The fewest points of a sweep."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A cell at one value of what is swept; `latency_ms` is the median step's, None where it is not known."""
+    """A cell at one value of the swept number. latency_ms: that of the median step; None if it is not known."""
 
     value: float
     group: Group
@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The points of what is swept (`key`), in the order of its values, for each framework and topology."""
+    """The points of a swept number (`key`), in the order of its values, for each framework and topology."""
 
     key: str
     benchmark: str
@@ -37,7 +37,7 @@ class Sweep:
 
 
 def sweeps(groups: Sequence[Group]) -> list[Sweep]:
-    """All sweeps of such groups, each with the first benchmark that it goes over."""
+    """Return all sweeps over these groups, each with the first benchmark that it includes."""
     found: dict[tuple[Any, ...], list[Point]] = {}
     for group in groups:
         summary = group.summary
@@ -59,7 +59,7 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
 
 
 def _joined(found: dict[tuple[Any, ...], list[Point]]) -> list[Sweep]:
-    """Lines of one sweep together: those that differ in framework and topology alone."""
+    """Join lines into sweeps: lines of one sweep differ only in framework and topology."""
     made: dict[tuple[Any, ...], Sweep] = {}
     for (
         key,

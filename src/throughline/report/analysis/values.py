@@ -1,4 +1,4 @@
-"""Values that are compared or drawn, whoever has them: measured here, or published, imported, predicted elsewhere."""
+"""Values to compare or draw, wherever they come from: measured here, or published, imported or predicted elsewhere."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MEASURED = "measured here"
 
 @dataclass(frozen=True)
 class Value:
-    """A median, and the repeats behind it where they are known. `label` names it, `source` says whose it is."""
+    """A median, with the repeats behind it if they are known. label: its name. source: who measured it."""
 
     label: str
     median: float
@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a plot, from the smallest topology on; all of its points are of one source."""
+    """One line of a plot, from the smallest topology on. All of its points come from one source."""
 
     name: str
     points: tuple[Point, ...]
@@ -47,7 +47,7 @@ class Series:
 
 
 def of_cell(label: str, cell: Cell | None) -> Value | None:
-    """A cell's median and repeats; None where it has none."""
+    """Return a cell's median and repeats; None if it has no median."""
     if cell is None or not cell.median_speed:
         return None
     return Value(label, cell.median_speed, tuple(value for value in cell.values if value is not None))

@@ -1,6 +1,6 @@
-"""What the windows of a cell's runs leave in doubt: steps that drift or have two modes, and clocks that differ.
+"""Warn about the windows of a cell's runs: steps that drift or have two modes, and clocks that differ.
 
-NVML has no question for a lock of the clocks (`nvidia-smi -lgc`, `-lmc`): its effect shows.
+NVML cannot say whether clocks are locked (`nvidia-smi -lgc`, `-lmc`), but the clocks themselves show it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,16 +9,16 @@ from throughline import statistics
 from throughline.records import RunRecord
 from throughline.report.numbers import milliseconds
 
-SURE = 0.01  # p below which a drift or a second mode is not taken for chance
-DRIFT = 0.03  # change of a step's time over the window, as a share, that is worth a word
-APART = 0.05  # distance of two modes, as a share of the lower one
-LEAST_SHARE = 0.05  # of the steps in the smaller mode; fewer are outliers
-SLOWER = 0.05  # of the faster clock; a card's own boost stays below it from one repeat to the next
+SURE = 0.01  # a drift or a second mode with a smaller p is not chance
+DRIFT = 0.03  # a larger change of a step's time over the window, as a share, is a warning
+APART = 0.05  # modes further apart are a warning, as a share of the lower one
+LEAST_SHARE = 0.05  # of the steps; a mode with fewer steps consists of outliers
+SLOWER = 0.05  # of the faster clock; a card's own boost varies less from one repeat to the next
 CLOCKS = {"sm_clock_mhz": "SM clock", "memory_clock_mhz": "memory clock"}
 
 
 def warnings(runs: Sequence[RunRecord]) -> list[str]:
-    """What is doubtful within the windows of these runs, in a sentence each with advice."""
+    """Return what is doubtful within the windows of these runs: sentences with advice."""
     notes = []
     drifts = {run.spec.repeat: share for run in runs if (share := _drift(run)) is not None}
     if drifts:
@@ -43,7 +43,7 @@ def warnings(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def named(repeats: Iterable[int]) -> str:
-    """`repeat 1`, `repeats 1, 2`."""
+    """Name repeats, such as `repeat 1` or `repeats 1, 2`."""
     numbers = list(map(str, repeats))
     return f"repeat{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
@@ -62,7 +62,7 @@ def _modes(run: RunRecord) -> tuple[statistics.Range, float] | None:
 
 
 def _differing(runs: Sequence[RunRecord], clock: str) -> str | None:
-    """Of a clock that was another in one repeat than in another, on the same device of the same node."""
+    """Warn about a clock that differed between two repeats on the same device of the same node."""
     means: dict[tuple[int, int], list[tuple[float, int]]] = {}
     for run in runs:
         for node in run.telemetry or ():
