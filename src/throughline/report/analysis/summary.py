@@ -55,8 +55,9 @@ def summarize(
 ) -> Summary:
     """Summarize the records at `paths` (one benchmark, batch and precision), with `repeats` repeats per cell.
 
-    Every figure is unrounded. UserError if there is no record, if two records are of one run, or if records differ in
-    more than framework, topology and repeat, from each other or from a run that is `asked` for.
+    Every figure is unrounded. UserError if there is no record, if a record lies at another run's path, if two records
+    are of one run, or if records differ in more than framework, topology and repeat, from each other or from a run that
+    is `asked` for.
     """
     runs, terms = _read(paths, asked), terms or Terms()
     by_framework = _grouped(runs)

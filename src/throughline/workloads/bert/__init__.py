@@ -142,7 +142,7 @@ def flops_beyond_model(spec: Values, settings: Values) -> float:
     if not str(settings.get("vocabulary_head")).startswith("all positions"):
         return 0.0
     more = spec["sequence"] - spec["predictions"]
-    return 3.0 * more * _scores(SHAPES[spec["model"]].hidden, settings["vocabulary_rows"])
+    return 3.0 * float(more * _scores(SHAPES[spec["model"]].hidden, settings["vocabulary_rows"]))
 
 
 def convention(spec: Values) -> dict[str, str]:
