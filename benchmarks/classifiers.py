@@ -124,10 +124,10 @@ def timed(step: Step, batch: dict[str, Any], steps: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=faces.MODELS, default="mobilefacenet-y1")
-    parser.add_argument("--batch", type=int, default=8, help="faces of a worker")
+    parser.add_argument("--batch", type=int, default=8, help="number of faces of a worker")
     parser.add_argument("--classes", type=int, nargs="+", default=[1000, 100_000, 300_000])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=2, help="of a turn")
+    parser.add_argument("--steps", type=int, default=2, help="steps of a turn")
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:

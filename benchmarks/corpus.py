@@ -354,10 +354,14 @@ def main() -> None:
     """Make all comparisons that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nvidia", type=Path, nargs="?", help="a checkout of DeepLearningExamples")
-    parser.add_argument("--times", type=int, default=1, help="the sample's pages so many times")
-    parser.add_argument("--growth", type=int, help="ours alone, on the sample's pages so many times")
+    parser.add_argument("--times", type=int, default=1, help="repeat the sample's pages so many times")
+    parser.add_argument("--growth", type=int, help="measure only ours, on the sample's pages repeated so many times")
     parser.add_argument("--cores", type=int, nargs="+", help="with --growth: the whole workflow, on so many cores")
-    parser.add_argument("--looked-up", type=int, help="ours alone: looking rows up, the sample's pages so many times")
+    parser.add_argument(
+        "--looked-up",
+        type=int,
+        help="measure only ours: look-ups of rows, on the sample's pages repeated so many times",
+    )
     parser.add_argument("--text", type=Path, help="a text instead of the sample's dump")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ids", action="store_true", help="compare every sentence's token ids, and nothing else")

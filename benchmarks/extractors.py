@@ -111,9 +111,9 @@ def compare_odd() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dump", nargs="?", type=Path, help="a dump; the sample without it")
-    parser.add_argument("--times", type=int, default=1, help="its pages so many times, unpacked")
-    parser.add_argument("--rounds", type=int, default=5, help="times each is measured, in turn")
+    parser.add_argument("dump", nargs="?", type=Path, help="a dump (default: the sample)")
+    parser.add_argument("--times", type=int, default=1, help="repeat its pages so many times, unpacked")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured, in turn")
     parser.add_argument("--differences", type=int, default=0, help="sentences to show that only one of the two has")
     parser.add_argument("--odd", action="store_true", help="compare what is kept of the odd dumps of the tests")
     arguments = parser.parse_args()

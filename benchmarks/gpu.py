@@ -240,10 +240,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--workload", choices=list(PLANS), default="bert")
-    parser.add_argument("--dry", action="store_true", help="tiny sizes")
-    parser.add_argument("--output", type=Path, default=Path(), help="folder of what is written")
+    parser.add_argument("--dry", action="store_true", help="use tiny sizes")
+    parser.add_argument("--output", type=Path, default=Path(), help="folder for the results")
     parser.add_argument("--shards", type=Path, help="a manifest of training shards; otherwise shards are made")
-    parser.add_argument("--seconds", type=float, default=ALL_S, help="for everything")
+    parser.add_argument("--seconds", type=float, default=ALL_S, help="seconds for the whole script")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     plan = PLANS[given.workload][given.dry]

@@ -103,7 +103,9 @@ def disk(name: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=1000, help="of XML; half as many are made first")
+    parser.add_argument(
+        "--megabytes", type=int, default=1000, help="MB of XML; a corpus of half the size is made first"
+    )
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--kills", type=int, default=3)
     asked = parser.parse_args()

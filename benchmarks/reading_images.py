@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", type=int, default=224)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--pictures", type=int, default=1024, help="read in each round")
+    parser.add_argument("--pictures", type=int, default=1024, help="pictures that are read in each round")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:

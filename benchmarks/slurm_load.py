@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--per-job", type=int, default=100, help="shards that share a job of Slurm's")
-    parser.add_argument("--folder", type=Path, help="work there and keep it; again in the same folder goes on")
+    parser.add_argument("--folder", type=Path, help="work in this folder and keep it; another call goes on there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slurm-load-") as temporary:
         folder = arguments.folder or Path(temporary)

@@ -287,7 +287,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cluster", type=Path, help="the folder that start.sh was given")
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--jobs", type=int, default=2, help="that many at a time in Slurm's queue")
+    parser.add_argument("--jobs", type=int, default=2, help="at most so many jobs at a time in Slurm's queue")
     parser.add_argument("--lost-nodes", type=int, help="how many times a node goes down; otherwise every five minutes")
     parser.add_argument("--repeats", type=int, default=6, help="how many repeats the workflow asks for at a time")
     given = parser.parse_args()

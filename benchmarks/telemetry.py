@@ -35,8 +35,10 @@ def main() -> None:
     parser.add_argument("--topology", default="1n2g")
     parser.add_argument("--model", default="bert-tiny")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=9.0, help="of training per run; a third is warm-up")
-    parser.add_argument("--json", type=Path, help="also write every run there")
+    parser.add_argument(
+        "--seconds", type=float, default=9.0, help="seconds of training per run; a third of them is warm-up"
+    )
+    parser.add_argument("--json", type=Path, help="also write every run to this file")
     given = parser.parse_args()
     speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     costs: list[float] = []

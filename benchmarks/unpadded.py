@@ -31,9 +31,9 @@ def main() -> int:
         "--rows", nargs="+", default=["bert-mini:16:bf16", "bert-mini:16:fp32"], help="model:batch:precision"
     )
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds of a turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--cpu-seconds", action="store_true", help="instead of seconds by the clock on the wall")
+    parser.add_argument("--cpu-seconds", action="store_true", help="count CPU-seconds instead of wall-clock seconds")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     given = parser.parse_args()
     print(

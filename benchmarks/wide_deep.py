@@ -148,7 +148,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", default=ROWS, help="workers:batch:vocabulary:embedding:hidden:width")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds of a turn")
     parser.add_argument("--cpu-seconds", action="store_true")
     given = parser.parse_args()
     for text in given.rows:

@@ -145,7 +145,9 @@ def main() -> None:
     parser.add_argument(
         "--per-job", type=float, nargs="+", default=[0.0], help="core-seconds that Snakemake adds to every job"
     )
-    parser.add_argument("--snakemake", type=float, default=0.07, help="seconds of the one Snakemake for every job")
+    parser.add_argument(
+        "--snakemake", type=float, default=0.07, help="seconds that Snakemake itself needs for every job"
+    )
     parser.add_argument("--download", type=float, default=50, help="MB/s of the download")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
-    parser.add_argument("--values", type=int, required=True, help="different categories")
+    parser.add_argument("--values", type=int, required=True, help="number of different categories")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.clicks import made_up

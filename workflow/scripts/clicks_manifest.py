@@ -9,7 +9,7 @@ from throughline.files import command_line
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clicks", required=True, help="their name")
+    parser.add_argument("--clicks", required=True, help="name of the clicks")
     parser.add_argument("--source", choices=["synthetic", "logs"], required=True)
     parser.add_argument("--verified", type=Path, required=True, nargs="+", help="results of all verifications")
     parser.add_argument("--parts", type=Path, required=True, nargs="+")

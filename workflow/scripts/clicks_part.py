@@ -11,7 +11,9 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--part", type=int, required=True)
     parser.add_argument("--shards", type=int, required=True)
-    parser.add_argument("--malformed-at-most", type=float, required=True, help="share of the lines")
+    parser.add_argument(
+        "--malformed-at-most", type=float, required=True, help="largest allowed share of malformed lines"
+    )
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.clicks import making

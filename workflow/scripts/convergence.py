@@ -24,9 +24,13 @@ def main() -> None:
     parser.add_argument(
         "--environment", dest="python", type=recipes.python_of, help="the workers' environment, by its name"
     )
-    parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
-    parser.add_argument("--output", type=Path, required=True, help="the curve; checkpoints lie beside it meanwhile")
-    parser.add_argument("--begin", type=Path, help="the curve of the check with whose last weights this one begins")
+    parser.add_argument("--log", type=Path, required=True, help="the log; it is kept even if the run fails")
+    parser.add_argument(
+        "--output", type=Path, required=True, help="the curve; checkpoints lie beside it during the run"
+    )
+    parser.add_argument(
+        "--begin", type=Path, help="the curve of an earlier check; this one begins with its last weights"
+    )
     arguments = parser.parse_args()
     spec = RunSpec.model_validate_json(arguments.spec)
     settings = Convergence.model_validate_json(arguments.settings)

@@ -15,7 +15,9 @@ from throughline.report.render.topics import checks
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("curve", type=Path, help="curve.json")
-    parser.add_argument("--tolerance", type=float, required=True, help="how much worse than stated passes")
+    parser.add_argument(
+        "--tolerance", type=float, required=True, help="how much worse than the expected curve still passes"
+    )
     parser.add_argument("--against", type=Path, help="CSV file with the stated curve")
     parser.add_argument("--output", type=Path, required=True, help="the verdict; .svg and .png go beside it")
     arguments = parser.parse_args()

@@ -10,8 +10,8 @@ from throughline.files import command_line
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", type=Path, required=True)
-    parser.add_argument("--vocabulary", type=Path, help="folder of encoder.json and vocab.bpe, for a shard of ours")
-    parser.add_argument("--digest", help="SHA-256 of what decides the shard, for one of ours")
+    parser.add_argument("--vocabulary", type=Path, help="folder of encoder.json and vocab.bpe, if we made the shard")
+    parser.add_argument("--digest", help="SHA-256 of what decides the shard, if we made it")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.bpe import verification, vocabulary

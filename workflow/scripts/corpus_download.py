@@ -11,7 +11,7 @@ from throughline.files import command_line
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--name", help="such as enwiki-20261101; left out, the output's name without .json")
+    parser.add_argument("--name", help="such as enwiki-20261101 (default: the output's name without .json)")
     parser.add_argument(
         "--contact",
         default=os.environ.get("THROUGHLINE_CONTACT") or None,

@@ -9,7 +9,7 @@ from throughline.files import UserError, command_line
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--name", help="the dump's name; left out, the output's name without .xml.bz2")
+    parser.add_argument("--name", help="the dump's name (default: the output's name without .xml.bz2)")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     name = arguments.name or arguments.output.name.removesuffix(".xml.bz2")

@@ -13,7 +13,9 @@ def main() -> None:
     parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
     parser.add_argument("--training", type=int, required=True, help="training shards in all")
     parser.add_argument("--test", type=int, required=True, help="test shards in all")
-    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
+    parser.add_argument(
+        "--memory-mb", type=int, default=256, help="data to hold in memory at a time; the rest goes through files"
+    )
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.text import tokens

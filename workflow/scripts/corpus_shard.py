@@ -14,7 +14,9 @@ def main() -> None:
     parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
     parser.add_argument("--parameters", required=True, help="JSON: sequence, predictions, probability ...")
     parser.add_argument("--unpacked", action="store_true", help="write it uncompressed")
-    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
+    parser.add_argument(
+        "--memory-mb", type=int, default=256, help="data to hold in memory at a time; the rest goes through files"
+    )
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.shards import Parameters, making

@@ -12,7 +12,9 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=Path, required=True)
     parser.add_argument("--cased", action="store_true", help="the text keeps its capitals and accents")
     parser.add_argument("--lines", action="store_true", help="every line of an article is a sentence already")
-    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
+    parser.add_argument(
+        "--memory-mb", type=int, default=256, help="data to hold in memory at a time; the rest goes through files"
+    )
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.text import tokens

@@ -11,10 +11,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", type=Path, required=True)
     parser.add_argument("--vocabulary", type=Path, required=True)
-    parser.add_argument("--parameters", help="JSON: what the shard has to be; none for an unknown maker's shard")
-    parser.add_argument("--size", type=int, nargs=2, help="all that is known of it: sequence length and predictions")
-    parser.add_argument("--tokens", type=Path, help="the tokens it was made from, to look the pairs up")
-    parser.add_argument("--memory-mb", type=int, default=256, help="to be held at a time; more goes through files")
+    parser.add_argument("--parameters", help="JSON: what the shard must have; left out if its maker is unknown")
+    parser.add_argument(
+        "--size", type=int, nargs=2, help="sequence length and predictions, if nothing else is known of the shard"
+    )
+    parser.add_argument(
+        "--tokens", type=Path, help="the tokens that the shard was made from; its pairs are looked up there"
+    )
+    parser.add_argument(
+        "--memory-mb", type=int, default=256, help="data to hold in memory at a time; the rest goes through files"
+    )
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     from throughline.corpus.shards import Parameters, verification

@@ -15,7 +15,7 @@ def main() -> None:
     source.add_argument("--name", choices=["bert-base-uncased"], help="a vocabulary that comes with the packages")
     source.add_argument("--path", type=Path, help="a file of one entry per line")
     source.add_argument("--url", help="where the vocabulary is published")
-    parser.add_argument("--sha256", help="what --path or --url has to be")
+    parser.add_argument("--sha256", help="the SHA-256 that the file must have")
     parser.add_argument("--cased", action="store_true", help="text keeps its capitals and accents")
     parser.add_argument(
         "--contact",

@@ -10,7 +10,9 @@ from throughline.report import demo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kept", type=Path, default=Path("docs/demo"), help="folder of the kept records")
-    parser.add_argument("--keep", nargs="+", type=Path, metavar="FOLDER", help="keep these benchmarks first")
+    parser.add_argument(
+        "--keep", nargs="+", type=Path, metavar="FOLDER", help="first keep the records of these benchmarks"
+    )
     parser.add_argument("--output", type=Path, default=Path("docs/demo-report.html"), help="the page")
     arguments = parser.parse_args()
     if arguments.keep:

@@ -15,7 +15,9 @@ from throughline.launch import installation
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("framework", nargs="*", help="its name in config.yaml (default: all with one of their own)")
+    parser.add_argument(
+        "framework", nargs="*", help="names in config.yaml (default: all that have their own environment)"
+    )
     parser.add_argument("--here", action="store_true", help="install into the environment of this Python (conda's)")
     parser.add_argument("--log", type=Path, help="the whole output (default: logs/environments/<framework>.log)")
     arguments = parser.parse_args()

@@ -9,7 +9,7 @@ from throughline.files import command_line
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", required=True, help="their name")
+    parser.add_argument("--images", required=True, help="name of the pictures")
     parser.add_argument("--listing", type=Path, required=True)
     parser.add_argument("--verified", type=Path, required=True, nargs="+", help="results of all verifications")
     parser.add_argument("--parameters", type=json.loads, required=True, help="JSON, recorded and digested")

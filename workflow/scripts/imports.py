@@ -14,7 +14,7 @@ from throughline.report.render import imports
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--name", required=True, help="of the import, and of its folder under results/")
+    parser.add_argument("--name", required=True, help="name of the import, and of its folder under results/")
     parser.add_argument("--logs", type=Path, required=True, help="folder with the logs")
     parser.add_argument("--output", type=Path, required=True, help="imported.json")
     parser.add_argument("--drawn", type=Path, required=True, help="folder for tables and plots")

@@ -16,7 +16,11 @@ from throughline.study.runs import read_specs
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--specs", required=True, help="run specifications as a JSON list, one per framework")
-    parser.add_argument("--quantity", default=max_batch.BATCH, help="a parameter of the model, for its largest value")
+    parser.add_argument(
+        "--quantity",
+        default=max_batch.BATCH,
+        help="the batch, or the parameter of the model, whose largest value is searched for",
+    )
     parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
     parser.add_argument(
         "--environment", action="append", default=[], metavar="FRAMEWORK=NAME", help="the workers' environment"

@@ -16,20 +16,20 @@ from throughline.study.runs import RunSpec
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--spec", required=True, help="the run specification as JSON; what it leaves out is the default"
-    )
+    parser.add_argument("--spec", required=True, help="the run specification as JSON; missing keys have their defaults")
     parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
     parser.add_argument("--record", type=Path, required=True, help="the record that is written")
-    parser.add_argument("--log", type=Path, required=True, help="the log that is written, and kept in any case")
+    parser.add_argument("--log", type=Path, required=True, help="the log; it is kept even if the run fails")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
     parser.add_argument(
         "--environment", dest="python", type=recipes.python_of, help="the workers' environment, by its name"
     )
-    parser.add_argument("--repair", help="command to name where a shard is missing or changed")
+    parser.add_argument("--repair", help="command that an error names if a shard is missing or changed")
     parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
-    parser.add_argument("--hosts", nargs="*", help="names behind ssh (default: what THROUGHLINE_HOSTS holds)")
-    parser.add_argument("--strict", action="store_true", help="refuse what would be a warning before the run starts")
+    parser.add_argument("--hosts", nargs="*", help="names of hosts behind ssh (default: those in THROUGHLINE_HOSTS)")
+    parser.add_argument(
+        "--strict", action="store_true", help="treat warnings that are found before the start as errors"
+    )
     arguments = parser.parse_args()
     try:
         spec = RunSpec.model_validate_json(arguments.spec)

@@ -14,10 +14,12 @@ from throughline.study.runs import RunSpec
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("records", nargs="+", type=Path, help="run<k>.json of every framework and topology")
-    parser.add_argument("--spec", metavar="JSON", help="what one of the runs has to be: refuse records of another kind")
+    parser.add_argument(
+        "--spec", metavar="JSON", help="specification of one of the runs; records that do not fit it are refused"
+    )
     parser.add_argument("--asked", type=int, required=True, metavar="N", help="repeats that were asked for per cell")
     parser.add_argument("--remarks", help="text to show under the tables")
-    parser.add_argument("--equivalence", type=Path, help="equivalence.json, where several frameworks are compared")
+    parser.add_argument("--equivalence", type=Path, help="equivalence.json, if the benchmark has one")
     parser.add_argument("--strict", action="store_true", help="fail on warnings instead of writing them down")
     parser.add_argument("--terms", default="{}", metavar="JSON", help="goals, prices and task_samples")
     parser.add_argument("--output", type=Path, required=True, help="the summary")

@@ -14,7 +14,9 @@ from throughline.report.topics import Scope
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("summaries", nargs="+", type=Path, help="bz<b>_<precision>.json of the benchmark")
-    parser.add_argument("--extras", nargs="*", default=[], type=Path, help="those that it is compared with")
+    parser.add_argument(
+        "--extras", nargs="*", default=[], type=Path, help="other summaries, with which the benchmark is compared"
+    )
     parser.add_argument("--expected", default="[]", metavar="JSON", help="the cells that were asked for")
     parser.add_argument(
         "--output-dir",
