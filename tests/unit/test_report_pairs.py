@@ -172,7 +172,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
         "9450 → 8400 (-1050, ↓11.1 %)" in text
         and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
     )
-    assert "DeepSpeed&#39;s stage 1 about 12" in text
+    assert "DeepSpeed&#39;s stage 1 saves about 12" in text
     assert "W/ sharding: optimizer</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
     assert " splits " not in text.partition('id="benchmark-wide-pairs"')[2].partition("</section>")[0]
 
@@ -187,7 +187,7 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
     assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
     assert "<small>10,240 tokens/s</small>" in text
     # The only topology is its own baseline, so there is no speedup.
-    assert "on 4 devices (2n2g) (fp32 with batch 32 per replica), the fastest of all that was measured" in text
+    assert "on 4 devices (2n2g) (fp32 with batch 32 per replica), the highest median of all cells" in text
     assert "speedup over 2n2g" not in text
 
 

@@ -37,7 +37,7 @@ def warnings(runs: Sequence[RunRecord]) -> list[str]:
         notes.append(
             f"the steps' times have two modes, {milliseconds(low)} and {milliseconds(high)} ms, with "
             f"{100 * share:.0f} % of the steps in the slower one ({named(double)}): a clock that switches, a loader "
-            "that falls behind or another process; the median of such steps stands for neither"
+            "that falls behind or another process; the median of such steps describes neither mode"
         )
     return notes + [text for clock in CLOCKS if (text := _differing(runs, clock))]
 

@@ -89,7 +89,7 @@ def _scaling(best: Best, every: Sequence[Best]) -> str:
     cell, world = best.cell, best.row.topology.world
     if not best.scales:
         unequal = any(one.row.unequal for one in every)
-        return ", the fastest of all that " + ("computes what it should" if unequal else "was measured")
+        return ", the highest median of all cells" + (" that compute what they should" if unequal else "")
     if cell.speedup is None:
         base = best.group.row(best.row.framework, Topology.parse(best.baseline))
         why = "its baseline, {}, has no valid repeat" if base else "there are no runs on its baseline, {}"
@@ -109,7 +109,7 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
     rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
     if best.scales and cell.speedup is not None:
-        ends = f", {span(cell.speedup_range)} within the ranges" if cell.speedup_range else ""
+        ends = f", {span(cell.speedup_range)} within the ranges of the repeats" if cell.speedup_range else ""
         kind = "strong-scaling speedup" if best.group.strong else "speedup"
         rows.append((f"{cell.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}{ends}"))
         rows.append((percent(cell.efficiency), "", "efficiency"))
@@ -151,7 +151,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         ("optimizer", f"{optimizer.name}, {rates}"),
         *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
         ("data", f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"),
-        *([("mathematics", "losses from equal weights: " + ", ".join(losses))] if losses else []),
+        *([("mathematics", f"losses from equal weights (largest difference): {', '.join(losses)}")] if losses else []),
     ]
 
 

@@ -95,9 +95,9 @@ def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Figure:
 
 
 INTRO = (
-    "Results of others for the same model, sequence, precision, batch and number of devices of one kind. The ratio is "
-    "our median divided by their figure. Its range takes our slowest and our fastest repeat, and the largest and the "
-    "smallest value that their printed digits allow."
+    "Results of others for the same model, sequence, precision and batch, on as many devices of the same kind. The "
+    "ratio is our median divided by their figure. Its range is that of our slowest and our fastest repeat, divided by "
+    "the largest and the smallest value that their printed digits allow."
 )
 BESIDE = Topic("beside", "Beside others", INTRO, frame=frame, table=table, drawings=drawings)
 

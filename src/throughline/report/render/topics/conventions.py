@@ -37,6 +37,7 @@ def grid(scope: Scope) -> Grid | None:
 
 
 INTRO = (
-    "One speed, counted by several conventions: compare a figure from elsewhere with the column of its own convention."
+    "These columns count the FLOPs of the same speed by several conventions. Compare a figure from elsewhere with the "
+    "column of its own convention."
 )
 TOPIC = Topic("conventions", "FLOP/s as others count them", INTRO, grid=grid)

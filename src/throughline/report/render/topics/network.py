@@ -18,11 +18,12 @@ COLUMNS = (
     Column("bus_gb_per_s", "bus bandwidth", "GB/s"),
 )
 NOTES = (
-    "After the window the ranks exchange messages of the same sizes again (all-reduce), and compute nothing: this is "
-    "the same alone. Algorithm bandwidth is the gradients' bytes over its time. Bus bandwidth is that times "
-    "2 (n - 1) / n for n replicas, as nccl-tests define both.",
-    "Exchange is the step minus the step where ranks keep their gradients (extra noexchange). Explained is the smaller "
-    "of exchange and the same alone. A step hides the rest of the messages behind its computation.",
+    "After the window, the ranks exchange messages of the same sizes again (all-reduce) without computing: the same "
+    "alone is the time of these messages. Algorithm bandwidth is the gradients' bytes divided by this time. Bus "
+    "bandwidth is algorithm bandwidth times 2 (n - 1) / n for n replicas. nccl-tests define both like this.",
+    "Exchange is the time of a step minus that of a step where ranks keep their gradients (extra noexchange). "
+    "Explained is the smaller one of exchange and the same alone. Where the same alone is larger, a step hides "
+    "the rest of the messages behind its computation.",
 )
 
 

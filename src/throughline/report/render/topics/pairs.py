@@ -17,8 +17,8 @@ CASE_COLUMNS = ["date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_ut
                 "framework", "precision"]  # fmt: skip
 ELSEWHERE = (
     "Three different things are called ZeRO-1. In published figures of GPT-2, OneFlow's placement of the optimizer "
-    "saves about 17 bytes per parameter, and DeepSpeed's stage 1 about 12 (an fp32 copy of the weights, two moments); "
-    "PyTorch's ZeroRedundancyOptimizer splits 8."
+    "saves about 17 bytes per parameter. DeepSpeed's stage 1 saves about 12 (an fp32 copy of the weights and two "
+    "moments). PyTorch's ZeroRedundancyOptimizer saves 8 (two moments)."
 )
 
 
