@@ -300,7 +300,7 @@ def notes(group: Group) -> list[Note]:
                 for text in texts:
                     told.setdefault((kind, alike.form(text)), []).append((row, text))
     of_cells = [
-        Note(_place(group, [row for row, _ in same]), *alike.merged(text for _, text in same), kind)
+        Note(_place(group, [row for row, _ in same]), next(alike.merged(text for _, text in same)), kind)
         for (kind, _), same in told.items()
     ]
     return [*_moved_baselines(group), *of_cells]
