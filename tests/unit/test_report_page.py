@@ -27,8 +27,9 @@ from report_fixture import (
 )
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import overview, page, sparks
+from throughline.report.render import overview, page, sparks, surroundings
 from throughline.report.topics import Scope
+from throughline.study import config
 
 EXPECTED = [
     cells.Asked(
@@ -327,3 +328,71 @@ def test_nothing_at_all(tmp_path: Path) -> None:
     page.write(tmp_path, [], [], [], tmp_path / "report.html")
     text, _ = read(tmp_path / "report.html")
     assert "Nothing measured yet" in text
+
+
+def test_a_repeat_beyond_its_line_is_an_arrow(tmp_path: Path) -> None:
+    """Several at one end stand above each other, and the legend explains them."""
+    far = summary.summarize(write_series(tmp_path, {"1n1g": [100.0, 103.0, 80.0, 85.0, 120.0]}), repeats=5)
+    cell = far.frameworks["torch"]["1n1g"]
+    drawn = sparks.strip(cell, "samples/s")
+    assert drawn.count('class="dot"') == 2 and drawn.count('class="outside"') == 3
+    assert "<title>repeat 3: 80.00 samples/s, 20.0 % below the median</title>" in drawn
+    heights = re.findall(r'class="outside" d="M8 \S+L1 (\S+?)L', drawn)
+    assert heights == ["4.0", "12.0"]
+    near = summary.summarize(write_series(tmp_path / "near", {"1n1g": jitter(100.0)}), repeats=5)
+    pages = [
+        page.render(page.Results({tmp_path / "s.json": one}), [], None, tmp_path / "r.html") for one in (far, near)
+    ]
+    assert ["is a repeat beyond the end of its line" in html for html in pages] == [True, False]
+    assert all(html.count("is one repeat; its line reaches from 5 % below the median") == 2 for html in pages)
+
+
+def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 3)})
+    found = summary.summarize(paths, repeats=5)
+    html = page.render(page.Results({tmp_path / "s.json": found}), [], None, tmp_path / "r.html")
+    # (1 - 2 / 2**5) * (1 - 2 / 2**3)
+    assert html.count("The true speedup is in this range with a probability of at least 70.3 %.") == 2
+    alone = summary.summarize(paths[:5], repeats=5)
+    html = page.render(page.Results({tmp_path / "s.json": alone}), [], None, tmp_path / "r.html")
+    assert "The true speedup is in this range" not in html
+
+
+def test_the_commands_that_repeat_it(tmp_path: Path) -> None:
+    """The commit, what was not committed, and each configuration as a file that the workflow can read."""
+    kept = [json.loads(line) for line in (Path(__file__).parents[2] / "docs/demo/runs.jsonl").read_text().splitlines()]
+    whole = next(one for one in kept if one.get("configuration"))
+    paths = [write_record(tmp_path, whole)]
+    place = paths[0].parents[2].with_suffix(".json")
+    found = page.Results({place: summary.summarize(paths, repeats=1)})
+    html = page.render(found, [], None, tmp_path / "r.html")
+    name, commit = whole["spec"]["benchmark"], whole["environment"]["commit"]
+    assert f"<pre><code>git checkout {commit}\nmake .venv/main.ready\n" in html
+    assert "changes that were not committed" not in html
+    assert f"snakemake --configfile {name}.yaml\n" in html
+    saved = re.search(rf'download="{name}.yaml" href="data:application/yaml;base64,([^"]*)"', html)
+    assert saved
+    (tmp_path / "saved.yaml").write_bytes(base64.b64decode(saved[1]))
+    assert list(config.load([tmp_path / "saved.yaml"]).benchmarks) == [name]
+
+    other = {**whole, "spec": {**whole["spec"], "framework": "jax"}}
+    other["environment"] = {**whole["environment"], "commit": "ab" * 20, "tree_clean": False}
+    paths.append(write_record(tmp_path, other))
+    found = page.Results({place: summary.summarize(paths, repeats=1)})
+    html = page.render(found, [], None, tmp_path / "r.html")
+    assert f"git checkout {commit}    # {name}: {whole['spec']['framework']}\n" in html
+    assert f"git checkout {'ab' * 20}    # {name}: jax\n" in html
+    assert f"changes. They concern {'ab' * 20}." in html
+
+
+def test_the_repository_is_linked_only_if_its_address_is_stated(tmp_path: Path) -> None:
+    citation = tmp_path / "CITATION.cff"
+    for text, address in (
+        ("repository-code: https://example.org/throughline\n", "https://example.org/throughline"),
+        ("repository-code: javascript:alert(1)\n", None),
+        ("title: Throughline\n", None),
+        ("[", None),
+    ):
+        citation.write_text(text)
+        assert surroundings.repository(citation) == address
+    assert surroundings.repository(tmp_path / "none") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -125,5 +126,33 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
     (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
     assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == PAGE.surface
     text = svg(figure, PAGE)
-    assert ">theirs<" in text and f"{source}: " in text and "dashed: not measured here" in text and "2n1g" in text
-    assert "dashed" not in svg(topic.throughput(group, PAGE), PAGE)
+    assert ">theirs<" in text and f"{source}: " in text and "hollow: not measured here" in text and "2n1g" in text
+    assert "hollow" not in svg(topic.throughput(group, PAGE), PAGE)
+
+
+def test_eight_frameworks_can_be_told_apart_without_colours(tmp_path: Path) -> None:
+    names = [f"framework-{index}" for index in range(8)]
+    paths = [
+        path for name in names for path in write_series(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, framework=name)
+    ]
+    (group,) = cells.groups([summary.summarize(paths, repeats=1)])
+    for draw in (topic.throughput, topic.speedup):
+        text = svg(draw(group, PAGE), PAGE)
+        assert all(name in text for name in names)
+    axes = topic.speedup(group, PAGE).axes[0]
+    lines = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() in draws.MARKERS]
+    assert len({line.get_marker() for line in lines}) == len(lines) == 8
+    dashed = set(re.findall(r"stroke-dasharray: ([\d.,]+)", svg(topic.speedup(group, PAGE), PAGE)))
+    assert len(dashed) == len(draws.DASHES)  # one style is solid, and the ideal line is dotted
+
+
+def test_dots_are_explained_where_there_is_one_number_of_devices(tmp_path: Path) -> None:
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
+    assert ">dots: repeats<" in svg(topic.throughput(group, PAGE), PAGE)
+
+
+def test_a_long_legend_fits(tmp_path: Path) -> None:
+    figure, axes = draws.blank(PAGE, "speed", "samples/s")
+    draws.finish(figure, axes, [], PAGE, "words " * 20)
+    (legend,) = (text for text in axes.texts if text.get_text().startswith("words"))
+    assert legend.get_fontsize() < 6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from throughline.records import Summary, read_summary
 from throughline.report import numbers
 from throughline.report.analysis import cells, split, summary
 from throughline.report.render import page
+from throughline.report.render.plots import LIGHT
 from throughline.report.render.topics import hardware, throughput, write_plots, write_tables
 from throughline.report.render.topics import split as topic
 from throughline.report.topics import Scope
@@ -155,6 +158,38 @@ def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cel
     assert text.count("bert: where a step's time goes") + text.count("bert: where a step&#39;s time goes") == 1
     assert "torch 1n4g: 151 ms a step; compute 74.2 %, communication 25.8 %, input 0.0 %." in text
     assert "This is no speedup of a training" in text
+
+
+def test_the_table_has_the_range_of_every_part(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
+    groups, derived = study
+    found = topic.table(Scope(groups, derived))
+    assert found is not None
+    header, (one, four) = found
+    assert header[3:] == ["step, ms", "compute, ms", "communication, ms", "input, ms"]
+    assert one == ["torch", "1n1g", "fp32, 32", "101", "96 (95 %)", "0, a single rank", "5 (5 %), 4 to 5"]
+    assert four[4:] == ["112 (74 %)", "39 (26 %), 39 to 40", "0 (0 %), -5 to 1"]
+    (_, (_, four)) = topic.table(Scope(groups, derived[:1])) or ((), ())
+    assert four[4:] == ["112 (74 %), compute and input", "39 (26 %), 39 to 40", "n/a"]
+
+
+def test_many_bars_have_room_for_their_names(
+    tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]
+) -> None:
+    """A bar is as high with sixteen bars as with two, no name covers another, and a range is drawn for each part."""
+    (group,), derived = study
+    few = split.split(group, derived)
+    many = [replace(one, row=replace(one.row, framework=f"mxnet-horovod-{index}")) for index in range(8) for one in few]
+    for bars in (few, many):
+        figure = topic.draw(group, bars, LIGHT)
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        names = axes.get_yticklabels()
+        assert [name.get_text() for name in names] == [one.name for one in bars]
+        boxes = sorted((name.get_window_extent() for name in names), key=lambda box: box.y0)
+        assert all(below.y1 < above.y0 for below, above in itertools.pairwise(boxes))
+        assert all(box.x0 >= 0 for box in boxes)
+        measured = [part for one in bars for part in one.parts.values() if not part.control]
+        assert len([line for line in axes.lines if line.get_marker() == "|"]) == len(measured)
 
 
 def test_long_and_short_times_are_read_alike() -> None:

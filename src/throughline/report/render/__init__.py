@@ -1,1 +1,1 @@
-"""Tables, plots and the page. topics/ has a file for each topic; the others are what several topics need."""
+"""Tables, plots and the page. topics/ has a file for each topic; the other files serve several topics."""

@@ -1,4 +1,4 @@
-"""Imported cells as tables, plots and a section of the page, each marked *imported*: nobody has measured them here."""
+"""Imported cells as tables, plots and a section of the page. All are marked *imported*: they were not measured here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from throughline.report.topics import Topic
 from throughline.topology import Topology
 
 IMPORTED = "imported"
-NAMED_AT_MOST = 16  # letters that have room at the end of a line
+NAMED_AT_MOST = 16  # so many letters have room at the end of a line
 INTRO = (
     "These figures were read from logs of other programs; nothing was measured here. Each kind of log has its own "
     "rule. The speedup is relative to the same framework, model, precision and batch on one device, if there is such "
@@ -49,20 +49,20 @@ Alike = tuple[str | None, ...]
 
 
 def alike(run: ImportedRun) -> Alike:
-    """What runs have in common that stand in one plot."""
+    """Return what all runs in one plot have in common."""
     batch = None if run.batch_size_per_device is None else str(run.batch_size_per_device)
     return run.model, run.precision, batch, run.unit, "no accumulation" if run.accumulate == 1 else ""
 
 
 def speedup(every: Iterable[ImportedRun], run: ImportedRun) -> float | None:
-    """A run's value over the median of the same on one device."""
+    """Return a run's value divided by the median of the same runs on one device."""
     same = (other for other in every if alike(other) == alike(run) and other.framework == run.framework)
     one = [other.value for other in same if other.devices == 1 and other.value]
     return run.value / median(one) if one and run.value else None
 
 
 def table(imported: Imported) -> Table:
-    """A row per run, and one per file without any."""
+    """Return a row for each run, and one for each file without a run."""
     return HEADER, [*(_row(imported, run) for run in imported.read), *map(_left, _unread(imported))]
 
 
@@ -83,7 +83,7 @@ def _unread(imported: Imported) -> list[ImportedRun]:
 
 
 def frame(imported: Imported) -> pd.DataFrame:
-    """A row per run and per file without any, unrounded; what is not known is empty."""
+    """Return a row for each run and for each file without a run, unrounded. What is not known is empty."""
     rows = [{"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"})} for run in imported.files]
     for row, run in zip(rows, imported.files, strict=True):
         row["speedup"] = speedup(imported.read, run) if run.status == "ok" else None
@@ -97,7 +97,7 @@ def frame(imported: Imported) -> pd.DataFrame:
 
 
 def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
-    """Name, title, drawing and words of a plot for each model, precision, batch and unit."""
+    """Return name, title, drawing and description of a plot for each model, precision, batch and unit."""
     drawn = []
     known = [run for run in imported.read if run.devices]
     for index, key in enumerate(dict.fromkeys(map(alike, known))):
@@ -110,12 +110,12 @@ def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
 
 
 def _scaling(imported: Imported) -> list[tuple[str, str, Any, str]]:
-    """The plots that go over several numbers of devices; of one number, the page's table says as much."""
+    """Return the plots with several numbers of devices. With one number, the page's table says as much."""
     return [one for one in plots(imported) if len({p.topology.world for s in one[2].args[2] for p in s.points}) > 1]
 
 
 def _series(runs: Sequence[ImportedRun]) -> list[Series]:
-    """A line per framework; several logs of one number of devices are repeats."""
+    """Return a line for each framework. Several logs with the same number of devices count as repeats."""
     lines = []
     for framework in dict.fromkeys(run.framework or "" for run in runs):
         by_devices: dict[int, list[float]] = {}
@@ -131,7 +131,7 @@ def _series(runs: Sequence[ImportedRun]) -> list[Series]:
 
 
 def _words(lines: Sequence[Series], unit: str) -> str:
-    """A plot's numbers in words, for those who do not see it."""
+    """Return a plot's numbers in words, for people who cannot see it."""
     texts = []
     for line in lines:
         values = [f"{point.topology.world} devices {reading(point.value.median)} {unit}" for point in line.points]
@@ -140,7 +140,7 @@ def _words(lines: Sequence[Series], unit: str) -> str:
 
 
 def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Figure:
-    """Throughput over devices, dashed and hollow as everything that was not measured here."""
+    """Draw throughput over devices. The markers are hollow, because nothing was measured here."""
     figure, axes = draws.blank(theme, title, unit)
     labels = []
     for index, line in enumerate(lines):
@@ -149,11 +149,11 @@ def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Figure
     worlds = sorted({point.topology.world for line in lines for point in line.points})
     draws.device_axis(axes, [point.topology for line in lines for point in line.points], theme)
     axes.set_xticks(worlds, list(map(str, worlds)))
-    return draws.finish(figure, axes, labels, theme, f"dashed: {IMPORTED}, not measured here")
+    return draws.finish(figure, axes, labels, theme, f"hollow: {IMPORTED}, not measured here")
 
 
 def section(imported: Imported) -> dict[str, Any]:
-    """An import as the page prints it."""
+    """Return an import as the page prints it."""
     identity = f"import-{imported.name}"
     shown = [inline(draw(PAGE), f"{identity}-{name}", title, words) for name, title, draw, words in _scaling(imported)]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
@@ -162,13 +162,13 @@ def section(imported: Imported) -> dict[str, Any]:
 
 
 def doubts(imported: Imported) -> list[str]:
-    """What cannot be true of its figures, or is doubtful: a sentence per row and rule."""
+    """Return a sentence for each row and rule where a figure cannot be true or is doubtful."""
     found = plausibility.doubts(imported.results())
     return [f"Doubtful ({one.rule}), {(one.row.place or '').rpartition(', ')[2]}: {one.text}" for one in found]
 
 
 def outcome(imported: Imported) -> str:
-    """How many files came to what."""
+    """Return how many files had which outcome."""
     statuses = [run.status for run in imported.files]
     read = len({run.file for run in imported.read})
     others = [

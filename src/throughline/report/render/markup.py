@@ -2,7 +2,7 @@
 
 import re
 
-# An underscore inside a word, a colon in a sentence and a lone & mean nothing in Markdown.
+# Not escaped, because they mean nothing in Markdown: an underscore in a word, a colon in a sentence, a lone &.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>#|~!$]|(?<!\w)_|_(?!\w)|:(?=//)|&(?=#|\w+;)|(?<=www)\.")
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -12,21 +12,21 @@ _LATEX = {
 
 
 def one_line(text: str) -> str:
-    """`text` without line breaks and control characters."""
+    """Return `text` without line breaks and control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def markdown(text: str) -> str:
-    """`text` as it is, in Markdown: no markup, no table cell borders, no HTML, no links."""
+    """Return Markdown that shows `text` as it is: nothing in it becomes markup, a table border, HTML or a link."""
     return _MARKDOWN.sub(lambda match: "\\" + match[0], one_line(text))
 
 
 def latex(text: str) -> str:
-    """`text` as it is, in LaTeX."""
+    """Return LaTeX that shows `text` as it is."""
     return "".join(_LATEX.get(character, character) for character in one_line(text))
 
 
 def spreadsheet(text: str) -> str:
-    """`text` that no spreadsheet takes for a formula: a leading = + - @ gets an apostrophe."""
+    """Return `text` such that no spreadsheet takes it for a formula: before a leading = + - @ comes an apostrophe."""
     line = one_line(text)
     return f"'{line}" if line[:1] in {"=", "+", "-", "@"} else line

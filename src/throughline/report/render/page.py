@@ -1,7 +1,7 @@
-"""results/report.html: one file with the answer, the tables, the plots and how all of it was measured.
+"""results/report.html: one file with the answer, the tables, the plots and a description of how it was measured.
 
-It needs no network, no server and no JavaScript; with JavaScript its tables sort and filter. It holds the summaries as
-data, so that a copy of it is whole. Whatever comes from records is escaped, and the page's own policy forbids it to
+The page needs no network, no server and no JavaScript. With JavaScript its tables sort and filter. It holds the
+summaries as data, so that a copy is complete. All text from records is escaped. The page's own policy forbids it to
 load or run anything that is not in the file.
 """
 
@@ -40,7 +40,7 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Results:
-    """What lies under results/: the summaries of the configuration, others, searches and checks."""
+    """The files under results/: the summaries of the configuration, other summaries, searches and checks."""
 
     present: dict[Path, Summary] = field(default_factory=dict)
     earlier: dict[Path, Summary] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class Results:
 
 
 def collect(results: Path, summaries: Sequence[Path], imports: Sequence[Path] = ()) -> Results:
-    """Read the summaries that belong to the configuration, and find the others; nothing readable is fatal."""
+    """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed."""
     present, unreadable = {path.absolute() for path in summaries}, []
 
     def readable(paths: Iterable[Path], read: Callable[[Path], Any]) -> dict[Path, Any]:
-        """What `read` makes of every file; those of which it makes nothing are listed."""
+        """Map each file to what `read` returns. Files that cannot be read are added to `unreadable`."""
         values = {}
         for path in paths:
             try:
@@ -86,18 +86,18 @@ def write(
     imports: Sequence[Path] = (),
     note: str = "",
 ) -> None:
-    """Write the report on `summaries` to `output`; other summaries under `results` are listed in their own section.
+    """Write the report on `summaries` to `output`. Other summaries under `results` have a section of their own.
 
-    `note` stands at the top of the page.
+    `note` is shown at the top of the page.
     """
     write_text(output, render(collect(results, summaries, imports), manifests, asked, output, note))
 
 
 def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int:
-    """Write the report of a workflow that did not finish: what is measured so far, and what is missing as failed.
+    """Write the report of a workflow that did not finish. Cells that were not measured count as failed.
 
-    Summaries are made in memory: under its name a summary always stands for every repeat. Returns the number of
-    records that there are; 0: there is none, nothing is written.
+    The summaries stay in memory, because a summary file always stands for all repeats. Return the number of records;
+    if it is 0, nothing is written.
     """
     collected, count = Results(), 0
     for cell in asked:
@@ -117,7 +117,7 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
 def render(
     results: Results, manifests: Sequence[Path], asked: Sequence[Asked] | None, output: Path, note: str = ""
 ) -> str:
-    """The page as HTML text; links are relative to `output`."""
+    """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
     places: dict[tuple[str, int, str], Path] = {
         (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
@@ -128,11 +128,11 @@ def render(
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
     def place(group: Group) -> Path | None:
-        """Where a group's summary lies."""
+        """Return the path of a group's summary."""
         return places.get((group.benchmark, group.batch, group.precision))
 
     def traces(group: Group) -> list[tuple[Row, list[list[float]]]]:
-        """The rows whose records are there, with the seconds of every step of their valid runs."""
+        """Return the rows whose records exist, with the seconds of every step of their valid runs."""
         where = place(group)
         logs = [
             (row, [where.with_suffix("") / log for log in row.cell.logs])
@@ -162,6 +162,8 @@ def render(
             data=surroundings.data(manifests),
             span=surroundings.span(here),
             configurations=surroundings.configurations(here),
+            commits=surroundings.commits(here),
+            repository=surroundings.repository(),
             devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
             issues=[(group, row) for group in now for row in group.rows if row.status in STATUS_MEANINGS],
             labels=STATUS_LABELS,
@@ -174,22 +176,23 @@ def render(
 
 
 def _environment() -> Environment:
-    """Where the template is, and the functions that it calls by name."""
+    """Return the environment of the template, with the functions that the template calls by name."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     texts = (reading, percent, numbers.mebibytes, numbers.span, scatter, others, switches, batch_heading, download)
-    filters = [*texts, sparks.strip, sparks.trace, sparks.span_of]
+    filters = [*texts, least_coverage, sparks.strip, sparks.clipped, sparks.trace, sparks.span_of]
     environment.filters |= {one.__name__: one for one in filters}
+    environment.globals["symbols"] = {"dot": sparks.DOT, "arrow": sparks.ARROW}
     return environment
 
 
 def _benchmarks(
     results: Results, every: Sequence[Group], imported: Sequence[Result], prefix: str
 ) -> list[dict[str, Any]]:
-    """One entry per benchmark, in order; derived runs stand in the entry of the benchmark they belong to.
+    """Return an entry for each benchmark, in order. Derived runs are in the entry of the benchmark they belong to.
 
-    `prefix` keeps an entry's ids apart from those of the page's own sections.
+    `prefix` keeps the ids of an entry different from those of the page's own sections.
     """
     entries: dict[str, dict[str, Any]] = {}
     names = dict.fromkeys(group.benchmark for group in every)
@@ -207,26 +210,26 @@ def _benchmarks(
 
 
 def _logs(summaries: Mapping[Path, Summary]) -> list[Path]:
-    """The logs of all runs behind these summaries."""
+    """Return the logs of all runs behind these summaries."""
     series = [(path, cells) for path, summary in summaries.items() for cells in summary.frameworks.values()]
     return [path.with_suffix("") / log for path, cells in series for cell in cells.values() for log in cell.logs]
 
 
 def download(summary: Summary) -> str:
-    """The summary's file inside a link: the browser saves it, without a server and without JavaScript."""
+    """Return a link that holds the summary's file: the browser saves it without a server and without JavaScript."""
     content = json_text(summary.model_dump(by_alias=True)).encode()
     return "data:application/json;base64," + base64.b64encode(content).decode()
 
 
 def _counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
-    """Cells by status: (status, label, how many)."""
+    """Count the cells of each status: (status, label, count)."""
     every = [row.status for group in groups for row in group.rows]
     labels = {**STATUS_LABELS, "ok": "measured"}
     return [(status, label, every.count(status)) for status, label in labels.items() if status in every]
 
 
 def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str]]:
-    """What every framework can do, by its name and its workload."""
+    """Map each framework and workload to what the framework can do."""
     return {
         (name, folder): frameworks.features(name, group.summary.model)
         for group in measured
@@ -236,7 +239,7 @@ def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str
 
 
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
-    """One benchmark as the template prints it: its headline, its groups, and a section per topic."""
+    """Return one benchmark as the template prints it: its headline, its groups, and a section for each topic."""
     identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
     drawings = {topic.name: [one for one in drawn(topic, scope) if one.on_page] for topic in TOPICS}
     beside = [one for every in drawings.values() for one in every]
@@ -263,7 +266,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
 
 
 def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawing]) -> dict[str, Any] | None:
-    """What a topic has on the page beside the groups; None where it has nothing to show there."""
+    """Return a topic's own section on the page; None if the topic has nothing to show there."""
     grid, table, plots = topic.grid(scope), topic.table(scope), _plots(drawings, identity, None)
     grid = grid.condensed() if grid and grid.tells else None
     table = table if table and table[1] else None
@@ -279,14 +282,19 @@ def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawi
 
 
 def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> list[Markup]:
-    """Those that stand beside `group`'s table, drawn; None: beside none."""
+    """Draw the plots that stand beside the table of `group`; None: the plots that stand beside no table."""
     return [
         inline(one.draw(PAGE), f"{identity}-{one.name}", one.title, one.words) for one in drawings if one.group is group
     ]
 
 
+def least_coverage(cells: Iterable[Cell]) -> float | None:
+    """Return the smallest probability that the range of a speedup contains the true speedup; None without a range."""
+    return min((cell.speedup_coverage for cell in cells if cell.speedup_coverage is not None), default=None)
+
+
 def scatter(cell: Cell) -> str:
-    """How far the repeats lie apart, in two figures."""
+    """Return how far the repeats are apart: median absolute deviation and coefficient of variation, as text."""
     deviation = cell.median_absolute_deviation
     if deviation is None:
         return ""
@@ -295,7 +303,7 @@ def scatter(cell: Cell) -> str:
 
 
 def others(cell: Cell) -> str:
-    """The statuses of repeats that are not ok, such as `2 invalid, 1 failed`."""
+    """Return the statuses of repeats that are not ok, such as `2 invalid, 1 failed`."""
     parts = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in cell.statuses.items() if status != "ok"]
     missing = cell.n - sum(cell.statuses.values())
     return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])

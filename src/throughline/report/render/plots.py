@@ -1,6 +1,6 @@
-"""How plots look, their axes over devices, and plots as files or set into a page.
+"""The look of all plots, their axes over devices, and plots as files or as parts of a page.
 
-An SVG of the same figure has the same bytes every time.
+The same figure gives the same bytes of SVG every time.
 """
 
 import io
@@ -25,15 +25,21 @@ from throughline.report.analysis.values import MEASURED, Point, Series, Value
 from throughline.report.numbers import reading
 from throughline.topology import Topology
 
-CROWDED = 8  # with more device counts than this, ticks do not name the topologies
-WIDE = 8  # from this ratio of device counts on, both axes are logarithmic
+CROWDED = 8  # with more device counts than this, the ticks have no names of topologies
+WIDE = 8  # if the largest device count is at least so many times the smallest, both axes are logarithmic
 GAP = 27.0  # points between two names at the ends of lines
-TWO_LINES = 16.0  # with fewer points than this between two names, their figures are left to the table
-LETTER = 0.6  # the mean width of a bold letter over its size
+TWO_LINES = 16.0  # with fewer points than this between two names, the labels have no figures
+LETTER = 0.6  # the mean width of a bold letter, divided by the font size
+SMALL_LETTER = 0.5  # the same for letters that are not bold
 BELOW = 10.0  # points from the top of the axes to the middle of the first name: the legend is above them
 MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
 Label = tuple[float, float, str, str, str, str | None]
-"""Where a line ends (devices, value), its name, figure, colour and marker."""
+"""The label at the end of a line: the end's place (devices, value), name, figure, colour and marker."""
+MARKERS = "os^DvpPX*<>"
+"""Their number has no divisor in common with the number of colours, 6: the first 66 pairs of both are different."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (2.5, 1.2)))
+"""Line styles; they follow each other as the markers do. Marker and style tell lines apart without colours. Only ideal
+lines are dotted."""
 COORDINATES = {"d", "x", "y", "transform", "points"}  # attributes whose numbers the page rounds to a tenth of a point
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
@@ -47,31 +53,31 @@ class Theme:
     muted: str = "#6b7280"
     grid: str = "#e3e6ea"
     surface: str = "#ffffff"
-    # After Okabe and Ito, darker: told apart with every common kind of colour blindness, and readable as text.
+    # Okabe and Ito's colours, darker: readable as text, and safe with all common kinds of colour blindness.
     series: tuple[str, ...] = ("#0072b2", "#c4540a", "#00805d", "#9c4a82", "#2b83b8", "#946300")
     size: tuple[float, float] = (6.4, 4.0)  # inches
     background: bool = True
-    fonts: str = "path"  # text as outlines: looks the same everywhere; "none": text stays text
+    fonts: str = "path"  # text becomes outlines, which look the same everywhere; with "none" it stays text
 
     def colour(self, index: int) -> str:
         return self.series[index % len(self.series)]
 
     def marker(self, index: int) -> str:
-        return "os^DvpP"[index % 7]  # one more than colours: the first 42 pairs of both are different
+        return MARKERS[index % len(MARKERS)]
 
 
 LIGHT = Theme()
 PAGE = Theme(
-    *("#010101", "#010102", "#010103", "#010104", tuple(f"#01020{index}" for index in range(6)), (5.3, 3.5)),
+    *("#010101", "#010102", "#010103", "#010104", tuple(f"#01020{index}" for index in range(6)), (4.7, 3.5)),
     background=False,
     fonts="none",
 )
-"""Stand-ins that drawing accepts as colours; the page's variables replace them."""
+"""Its colours only mark places: matplotlib accepts them, and then `inline` puts the page's variables there."""
 VARIABLES = ("ink", "muted", "line", "surface", *(f"series-{index}" for index in range(6)))
 
 
 def svg(figure: Figure, theme: Theme) -> str:
-    """The figure as SVG text, without date or program name."""
+    """Return the figure as SVG text, without date or program name."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": theme.fonts, "svg.hashsalt": "throughline"}):
         face = theme.surface if theme.background else "none"
@@ -80,7 +86,7 @@ def svg(figure: Figure, theme: Theme) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write `path` with .svg and with .png."""
+    """Write the figure to `path` with .svg and to `path` with .png."""
     with atomic(path.with_name(f"{path.name}.svg")) as temporary:
         temporary.write_text(svg(figure, LIGHT), encoding="utf-8", newline="\n")
     with atomic(path.with_name(f"{path.name}.png")) as temporary:
@@ -88,7 +94,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def inline(drawn: Figure, identity: str, title: str, description: str) -> Markup:
-    """`drawn` as an inline SVG element, made small; `identity` makes its ids unique on the page."""
+    """Return `drawn` as a small inline SVG element. `identity` makes its ids unique on the page."""
     root = ET.fromstring(svg(drawn, PAGE))
     for parent in list(root.iter()):
         for child in list(parent):
@@ -127,13 +133,13 @@ def inline(drawn: Figure, identity: str, title: str, description: str) -> Markup
 
 
 def series(group: Group, framework: str, value: Callable[[Cell], Value | None], name: str = "") -> Series:
-    """The measured cells of one framework as points, by what `value` makes of each."""
+    """Return the measured cells of one framework as points. `value` gives the value of a cell; None leaves it out."""
     points = [(row.topology, value(row.cell)) for row in group.series(framework) if row.cell]
     return Series(name or framework, tuple(Point(topology, one) for topology, one in points if one))
 
 
 def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
-    """A figure with one titled pair of axes."""
+    """Return a figure with one titled pair of axes."""
     figure = Figure(figsize=theme.size)
     axes = figure.add_axes(inside(theme.size, 0, 1))
     style(axes, theme, heading, unit)
@@ -141,7 +147,10 @@ def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
 
 
 def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, float, float, float]:
-    """Left, bottom, width and height of a panel's axes as shares of a figure of `size` inches, the first on top."""
+    """Return left, bottom, width and height of a panel's axes as shares of a figure of `size` inches.
+
+    Panels stand above each other; the panel with index 0 is on top.
+    """
     (width, height), (left, right, bottom, top) = size, MARGINS
     share = height / panels
     low = ((panels - 1 - index) * share + bottom) / height
@@ -149,7 +158,7 @@ def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, f
 
 
 def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
-    """Titles, grid and colours of a pair of axes."""
+    """Set titles, grid and colours of a pair of axes."""
     room = 72 * (theme.size[0] - MARGINS[0])
     size = min(11.0, room / (LETTER * len(heading or " ")))
     axes.set_title(heading, loc="left", fontsize=size, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
@@ -165,7 +174,7 @@ def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
 
 
 def device_axis(axes: Axes, topologies: Iterable[Topology], theme: Theme, share_scale: bool = True) -> None:
-    """Ticks at the measured device counts, each with its topologies; logarithmic where the counts lie far apart."""
+    """Set a tick at each measured device count, with its topologies. Use logarithmic axes if counts lie far apart."""
     names: dict[int, set[Topology]] = {}
     for topology in topologies:
         names.setdefault(topology.world, set()).add(topology)
@@ -189,23 +198,31 @@ def device_axis(axes: Axes, topologies: Iterable[Topology], theme: Theme, share_
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def line(axes: Axes, series: Series, colour: str, theme: Theme, marker: str | None, text: str = "") -> Label:
-    """A series as a line with markers, or without (None); one that was not measured here is dashed and hollow.
+def dashes(marker: str) -> Any:
+    """Return the line style of the series with this marker."""
+    return DASHES[MARKERS.index(marker) % len(DASHES)]
 
-    Returns what stands at its end: its name, and `text`, else its last value; whose it is where it was not measured.
+
+def line(
+    axes: Axes, series: Series, colour: str, theme: Theme, marker: str, text: str = "", marked: bool = True
+) -> Label:
+    """Draw a series as a line with markers. A series that was not measured here is thin, with hollow markers.
+
+    `marked` is False if the caller draws the markers. Returns the label at the line's end: the series' name, and `text`
+    or else its last value, with the source of a series that was not measured here.
     """
     worlds = [point.topology.world for point in series.points]
     medians = [point.value.median for point in series.points]
-    measured: dict[str, Any] = {"ls": "-", "lw": 1.6, "mec": theme.surface, "mew": 1.0}
+    measured: dict[str, Any] = {"ls": dashes(marker), "lw": 1.6, "mec": theme.surface, "mew": 1.0}
     elsewhere: dict[str, Any] = {"ls": "--", "lw": 1.2, "mfc": theme.surface, "mew": 1.2}
     look = measured if series.source == MEASURED else elsewhere
-    axes.plot(worlds, medians, marker=marker, color=colour, ms=6, zorder=3, **look)
+    axes.plot(worlds, medians, marker=marker if marked else None, color=colour, ms=6, zorder=3, **look)
     whose = "" if series.source == MEASURED else f"{series.source}: "
     return worlds[-1], medians[-1], series.name, whose + (text or reading(medians[-1])), colour, marker
 
 
 def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:
-    """The median as a marker, the range as a whisker, each repeat as a dot beside it."""
+    """Draw the median as a marker, the range as a whisker, and each repeat as a dot beside it."""
     value, world = point.value, point.topology.world
     axes.vlines(world, value.low, value.high, color=colour, lw=1.4, zorder=4)
     axes.plot([world], [value.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
@@ -215,13 +232,14 @@ def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) ->
 
 
 def finish(figure: Figure, axes: Axes, labels: Sequence[Label], theme: Theme, legend: str) -> Figure:
-    """A legend above the axes and names at the ends of their lines; without any line, that nothing was measured.
+    """Write the legend above the axes, and each line's label at its end; without a line, that nothing was measured.
 
-    Comes last, when everything is drawn: places depend on the axes' limits.
+    Call it when everything else is drawn, because the places depend on the axes' limits.
     """
     if legend:
         place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 8), "textcoords": "offset points"}
-        axes.annotate(legend, (0, 1), **place, fontsize=8, color=theme.muted)
+        size = min(8.0, 72 * (theme.size[0] - MARGINS[0]) / (SMALL_LETTER * len(legend)))
+        axes.annotate(legend, (0, 1), **place, fontsize=size, color=theme.muted)
     if labels:
         _labels(axes, labels, theme)
     else:
@@ -232,9 +250,9 @@ def finish(figure: Figure, axes: Axes, labels: Sequence[Label], theme: Theme, le
 
 
 def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
-    """Names at the right end of their lines instead of a legend, pushed apart so that none covers another.
+    """Write names at the right ends of their lines, moved apart so that no name covers another.
 
-    Where many lines end, the names are smaller.
+    If many lines end there, the names are smaller.
     """
     if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
         axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
@@ -263,7 +281,7 @@ def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
 
 
 def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:
-    """`places` (rising) moved as little as needed to lie at least `gap` apart, none above `top`."""
+    """Return `places`, which rise, moved so that they are at least `gap` apart and none is above `top`."""
     result = list(places)
     for index in range(1, len(result)):
         result[index] = max(result[index], result[index - 1] + gap)

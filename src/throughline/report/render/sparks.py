@@ -1,6 +1,6 @@
-"""Small drawings inside the page: the repeats of a cell as dots, and the time of every step as lines."""
+"""Small drawings in the page: the repeats of a cell as dots, and the time of every step as lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from markupsafe import Markup, escape
@@ -9,31 +9,69 @@ from throughline import statistics
 from throughline.records import Cell
 from throughline.report.numbers import milliseconds, reading
 
-REACH = 0.05  # a strip of repeats shows the median plus and minus this share; a trace shows at least as much
-STRETCHES = 60  # a run with more than two steps for each is drawn by the extremes of so many stretches
-WIDTH, HEIGHT = 240, 56  # of a trace, in its own units
+REACH = 0.05  # a strip shows the median plus and minus this share; a trace shows at least as much
+STRETCHES = 60  # a run with more than twice as many steps is cut into so many stretches
+WIDTH, HEIGHT = 240, 56  # size of a trace, in its own units
 
 
 def strip(cell: Cell, unit: str) -> Markup:
-    """Every repeat as a dot on a line that reaches from 5 % below to 5 % above the median."""
-    middle, dots = cell.median_speed or 1.0, []
-    known = [(index, value) for index, value in enumerate(cell.values, start=1) if value is not None]
-    for index, value in known:
-        offset = (value / middle - 1) / REACH
-        shape = "outside" if abs(offset) > 1 else "dot"
-        dots.append(
-            f'<circle class="{shape}" cx="{50 + 46 * max(-1.0, min(1.0, offset)):.1f}" cy="8" r="2.6">'
-            f"<title>repeat {index}: {reading(value)} {escape(unit)}</title></circle>"
-        )
-    values = ", ".join(reading(value) for _, value in known)
+    """Return every repeat as a dot on a line that reaches from 5 % below to 5 % above the median.
+
+    A repeat that is further away is an arrow at that end of the line. Several arrows at an end stand above each other.
+    """
+    middle = cell.median_speed or 1.0
+    known = {repeat: value for repeat, value in enumerate(cell.values, start=1) if value is not None}
+    sides = {repeat: beyond(value / middle - 1) for repeat, value in known.items()}
+    marks = []
+    for repeat, value in known.items():
+        offset, side = value / middle - 1, sides[repeat]
+        same_end = [other for other in known if sides[other] == side]
+        shape = _arrow(side, same_end.index(repeat), len(same_end)) if side else _dot(50 + 46 * offset / REACH)
+        where = f"{100 * abs(offset):.1f} % {'above' if offset > 0 else 'below'} the median" if offset else "the median"
+        marks.append(f"<g><title>repeat {repeat}: {reading(value)} {escape(unit)}, {where}</title>{shape}</g>")
+    values = ", ".join(map(reading, known.values()))
     return Markup(
         f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} {escape(unit)}">'
-        f'<path d="M4 8H96M50 3V13"/>{"".join(dots)}</svg>'
+        f'<path d="M4 8H96M50 3V13"/>{"".join(marks)}</svg>'
     )
 
 
+def beyond(offset: float) -> int:
+    """Return -1 if a repeat is beyond the left end of its strip, 1 if it is beyond the right end, else 0.
+
+    `offset` is (repeat - median) / median.
+    """
+    return 0 if abs(offset) <= REACH else 1 if offset > 0 else -1
+
+
+def clipped(cells: Iterable[Cell]) -> bool:
+    """True if a repeat of any of these cells is an arrow in its strip."""
+    return any(
+        beyond(value / cell.median_speed - 1) for cell in cells if cell.median_speed for value in cell.values if value
+    )
+
+
+def _dot(x: float) -> str:
+    return f'<circle class="dot" cx="{x:.1f}" cy="8" r="2.6"/>'
+
+
+def _arrow(side: int, place: int, count: int) -> str:
+    """Return the arrow at one end of a strip that has `count` of them above each other."""
+    end, base, y, half = 50 + 49 * side, 50 + 42 * side, 16 * (place + 0.5) / count, min(3.0, 7 / count)
+    return f'<path class="outside" d="M{base} {y - half:.1f}L{end} {y:.1f}L{base} {y + half:.1f}z"/>'
+
+
+def _symbol(shape: str) -> Markup:
+    """Return a mark of a strip alone, for its legend."""
+    return Markup(f'<svg class="symbol" viewBox="0 0 10 16" aria-hidden="true">{shape}</svg>')
+
+
+DOT = _symbol(_dot(5))
+ARROW = _symbol('<path class="outside" d="M1 5L8 8L1 11z"/>')
+
+
 def trace(runs: Sequence[Sequence[float]]) -> Markup:
-    """A line per run over its steps, from the first to the last; the dashed line is the median of all steps."""
+    """Return a line for each run over its steps. A dashed line is the median of all steps."""
     every = [seconds for run in runs for seconds in run]
     middle = statistics.median(every) or 1.0
     low, high = min(min(every), (1 - REACH) * middle), max(max(every), (1 + REACH) * middle)
@@ -54,14 +92,14 @@ def trace(runs: Sequence[Sequence[float]]) -> Markup:
 
 
 def span_of(runs: Sequence[Sequence[float]]) -> str:
-    """The shortest and the longest step, and the median of all."""
+    """Return the shortest and the longest step, and the median of all steps, as text."""
     every = [seconds for run in runs for seconds in run]
     ends = " to ".join(dict.fromkeys(map(milliseconds, (min(every), max(every)))))
     return f"{ends} ms, median {milliseconds(statistics.median(every) or 0.0)}"
 
 
 def _thinned(steps: Sequence[float]) -> list[float]:
-    """All steps; of many steps the shortest and the longest of each stretch, so that no outlier is lost."""
+    """Return all steps; of a long run the shortest and the longest step of each stretch, so that no outlier is lost."""
     if len(steps) <= 2 * STRETCHES:
         return list(steps)
     edges = [len(steps) * place // STRETCHES for place in range(STRETCHES + 1)]

@@ -1,5 +1,6 @@
-"""What was measured on what, for the report: environments side by side, corpus facts, and when it was."""
+"""Where and when the runs were measured, for the report: environments, data, configurations, commits and times."""
 
+import base64
 import io
 import json
 from collections.abc import Iterable, Mapping
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from throughline.corpus import facts as corpus
 from throughline.records import Summary
 from throughline.report.analysis import advice
 
+CITATION = Path(__file__).parents[4] / "CITATION.cff"
 NAMES = {
     "device.name": "device",
     "device.count": "devices on the machine",
@@ -44,8 +47,8 @@ NAMES = {
 
 
 def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Columns (who ran in it) and rows (what it was) of every different environment."""
-    different: dict[str, tuple[dict[str, Any], dict[str, None]]] = {}
+    """Return a column for each different environment, headed by what ran in it, and a row for each fact."""
+    different: dict[str, tuple[dict[str, Any], dict[tuple[str, str], None]]] = {}
     for summary in summaries:
         device = {"device": summary.device.model_dump()} if summary.device else {}
         for framework, environment in summary.environment.items():
@@ -54,7 +57,7 @@ def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[st
             inner["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items()) or None
             facts = advice.flat({**device, **inner})
             names = different.setdefault(json.dumps(facts, sort_keys=True, default=str), (facts, {}))[1]
-            names[f"{summary.benchmark}: {framework}"] = None
+            names[summary.benchmark, framework] = None
     every = [facts for facts, _ in different.values()]
     keys = dict.fromkeys(key for facts in every for key in facts)
     order = {key: place for place, key in enumerate(NAMES)}
@@ -65,12 +68,12 @@ def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[st
         and any(facts.get(key) is not None for facts in every)
     ]  # fmt: skip
     unknown = [_unknown(facts) for facts in every]
-    columns = [", ".join(names) for _, names in different.values()]
+    columns = [_by_benchmark(names) for _, names in different.values()]
     return columns, [*rows, ("not known", unknown)] if any(unknown) else rows
 
 
 def _unknown(facts: Mapping[str, Any]) -> str:
-    """What is not known of an environment, by the reason."""
+    """Return the facts of an environment that are not known, grouped by the reason."""
     by_reason: dict[str, list[str]] = {}
     for key, why in facts.items():
         if key.startswith("reasons."):
@@ -98,12 +101,12 @@ def _value(key: str, value: Any) -> str:
 
 
 def data(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
-    """What the manifests say about the data; one that cannot be read says so."""
+    """Return the facts in each manifest. If a manifest cannot be read, the only fact is the error."""
     return [[("manifest", "/".join(path.parts[-3:])), *_data(path)] for path in paths]
 
 
 def _data(path: Path) -> list[tuple[str, str]]:
-    """The facts of a manifest, in its room's words where it has any."""
+    """Return the facts of a manifest; those of a text corpus have names of their own."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         parameters = advice.flat(content.get("parameters") or {})
@@ -116,23 +119,33 @@ def _data(path: Path) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Ran:
-    """What the page takes from a run's record; None or nothing where the record does not say it."""
+    """The parts of a run's record that the page uses. A value that the record does not have is None or empty."""
 
     benchmark: str
+    framework: str
     window: tuple[datetime, datetime] | None
     configuration: dict[str, Any] | None
     steps: list[float]
+    commit: str | None
+    tree_clean: bool | None
 
 
 def ran(logs: Iterable[Path]) -> dict[Path, Ran]:
-    """The record beside every log; one that cannot be read is left out."""
+    """Map each log to the record beside it. Records that cannot be read are left out."""
     every = {}
     for log in logs:
         with suppress(OSError, ValueError, KeyError, TypeError):
             record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
             steps = record.get("step_seconds") if record["status"] == "ok" else None
+            environment = record.get("environment") or {}
             every[log] = Ran(
-                str(record["spec"]["benchmark"]), _window(record), record.get("configuration"), steps or []
+                benchmark=str(record["spec"]["benchmark"]),
+                framework=str(record["spec"]["framework"]),
+                window=_window(record),
+                configuration=record.get("configuration"),
+                steps=steps or [],
+                commit=environment.get("commit"),
+                tree_clean=environment.get("tree_clean"),
             )
     return every
 
@@ -146,7 +159,7 @@ def _window(record: dict[str, Any]) -> tuple[datetime, datetime] | None:
 
 
 def span(runs: Iterable[Ran]) -> str | None:
-    """First start to last end (UTC) of these runs; None where no record says it."""
+    """Return the first start and the last end (UTC) of these runs as text; None if no record says them."""
     windows = [run.window for run in runs if run.window]
     if not windows:
         return None
@@ -155,8 +168,69 @@ def span(runs: Iterable[Ran]) -> str | None:
     return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
 
 
-def configurations(runs: Iterable[Ran]) -> list[tuple[str, str]]:
-    """Of every benchmark the merged configuration that its runs came from, as YAML: (names, text), alike ones once."""
+@dataclass(frozen=True)
+class Measured:
+    """A commit and the runs that were measured with it; `changed`: some ran with changes that were not committed."""
+
+    commit: str
+    runs: str
+    changed: bool
+
+
+def commits(runs: Iterable[Ran]) -> list[Measured]:
+    """Return every commit that runs were measured with. Runs without a known commit are left out."""
+    found: dict[str, list[Ran]] = {}
+    for run in runs:
+        if run.commit:
+            found.setdefault(run.commit, []).append(run)
+    return [
+        Measured(
+            commit,
+            _by_benchmark((run.benchmark, run.framework) for run in own),
+            changed=any(run.tree_clean is False for run in own),
+        )
+        for commit, own in found.items()
+    ]
+
+
+def _by_benchmark(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return pairs of benchmark and framework as text, such as `bert: torch, jax; images: torch`."""
+    found: dict[str, dict[str, None]] = {}
+    for benchmark, framework in pairs:
+        found.setdefault(benchmark, {})[framework] = None
+    return "; ".join(f"{benchmark}: {', '.join(names)}" for benchmark, names in found.items())
+
+
+def repository(citation: Path = CITATION) -> str | None:
+    """Return the address of Throughline's repository if CITATION.cff states one."""
+    try:
+        stated = YAML(typ="safe", pure=True).load(citation.read_text(encoding="utf-8"))
+    except (OSError, YAMLError):
+        return None
+    address = stated.get("repository-code") if isinstance(stated, dict) else None
+    return address if isinstance(address, str) and address.startswith("https://") else None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The merged configuration that the runs of one or more benchmarks came from, as YAML."""
+
+    names: list[str]
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file that the page offers."""
+        return f"{self.names[0]}.yaml"
+
+    @property
+    def link(self) -> str:
+        """The text inside a link: the browser saves it, without a server and without JavaScript."""
+        return "data:application/yaml;base64," + base64.b64encode(self.text.encode()).decode()
+
+
+def configurations(runs: Iterable[Ran]) -> list[Merged]:
+    """Return the merged configuration of every benchmark; benchmarks with the same one share it."""
     merged: dict[str, Any] = {}
     for run in runs:
         if isinstance(run.configuration, dict):
@@ -164,7 +238,19 @@ def configurations(runs: Iterable[Ran]) -> list[tuple[str, str]]:
     texts: dict[str, list[str]] = {}
     for name, value in merged.items():
         stream = io.StringIO()
-        YAML(typ="safe", pure=True).dump(value, stream)
+        YAML(typ="safe", pure=True).dump(_whole_keys(value), stream)
         text = "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
         texts.setdefault(text, []).append(name)
-    return [(", ".join(names), text) for text, names in texts.items()]
+    return [Merged(names, text) for text, names in texts.items()]
+
+
+def _whole_keys(value: Any) -> Any:
+    """Return a part of a configuration, with keys such as "128" as whole numbers.
+
+    The JSON of a record makes texts of all keys. The workflow accepts only numbers there.
+    """
+    if isinstance(value, list):
+        return [_whole_keys(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {int(key) if key.isdecimal() else key: _whole_keys(one) for key, one in value.items()}

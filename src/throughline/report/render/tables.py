@@ -1,7 +1,7 @@
-"""A table once, for the page and for files: a row per cell, figures that are known, and why others are not.
+"""Tables for the page and for files: a row for each cell, with its figures, or why a figure is not known.
 
-Columns that no row knows are left out and named below the table with their reason. Markdown and LaTeX look as DLPerf
-prints them; a CSV has a row per cell.
+A column without any known figure is left out, and named below the table with the reason. Markdown and LaTeX look as
+DLPerf prints them. A CSV has a row for each cell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OLD = "the records are older than this figure"
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: `text` for reading, `value` for sorting and CSV; None where it is not known, and `why` it is not."""
+    """One figure: `text` is for people, `value` for sorting and CSV. If unknown, `value` is None and `why` says why."""
 
     text: str = NOT_KNOWN
     value: float | str | None = None
@@ -38,7 +38,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Column:
-    """`key` is its name in the CSV, with its unit; `small` stands below the heading; `minor`: in the CSV only."""
+    """A column: `key` is its name in the CSV, with the unit; `small` stands below the heading.
+
+    A `minor` column is in the CSV only.
+    """
 
     key: str
     heading: str = ""
@@ -47,13 +50,13 @@ class Column:
 
     @property
     def name(self) -> str:
-        """Heading and small line in one."""
+        """Heading and small line in one text."""
         return f"{self.heading} ({self.small})" if self.small else self.heading
 
 
 @dataclass(frozen=True)
 class Line:
-    """The figures of one cell; without any, its outcome stands in their place."""
+    """The figures of one cell. If it has none, its outcome stands in their place."""
 
     group: Group
     row: Row
@@ -62,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """`facts` are said below the table, name and text; `notes` are sentences."""
+    """A table; below it stand the `facts` (name and text) and the `notes` (sentences)."""
 
     columns: Sequence[Column]
     lines: Sequence[Line]
@@ -71,17 +74,17 @@ class Grid:
 
     @property
     def tells(self) -> bool:
-        """Whether there is a figure to show, or the records are recent enough to say why there is none."""
+        """True if there is a figure to show, or if the records are new enough to say why there is none."""
         known = any(figure.value is not None for line in self.lines for figure in line.figures)
         return known or any(line.row.cell and line.row.cell.work for line in self.lines)
 
     @property
     def below(self) -> list[str]:
-        """What is said below the table."""
+        """The lines below the table."""
         return [*(f"{name}: {text}" for name, text in self.facts), *self.notes]
 
     def condensed(self) -> Grid:
-        """Without the minor columns, and without those that no measured row knows: these are named in the notes."""
+        """Return the grid without minor columns and without columns that have no figure; the notes name the latter."""
         measured = [line.figures for line in self.lines if line.figures]
         major = [index for index, column in enumerate(self.columns) if not column.minor]
         kept = [index for index in major if any(figures[index].value is not None for figures in measured)]
@@ -107,7 +110,7 @@ class Grid:
 
 
 def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Figure]]) -> list[Line]:
-    """A line per cell of `groups`; `figures` gives a measured cell's."""
+    """Return a line for each cell of `groups`. `figures` gives the figures of a measured cell."""
     return [
         Line(group, row, figures(row.cell) if row.cell and row.cell.n_ok else ())
         for group in groups
@@ -116,21 +119,24 @@ def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Figure]]) 
 
 
 def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older: str = OLD) -> list[Figure]:
-    """These fields of a part of a cell, by name and value as `text`; without the part, the file is `older`."""
+    """Return these fields of a part of a cell; `text` makes the text of a name and its value.
+
+    If the cell lacks the part, the reason of every figure is `older`.
+    """
     if part is None:
         return [Figure(why=older) for _ in names]
     return [Figure.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 
 Chip = tuple[str, str]
-"""A status and the word that the page shows in its colour."""
+"""A status, and the word that the page shows in the status' colour."""
 Table = tuple[list[str], Sequence[Sequence[str | Chip]]]
-"""Header and rows; only the page shows chips."""
+"""Header and rows. Only the page shows chips."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table with its heading and the lines below it; after a `spaced` one there is always an empty line."""
+    """A table with its heading and the lines below it. An empty line always follows a `spaced` one."""
 
     heading: str
     table: Table
@@ -139,7 +145,7 @@ class Sheet:
 
 
 def markdown(sheet: Sheet) -> str:
-    """A table with its heading, and its remarks as a list."""
+    """Return a table in Markdown, with its heading, and its remarks as a list."""
     header, body = sheet.table
     lines = [[markup.markdown(str(text)) for text in line] for line in [header, *body]]
     rule = ["---" if index == header.index("framework") else "--:" for index in range(len(header))]
@@ -161,7 +167,7 @@ LATEX = r"""\begin{table}[ht]
 
 
 def latex(sheet: Sheet) -> str:
-    """A table in its environment, which needs no package."""
+    """Return a table as a LaTeX environment that needs no package."""
     header, body = sheet.table
     columns = "".join("l" if name == "framework" else "r" for name in header)
     lines = [" & ".join(markup.latex(str(text)) for text in line) + " \\\\\n" for line in [header, *body]]
@@ -171,7 +177,10 @@ def latex(sheet: Sheet) -> str:
 
 
 def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> pd.DataFrame:
-    """One row per cell: what it is, then its figures; `counts` are whole numbers, also where some are missing."""
+    """Return a row for each cell: what it is, then its figures.
+
+    The columns `counts` hold whole numbers, even if some are missing.
+    """
     every = list(cells)
     names = dict.fromkeys(name for group, *_ in every if group.summary for name in workload.parameters(group.summary))
     rows = [{**_identity(group, row, names), **values} for group, row, values in every]
@@ -181,7 +190,7 @@ def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> p
 
 
 def of_cells(grid: Grid) -> pd.DataFrame:
-    """One row per cell with all figures of a grid, unrounded; a number that is not known is empty."""
+    """Return a row for each cell with all figures of a grid, unrounded. A number that is not known is empty."""
     keys = [column.key for column in grid.columns]
     cells = []
     for line in grid.lines:
@@ -192,7 +201,7 @@ def of_cells(grid: Grid) -> pd.DataFrame:
 
 
 def of_grid(grid: Grid, heading: str) -> Sheet:
-    """A grid with the cell's identity to the left; an outcome stands in the first column."""
+    """Return a grid as a sheet, with what each cell is on the left. An outcome stands in the first figure's place."""
     grid = grid.condensed()
     header = [batch_heading([line.group for line in grid.lines]), "precision", "framework", "topology"]
     columns = [f"{column.heading} {column.small}".strip() for column in grid.columns]
@@ -211,7 +220,7 @@ def batch_heading(groups: Sequence[Group]) -> str:
 
 
 def batch_columns(group: Group, row: Row) -> dict[str, Any]:
-    """The batch per device and, where the configuration's number is of something else, what it is of."""
+    """Return the batch per device; if the configured batch is not per device, also that batch and what it is of."""
     if group.per_device:
         return {"batch_size_per_device": group.batch}
     scaling = {"scaling": "strong", "batch_per_replica": group.batch_per_replica(row)} if group.strong else {}
@@ -220,7 +229,7 @@ def batch_columns(group: Group, row: Row) -> dict[str, Any]:
 
 
 def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, Any]:
-    """What a cell is; `parameters` are the columns of its workload's parameters."""
+    """Return what a cell is. `parameters` are the columns of its workload's parameters."""
     summary, cell = group.summary, row.cell
     values = workload.parameters(summary) if summary else {}
     proof = (summary.mathematics or {}).get(row.framework) if summary else None

@@ -1,4 +1,7 @@
-"""The topics of the report in the order of the page, and their files. A topic is in a file here, and in TOPICS."""
+"""The topics of the report, in the order of the page, and the files that they write.
+
+Each topic has a file here and an entry in TOPICS.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -56,10 +59,10 @@ TOPICS: tuple[Topic, ...] = (
 
 
 def write_tables(scope: Scope, folder: Path) -> None:
-    """Write every table of one benchmark into `folder`: tidy CSV, and Markdown and LaTeX.
+    """Write every table of one benchmark into `folder`: tidy CSV, Markdown and LaTeX.
 
-    The CSV has one row per cell, units in its column names, unrounded numbers, and nothing where nothing is known. The
-    Markdown and LaTeX tables of throughput look as DLPerf prints them, with what they add to it to the right.
+    The CSV has one row for each cell, units in the column names, and unrounded numbers. What is not known is empty. The
+    Markdown and LaTeX tables of throughput look as DLPerf prints them; our additional columns are on the right.
     """
     for topic in TOPICS:
         grid = topic.grid(scope)
@@ -76,7 +79,7 @@ def write_tables(scope: Scope, folder: Path) -> None:
 
 
 def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:
-    """Its plots; where data are made up, each says so."""
+    """Yield the plots of a topic. If data are made up, each plot says so."""
     for one in topic.drawings(scope):
         yield replace(one, draw=partial(_marked, one.draw), words=f"{one.words} {MADE_UP}") if scope.made_up else one
 
@@ -88,7 +91,7 @@ def _marked(draw: Callable[[Theme], Figure], theme: Theme) -> Figure:
 
 
 def write_plots(scope: Scope, folder: Path) -> None:
-    """Write every plot of one benchmark into `folder`, as SVG and PNG; one without a measured value says so."""
+    """Write every plot of one benchmark into `folder`, as SVG and PNG. A plot without a measured value says so."""
     for topic in TOPICS:
         for drawing in drawings(topic, scope):
             if drawing.in_files:

@@ -1,4 +1,4 @@
-"""The figures that a workload declares beside throughput, and its throughput in other units: a table, and plots."""
+"""A table and plots of the additional figures that a workload declares, and of its throughput in other units."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -19,8 +19,10 @@ from throughline.report.topics import Drawing, Scope, Topic
 
 
 def grid(scope: Scope) -> Grid | None:
-    """A row per cell; None where no record has a figure or another unit. Those of single calls have a topic of their
-    own."""
+    """Return a row for each cell; None if no record has such a figure or another unit.
+
+    The figures of single calls have a topic of their own.
+    """
     cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
     beside = [row.cell for group in scope.groups if not alone(group) for row in group.rows if row.cell]
     declared = {_key(one): one for cell in beside for one in cell.figures if one.name not in job.FIGURES}
@@ -45,12 +47,12 @@ def grid(scope: Scope) -> Grid | None:
 
 
 def _key(one: Figure) -> str:
-    """Its column in the CSV: name, size and unit."""
+    """Return the name of a figure's column in the CSV: name, size and unit."""
     return "_".join([one.name, *([str(one.at)] if one.at is not None else []), one.unit])
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """A plot per group and declared figure that has a value."""
+    """Yield a plot for each group and declared figure that has a value."""
     for group in scope.groups:
         if alone(group):
             continue
@@ -64,7 +66,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 
 def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
-    """One figure over devices, a line per framework and size."""
+    """Draw one figure over devices, with a line for each framework and size."""
     plot, axes = draws.blank(theme, heading, figure.unit)
     labels, topologies = [], []
     for place, framework in enumerate(group.frameworks):
@@ -80,7 +82,7 @@ def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
 
 
 def _value(name: str, at: object, cell: Cell) -> Value | None:
-    """The median of one figure at one size."""
+    """Return the median of one figure at one size."""
     values = [one.value for one in cell.figures if (one.name, one.at) == (name, at) and one.value is not None]
     return Value(name, values[0]) if values else None
 

@@ -1,4 +1,4 @@
-"""The tables of what the hardware held, did and reached in a cell, and of what that cost: memory, use, work, money."""
+"""Tables of memory, use of the hardware, work and cost, with a row for each cell."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ WORK_COLUMNS = (
     Column("real_token_share", "real tokens", "of positions"),
 )
 CAUSAL = Column("mfu_causal", "MFU", "causal attention")
-"""Where a workload states it; it follows the MFU that counts attention in full."""
+"""Shown if a workload states it, after the MFU that counts attention in full."""
 COST_COLUMNS = (
     Column("price_per_device_hour", "device hour", "price"),
     Column("price_per_million_samples", "price", "million samples"),
@@ -47,8 +47,8 @@ CONVENTIONS = {
     "tokens": "positions",
     "real_tokens": "real tokens",
 }
-"""Conventions that the page names otherwise."""
-WAITS = 0.05  # share of the time that is worth a finding
+"""Conventions that have another name on the page."""
+WAITS = 0.05  # a cell that waits for a larger share of its time gets a finding
 USE_COLUMNS = (
     Column("gpu_busy_share", "GPUs busy"),
     Column("worker_threads_busy_share", "threads busy", "of workers"),
@@ -81,11 +81,14 @@ USE_COLUMNS = (
     Column("throttle_reasons", "throttled by"),
     Column("telemetry_cpu_share", "telemetry", "CPU cost"),
 )
-"""Between the first three and the last two are the series of `Use`, by the part that they are in."""
+"""Between the first three columns and the last two are the series of `Use`; each key begins with the series' part."""
 
 
 def memory(scope: Scope) -> Grid:
-    """Peak of a device per batch size, as needed, as reserved and as the card sees it; a cell out of memory says so."""
+    """Return peak memory: needed and reserved by the framework, and used as the device sees it.
+
+    A cell that ran out of memory says so.
+    """
     devices = [group.summary.device for group in scope.groups if group.summary]
     note = "on a CPU the device is the whole machine: what all of its processes use, and what it has"
     return Grid(
@@ -107,7 +110,7 @@ def _memory(cell: Cell) -> list[Figure]:
 
 
 def memory_sheet(scope: Scope) -> Sheet:
-    """Peak memory per device in MiB, used / total where that is known; a column per topology."""
+    """Return peak memory per device in MiB, as used / total if the total is known, with a column for each topology."""
     groups = scope.groups
     topologies = sorted({row.topology for group in groups for row in group.rows}, key=lambda t: (t.world, t))
     header = [batch_heading(groups), "precision", "framework", *map(str, topologies)]
@@ -129,7 +132,7 @@ def _peak(row: Row) -> str:
 
 
 def work(scope: Scope) -> Grid:
-    """FLOPs, shares of the peaks, real tokens; every convention below."""
+    """Return FLOPs, shares of the peaks and real tokens. Every convention is explained below the table."""
     conventions: dict[str, dict[str, None]] = {}
     every = [row.cell.work for group in scope.groups for row in group.rows if row.cell and row.cell.work]
     for work in every:
@@ -143,7 +146,7 @@ def work(scope: Scope) -> Grid:
 
 
 def use(scope: Scope) -> Grid:
-    """Means over the window of devices, processes and the machine; a figure's title says its least and its most."""
+    """Return means over the window for devices, processes and the machine. A figure's tooltip has its lowest and highest value."""
     note = (
         "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
         "its lowest and its highest value"
@@ -168,7 +171,10 @@ def _use(cell: Cell) -> list[Figure]:
 
 
 def _series(cell: Cell, part: str, name: str) -> Figure:
-    """The mean, and in its title the extremes; or why there is none: by its own name, by that of its part."""
+    """Return the mean of a series with its extremes as the title.
+
+    Without the series, return the reason that is recorded for its name or for its part.
+    """
     if cell.use is None:
         return Figure(why=OLD)
     every: Mapping[str, Series | None] = getattr(cell.use, part)
@@ -184,7 +190,7 @@ def _series(cell: Cell, part: str, name: str) -> Figure:
 
 
 def _text(name: str, value: float) -> str:
-    """A figure in the unit that its name says, without the unit."""
+    """Return a figure as text, in the unit that its name says, but without the unit."""
     if name.endswith("_bytes_per_s"):
         return reading(value / 1e6) if value else "0"
     if name.endswith("_bytes"):
@@ -199,7 +205,7 @@ def _text(name: str, value: float) -> str:
 
 
 def waiting(scope: Scope) -> Iterator[Finding]:
-    """Cells that wait for their data."""
+    """Yield a sentence for each cell that waits for its data."""
     for best in measured(scope.groups):
         waits, row = best.cell.loader_stall_share, best.row
         if waits is not None and waits > WAITS:
@@ -221,7 +227,7 @@ def waiting(scope: Scope) -> Iterator[Finding]:
 
 
 def _synthetic(best: Best, scope: Scope) -> Best | None:
-    """The same cell of the extra `synthetic`, measured in the same environment; None where there is none."""
+    """Return the same cell of the extra `synthetic`, measured in the same environment; None if there is none."""
     for other in measured(group for group in scope.everything if group.benchmark == f"{scope.benchmark}__synthetic"):
         same = (other.group.name, other.row.framework, other.row.topology)
         if same == (best.group.name, best.row.framework, best.row.topology):
@@ -230,7 +236,7 @@ def _synthetic(best: Best, scope: Scope) -> Best | None:
 
 
 def cost(scope: Scope) -> Grid:
-    """A row per cell; the cheapest one is marked, and the fastest within twice its price is named."""
+    """Return a row for each cell. The cheapest one is marked and named; the fastest one is named beside it."""
     made = lines(scope.groups, _cost)
     costs = [line.row.cell.cost for line in made if line.row.cell and line.row.cell.cost]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
@@ -260,7 +266,7 @@ def _cost(cell: Cell) -> list[Figure]:
 
 
 def _cheapest(made: Iterable[Line]) -> Line | None:
-    """The line with the least cost per sample, where all costs are in one currency."""
+    """Return the line with the lowest cost per sample; None if not all costs are in one currency."""
     priced = [(line, c) for line in made if line.row.cell and (c := line.row.cell.cost) and c.per_million_samples]
     if len({cost.currency for _, cost in priced}) != 1:
         return None

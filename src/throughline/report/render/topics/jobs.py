@@ -1,4 +1,4 @@
-"""Whole jobs: the table that users of Hugging Face's Trainer know, and the steps without evaluations beside it."""
+"""Whole jobs: the table that users of Hugging Face's Trainer know, with columns for the optimizer steps alone."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +29,7 @@ READ: dict[str, Callable[[Any], str]] = {
 
 
 def grid(scope: Scope) -> Grid | None:
-    """A row per cell; None where no run is a whole job."""
+    """Return a row for each cell; None if no run is a whole job."""
     if not any(row.cell and jobs.is_one(row.cell) for group in scope.groups for row in group.rows):
         return None
     theirs = ["name", "fp16", "train_bs", "total_train_bs", *jobs.COLUMNS.values()]
@@ -45,7 +45,7 @@ def _shown(group: Group, row: Row, cell: Cell | None) -> list[Figure]:
 
 
 def _digits(value: float | str) -> str:
-    """As the Trainer prints it: all digits that it has."""
+    """Return a value as the Trainer prints it, with all its digits."""
     return value if isinstance(value, str) else f"{round(value, 4):.10g}"
 
 

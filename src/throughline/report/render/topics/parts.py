@@ -1,4 +1,4 @@
-"""A training step beside its layers alone, on the page: a table with its conditions, and a sentence."""
+"""A training step compared with its layers alone, on the page: a table with the conditions, and a sentence."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ REMARKS = (
 
 
 def table(scope: Scope) -> Table | None:
-    """A row per cell whose layers this report has."""
+    """Return a row for each cell whose layers were measured in this report."""
     rows = [
         [
             *(one.group.precision, str(one.group.batch), one.row.shown, str(one.row.topology)),
@@ -32,7 +32,7 @@ def table(scope: Scope) -> Table | None:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """Of the smallest topology, the configuration that comes closest to its layers."""
+    """Yield a sentence on the configuration with the smallest topology that comes closest to its layers."""
     found = parts(scope.groups, scope.everything)
     if found:
         one = max(found, key=lambda one: (-one.row.topology.world, one.share))

@@ -1,4 +1,4 @@
-"""What single calls reach: a table and curves over their sizes; of a whole device, one table and a roofline."""
+"""What single calls reach: a table and curves over their sizes, and for a whole device one table and a roofline."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,7 +28,7 @@ REMARKS = (
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
-    """A row per figure and size, unrounded."""
+    """Return a row for each figure and size, unrounded."""
     rows = [
         {
             "benchmark": markup.spreadsheet(one.group.benchmark),
@@ -52,7 +52,7 @@ def frame(scope: Scope) -> pd.DataFrame | None:
 
 
 def table(scope: Scope) -> Table | None:
-    """The same rows as a reader sees them."""
+    """Return the same rows as the page shows them."""
     rows = list(map(_shown, reached(scope.groups)))
     return (HEADER, rows) if rows else None
 
@@ -72,19 +72,19 @@ def _shown(one: Reached) -> list[str]:
 
 
 def device(scope: Scope) -> Table | None:
-    """One row of every test, of all benchmarks."""
+    """Return one row for each test, over all benchmarks."""
     rows = [[one.device, *_shown(one)] for one in best(reached(scope.everything))] if _is_first(scope) else []
     return (["device", *HEADER], rows) if rows else None
 
 
 def _is_first(scope: Scope) -> bool:
-    """Whether this is the first benchmark that trains nothing: what is told of a device stands there, once."""
+    """True for the first benchmark that trains nothing. The facts about a device stand only there."""
     first = next((group.benchmark for group in scope.everything if alone(group)), None)
     return first is not None and first == scope.benchmark
 
 
 def curves(scope: Scope) -> Iterator[Drawing]:
-    """A plot per unit over the sizes, where there are several."""
+    """Yield a plot over the sizes for each unit that has several sizes."""
     every = reached(scope.groups)
     for unit in dict.fromkeys(one.unit for one in every):
         same = [one for one in every if one.unit == unit]
@@ -94,7 +94,7 @@ def curves(scope: Scope) -> Iterator[Drawing]:
 
 
 def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
-    """A line per test, precision, framework and topology; both axes are logarithmic."""
+    """Draw a line for each test, precision, framework and topology. Both axes are logarithmic."""
     plot, axes = draws.blank(theme, heading, every[0].unit)
     axes.set_xlabel("size", color=theme.muted, fontsize=9)
     _logarithmic(axes, theme)
@@ -111,14 +111,15 @@ def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
     for key, points in lines.items():
         colour, marker = theme.colour(PRECISIONS.index(key[1])), theme.marker(parts[0].index(key[0]))
         sizes, values = zip(*sorted(points), strict=True)
-        axes.plot(sizes, values, marker=marker, color=colour, ms=6, lw=1.6, mec=theme.surface)
+        look = {"ms": 6, "lw": 1.6, "mec": theme.surface, "ls": draws.dashes(marker)}
+        axes.plot(sizes, values, marker=marker, color=colour, **look)
         name = ", ".join(word for word, all_of in zip(key, parts, strict=True) if len(all_of) > 1)
         labels.append((sizes[-1], values[-1], name or key[1], reading(values[-1]), colour, marker))
     return draws.finish(plot, axes, labels, theme, "more is better")
 
 
 def rooflines(scope: Scope) -> Iterator[Drawing]:
-    """One for each device whose memory was measured, with the first benchmark that trains nothing."""
+    """Yield a roofline for each device whose memory was measured, with the first benchmark that trains nothing."""
     every = reached(scope.everything) if _is_first(scope) else []
     for number, name in enumerate(dict.fromkeys(one.device for one in every)):
         here = [one for one in every if one.device == name]
@@ -128,7 +129,7 @@ def rooflines(scope: Scope) -> Iterator[Drawing]:
 
 
 def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
-    """Points over FLOPs per byte, below the fastest memory and the largest product of each precision."""
+    """Draw points over FLOPs per byte, below the fastest memory and the largest product of each precision."""
     plot, axes = draws.blank(theme, f"{heading}: roofline", "TFLOPS")
     axes.set_xlabel("FLOPs per byte", color=theme.muted, fontsize=9)
     _logarithmic(axes, theme)
@@ -152,7 +153,7 @@ def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
 
 
 def _logarithmic(axes: Axes, theme: Theme) -> None:
-    """Both axes, with plain numbers."""
+    """Make both axes logarithmic, with plain numbers."""
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")
         axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))

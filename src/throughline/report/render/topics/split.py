@@ -1,4 +1,4 @@
-"""Where a step's time goes: its parts as a stacked bar, as a CSV, and how sure each part is."""
+"""Where a step's time goes: its parts as stacked bars, as a table and as a CSV, and how certain each part is."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -10,19 +10,24 @@ from matplotlib.figure import Figure
 from throughline import statistics
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.analysis.comparisons import Side, differences
-from throughline.report.analysis.split import Split, split
+from throughline.report.analysis.split import EXTRAS, Split, split
 from throughline.report.numbers import milliseconds, percent
 from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
+from throughline.report.render.tables import Table
 from throughline.report.render.topics.throughput import settings
 from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
 from throughline.topology import Topology
 
-LABELLED = 0.07  # share of the largest step from which on a part's share is written into its bar
+LABELLED = 0.12  # a part that takes at least this share of the longest step has its own share written on it
+BAR = 0.27  # inches for each bar
+LETTER = 0.072  # inches for each letter of a bar's name
+WHISKERS = {"communication": -0.2, "input": 0.2}
+"""The distance from the middle of a bar to the range of a part: no range covers another."""
 LOOKS = {"communication": (1, "///"), "input": (2, "\\\\\\")}
-"""Colour and hatch of a part: the hatch tells it apart without colours."""
+"""Colour and hatch of a part. Without colours the hatch tells the parts apart."""
 COLUMNS = {
     "_s": "shown_s",
     "_difference_s": "median_s",
@@ -30,11 +35,18 @@ COLUMNS = {
     "_difference_max_s": "high_s",
     "_pairs": "n",
 }
-"""Ends of the CSV's columns -> fields of a part."""
+"""Map the ends of the CSV's column names to the fields of a part."""
+HEADER = ["framework", "topology", "precision, batch", "step, ms", "compute, ms", "communication, ms", "input, ms"]
+INTRO = (
+    "Communication is the time of a step minus that of a step without exchange (extra `noexchange`). Input is the time "
+    "of a step minus that of a step without reading (extra `synthetic`). Both steps are from repeats of the same "
+    "number. The table shows the median of these differences, its share of the step, and the smallest and the largest "
+    "difference. A part whose range contains 0 cannot be told from noise."
+)
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
-    """One row per split, unrounded seconds; None where no derived runs tell."""
+    """Return a row for each split, in unrounded seconds; None if there are no derived runs."""
     rows = [
         {
             "benchmark": markup.spreadsheet(group.benchmark),
@@ -56,13 +68,13 @@ def frame(scope: Scope) -> pd.DataFrame | None:
 
 
 def shown(one: Split) -> dict[str, float]:
-    """The parts of a step in seconds, by their names; those that are not known belong to the first."""
+    """Map the parts of a step to their seconds. The first one contains the parts that are not known."""
     known = {"communication": one.communication, "input": one.input}
     return {one.rest: one.rest_s, **{name: part.shown_s for name, part in known.items() if part}}
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """A figure for every group whose derived runs tell something."""
+    """Yield a figure for every group with a part that derived runs have measured."""
     for group in scope.groups:
         if parts := [one for one in split(group, scope.everything) if one.parts]:
             heading, words = f"{group.benchmark}: where a step's time goes", " ".join(map(_words, parts))
@@ -70,32 +82,86 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 
 def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
-    """A stacked bar per framework and topology, in ms per step."""
-    figure, axes = draws.blank(theme, f"{group.benchmark}: a step's time, {settings(group)}", "ms per step")
-    axes.set_xlabel("")
-    top = 1000 * max(one.step_s for one in splits)
+    """Draw a horizontal bar for each framework and topology, in ms per step, with the range of each measured part.
+
+    The figure is higher the more bars there are, so that there is always room for their names.
+    """
+    names = [one.name for one in splits]
+    left, right, bottom, top = min(0.25 + LETTER * max(map(len, names)), theme.size[0] / 2), 0.75, 0.55, 0.72
+    width, height = theme.size[0], bottom + top + BAR * len(splits)
+    figure = Figure(figsize=(width, height))
+    place = (left / width, bottom / height, 1 - (left + right) / width, BAR * len(splits) / height)
+    axes = figure.add_axes(place)
+    draws.style(axes, theme, f"{group.benchmark}: a step's time, {settings(group)}", "")
+    axes.set_xlabel("ms per step; black lines: range of a part over the repeats", color=theme.muted, fontsize=9, x=0.3)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", color=theme.grid, lw=0.8)
+    longest = 1000 * max(one.step_s for one in splits)
     named: set[str] = set()
-    for place, one in enumerate(splits):
-        height = 0.0
+    for row, one in enumerate(splits):
+        end = 0.0
         for name, seconds in shown(one).items():
             index, hatch = LOOKS.get(name, (0, ""))
             colour, label = theme.colour(index), None if name in named else name
             paint: dict[str, Any] = {"facecolor": colour, "edgecolor": theme.surface, "hatch": hatch, "lw": 0}
-            axes.bar(place, 1000 * seconds, 0.55, bottom=height, label=label, **paint)
+            axes.barh(row, 1000 * seconds, 0.7, left=end, label=label, **paint)
             named.add(name)
-            if 1000 * seconds >= LABELLED * top:
-                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "fontweight": "bold"}
-                middle = (place, height + 500 * seconds)
-                box = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
+            if 1000 * seconds >= LABELLED * longest:
+                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
+                box = {"facecolor": colour, "edgecolor": "none", "pad": 1.0}
+                middle = (end + 500 * seconds, row)
                 axes.annotate(percent(seconds / one.step_s), middle, color=theme.surface, bbox=box, **look)
-            height += 1000 * seconds
-    axes.set_xticks(range(len(splits)), [f"{one.row.topology}\n{one.row.shown}" for one in splits])
-    axes.set_xlim(-0.6, len(splits) - 0.4)
-    axes.set_ylim(0, 1.08 * top)
+            part = one.parts.get(name)
+            if part and part.n > 1 and not part.control:
+                ends = [max(0.0, end + 1000 * limit) for limit in (part.low_s, part.high_s)]
+                axes.plot(ends, [row + WHISKERS[name]] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
+            end += 1000 * seconds
+        total: dict[str, Any] = {
+            "xytext": (5, 0),
+            "textcoords": "offset points",
+            "va": "center",
+            "annotation_clip": False,
+        }
+        axes.annotate(f"{milliseconds(one.step_s)} ms", (end, row), fontsize=8.5, color=theme.muted, **total)
+    axes.set_yticks(range(len(splits)), names, parse_math=False)
+    axes.set_ylim(len(splits) - 0.4, -0.6)
+    axes.set_xlim(left=0)
     legend: dict[str, Any] = {"handlelength": 1.0, "borderpad": 0.2, "columnspacing": 1.4, "ncols": 3}
     legend |= {"fontsize": 8, "frameon": False, "labelcolor": theme.ink}
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), **legend)
     return figure
+
+
+def table(scope: Scope) -> Table | None:
+    """Return a row for each split: the step and its parts in ms, with their shares and ranges."""
+    rows = [
+        [
+            *(one.row.shown, str(one.row.topology), f"{group.precision}, {group.batch_of(one.row)}"),
+            *(milliseconds(one.step_s), _rest(one), *(_part(one, name) for name in EXTRAS)),
+        ]
+        for group in scope.groups
+        for one in split(group, scope.everything)
+        if one.parts
+    ]
+    return (HEADER, rows) if rows else None
+
+
+def _rest(one: Split) -> str:
+    """Return time and share of the rest, and its parts if it contains more than compute."""
+    return _time(one, one.rest_s) + ("" if one.rest == "compute" else f", {one.rest}")
+
+
+def _part(one: Split, name: str) -> str:
+    """Return time, share and range of a part. A single pair of repeats has no range."""
+    part = one.parts.get(name)
+    if part is None or part.control:
+        return tables.NOT_KNOWN if part is None else "0, a single rank"
+    ends = f"{milliseconds(part.low_s)} to {milliseconds(part.high_s)}" if part.n > 1 else "one pair"
+    return f"{_time(one, part.shown_s)}, {ends}"
+
+
+def _time(one: Split, seconds: float) -> str:
+    return f"{milliseconds(seconds)} ({percent(seconds / one.step_s)})"
 
 
 def _words(one: Split) -> str:
@@ -104,12 +170,12 @@ def _words(one: Split) -> str:
 
 
 def notes(scope: Scope, group: Group) -> list[Note]:
-    """How sure the parts are."""
+    """Return how certain the parts are."""
     return [Note(one.name, text, "split") for one in split(group, scope.everything) for text in one.notes]
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """What a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the one it is derived from."""
+    """Yield what a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the original benchmark."""
     name, _, extra = scope.benchmark.partition("__")
     origin = _by_cell(group for group in scope.everything if group.benchmark == name)
     twice = [(origin[key], one) for key, one in _by_cell(scope.groups).items() if key in origin]
@@ -138,4 +204,13 @@ def _by_cell(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], Best]:
     return {(one.group.name, one.row.framework, one.row.topology): one for one in measured(groups)}
 
 
-TOPIC = Topic("split", "Where a step's time goes", frame=frame, drawings=drawings, notes=notes, findings=findings)
+TOPIC = Topic(
+    "split",
+    "Where a step's time goes",
+    INTRO,
+    frame=frame,
+    table=table,
+    drawings=drawings,
+    notes=notes,
+    findings=findings,
+)

@@ -1,4 +1,4 @@
-"""How latency and memory follow the batch, or a parameter such as a vocabulary: two plots for each sweep."""
+"""Latency and memory over the batch, or over a parameter such as the vocabulary: two plots for each sweep."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +14,7 @@ from throughline.report.topics import Drawing, Scope, Topic
 
 Read = Callable[[Point], float | None]
 CROWDED = 9
-"""More values than this have a tick at every second one."""
+"""With more values than this, only every second one has a tick."""
 FAR = 16
 
 
@@ -26,11 +26,14 @@ SHOWN: dict[str, tuple[str, Read]] = {
     "latency": ("ms", lambda point: point.latency_ms),
     "memory": ("GB", _memory_gb),
 }
-"""What is drawn -> its unit, and how it is read."""
+"""Map each quantity that is drawn to its unit and to the function that reads it."""
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Those of sweeps that begin with this benchmark. One that goes over other benchmarks is on the page alone."""
+    """Yield the plots of the sweeps that begin with this benchmark.
+
+    A sweep over several benchmarks is only on the page, not in files.
+    """
     for number, sweep in enumerate(one for one in sweeps(scope.everything) if one.benchmark == scope.benchmark):
         for name, (unit, read) in SHOWN.items():
             if any(read(point) is not None for points in sweep.lines.values() for point in points):
@@ -42,7 +45,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 
 def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plot:
-    """What is swept is doubled as a rule, so its axis is logarithmic; the other is where values lie far apart."""
+    """Draw a sweep. The x axis is logarithmic; so is the y axis if values lie far apart."""
     plot, axes = draws.blank(theme, heading, unit)
     axes.set_xlabel(sweep.key, color=theme.muted, fontsize=9)
     axes.set_xscale("log", base=2)
@@ -52,7 +55,7 @@ def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plo
         if known:
             values, figures = zip(*known, strict=True)
             colour, marker = theme.colour(place), theme.marker(place)
-            axes.plot(values, figures, marker=marker, color=colour, ms=6, lw=1.6)
+            axes.plot(values, figures, marker=marker, color=colour, ms=6, lw=1.6, ls=draws.dashes(marker))
             labels.append((values[-1], figures[-1], name, f"{reading(figures[-1])} {unit}", colour, marker))
             ticks |= set(values)
     low, high = axes.dataLim.y0, axes.dataLim.y1
@@ -67,7 +70,7 @@ def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plo
 
 
 def _short(value: float) -> str:
-    """`3.2M` for 3,200,000."""
+    """Return a number in short form, such as `3.2M` for 3,200,000."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"

@@ -1,4 +1,4 @@
-"""Throughput, the primary figure: its tables are DLPerf's, its plots go over devices; precisions side by side."""
+"""Throughput, the primary figure: tables as DLPerf prints them, plots over devices, and precisions side by side."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -33,11 +33,11 @@ COLUMNS = {
     "coefficient_of_variation": "coefficient_of_variation",
     "range_coverage": "range_coverage",
 }
-"""Columns of the CSV -> fields of a cell."""
+"""Map the columns of the CSV to the fields of a cell."""
 
 
 def frame(scope: Scope) -> pd.DataFrame:
-    """One row per cell; a number that is not known is empty."""
+    """Return a row for each cell. A number that is not known is empty."""
     rows = [(group, row) for group in scope.groups for row in group.rows]
     units = list(dict.fromkeys(unit for _, row in rows if row.cell for unit in row.cell.other_units))
     every = ((group, row, _values(row, units)) for group, row in rows)
@@ -59,12 +59,12 @@ def _values(row: Row, units: Sequence[str]) -> dict[str, object]:
 
 
 def sheets(scope: Scope) -> list[Sheet]:
-    """A table per batch size and precision, with the remarks and warnings about it."""
+    """Return a table for each batch size and precision, with its remarks and warnings."""
     return [Sheet(title(group), table(group), _below(group)) for group in scope.groups]
 
 
 def table(group: Group) -> Table:
-    """Header and rows as DLPerf prints them; a cell without a figure says why."""
+    """Return header and rows as DLPerf prints them. A cell without a figure says why."""
     device = group.summary.device if group.summary else None
     devices = "gpu_num" if device and device.kind == "cuda" else "device_num"
     each = [tables.batch_heading([group]) if group.by_iteration else "batch per replica"] if _states(group) else []
@@ -89,12 +89,12 @@ def _row(group: Group, row: Row) -> list[str]:
 
 
 def _states(group: Group) -> bool:
-    """Whether each row states its batch: the title does not say it for all."""
+    """True if each row states its batch, because the title cannot say it for all rows."""
     return group.strong or group.by_iteration
 
 
 def _below(group: Group) -> list[str]:
-    """Remarks, what the words in the table mean, what a proof covers, and the warnings about its cells."""
+    """Return remarks, the meaning of the words in the table, what a proof covers, and the warnings about the cells."""
     seen = dict.fromkeys(row.status for row in group.rows)
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
@@ -102,7 +102,7 @@ def _below(group: Group) -> list[str]:
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Throughput and speedup of every group."""
+    """Yield throughput and speedup of every group."""
     for group in scope.groups:
         rows = [row for name in group.frameworks for row in group.series(name)]
         scales = any(
@@ -114,7 +114,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 
 def describe(group: Group, what: str) -> str:
-    """A plot's numbers in words, for those who do not see it."""
+    """Return a plot's numbers in words, for people who cannot see it."""
     parts = []
     for framework in group.frameworks:
         base = over(baseline(group, framework))
@@ -128,9 +128,10 @@ def describe(group: Group, what: str) -> str:
 
 
 def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> Figure:
-    """Throughput over devices: medians as a line, every repeat a point, the range a whisker, ideal scaling dotted.
+    """Draw throughput over devices: medians as a line, repeats as dots, ranges as whiskers, ideal scaling dotted.
 
-    `elsewhere`: series that were not measured here, such as published ones; dashed, and named with their source.
+    `elsewhere`: series that were not measured here, such as published ones. Their markers are hollow, and their
+    labels name the source.
     """
     figure, axes = draws.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
     every = [
@@ -146,21 +147,21 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
         if measured and first.topology.world == 1 < most:
             ideal = [first.value.median, first.value.median * most]
             axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
-        label = draws.line(axes, one, colour, theme, None if measured else marker)
-        labels.append((*label[:-1], marker))
+        labels.append(draws.line(axes, one, colour, theme, marker, marked=not measured))
         for point in one.points if measured else ():
             draws.repeats(axes, point, colour, theme, marker)
     topologies = [point.topology for one in every for point in one.points]
     draws.device_axis(axes, topologies, theme)
     scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
     own = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
-    words = [f"dots: repeats; dotted: ideal, {own}"] if scales else []
-    words += ["dashed: not measured here"] if elsewhere else []
+    words = ["dots: repeats"] if any(len(point.value.repeats) > 1 for one in every for point in one.points) else []
+    words += [f"dotted: ideal, {own}"] if scales else []
+    words += ["hollow: not measured here"] if elsewhere else []
     return draws.finish(figure, axes, labels, theme, "; ".join(words))
 
 
 def speedup(group: Group, theme: Theme) -> Figure:
-    """Median over that of the same framework's baseline, over devices, with the ideal line."""
+    """Draw the speedup over the same framework's baseline, for each number of devices, and the ideal line."""
     bases = list(dict.fromkeys(group.summary.baselines.values())) if group.summary else [ONE_DEVICE]
     figure, axes = draws.blank(
         theme, f"{group.benchmark}: speedup, {settings(group)}", f"speedup over {', '.join(bases) or ONE_DEVICE}"
@@ -184,12 +185,15 @@ def speedup(group: Group, theme: Theme) -> Figure:
 
 
 def settings(group: Group) -> str:
-    """What a figure's title says of its group."""
+    """Return what a figure's title says about its group."""
     return f"{group.precision}, {group.batch_text}" + ("" if group.exchanges else ", no exchange")
 
 
 def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
-    """All of them in one file; on the page one figure per framework, where there are several precisions."""
+    """Yield one figure with all precisions for the files, and one per framework for the page.
+
+    The page has them only if there are several precisions.
+    """
     yield Drawing("precisions", "", partial(precisions, scope.groups), on_page=False)
     measured = [(group, row) for group in scope.groups for row in group.rows if row.cell and row.cell.median_speed]
     if len({group.precision for group, _ in measured}) > 1:
@@ -205,9 +209,9 @@ def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
 
 
 def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -> Figure:
-    """Throughput per device over devices, a panel per framework (or `only` one), a line per precision and batch size.
+    """Draw throughput per device over devices: a panel for each framework, a line for each precision and batch size.
 
-    All panels have the same axes, also those that are drawn one by one.
+    `only` is the name of a framework that is drawn alone. All panels have the same axes, also when drawn alone.
     """
     every = [
         (name, group.precision, theme.marker(order), one)
@@ -237,7 +241,7 @@ def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -
 
 
 def _per_device(cell: Cell) -> Value | None:
-    """Its median per device, and the range of its repeats."""
+    """Return the median of a cell per device, and the range of its repeats."""
     ends = (cell.min / cell.world_size, cell.max / cell.world_size) if cell.min and cell.max else ()
     return Value("", cell.median_speed / cell.world_size, ends) if cell.median_speed else None
 
