@@ -114,7 +114,9 @@ def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_p
       const wide = [...document.querySelectorAll("main *, header *")].filter((one) => !one.closest(".scroll, pre, svg")
         && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80));
       const cells = [...document.querySelectorAll(".words td")].map((one) => one.offsetWidth);
-      document.body.dataset.result = JSON.stringify({inner: innerWidth, wide, cells: Math.max(...cells)});
+      const names = [...document.querySelectorAll(".results tbody th")].map((one) => one.offsetWidth);
+      const results = {inner: innerWidth, wide, cells: Math.max(...cells), names: Math.min(...names)};
+      document.body.dataset.result = JSON.stringify(results);
     </script></body>"""
     html = re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8")).replace("</body>", drive)
     copy = tmp_path / "narrow.html"
@@ -126,6 +128,7 @@ def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_p
     assert result["inner"] <= 640, "the window is too wide for the page's narrow form"
     assert result["wide"] == []
     assert 0 < result["cells"] < 640
+    assert result["names"] >= 112, "a name such as tensorflow is broken in the middle"
 
 
 def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_path: Path) -> None:

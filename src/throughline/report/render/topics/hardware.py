@@ -146,7 +146,7 @@ def work(scope: Scope) -> Grid:
 
 
 def use(scope: Scope) -> Grid:
-    """Return means over the window for devices, processes and the machine. A figure's tooltip has its lowest and highest value."""
+    """Return means over the window for devices, processes and the machine, with the extremes as titles."""
     note = (
         "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
         "its lowest and its highest value"
