@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -10,7 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,10 @@ import training_fixtures
 from framework_lab import python
 from process_helpers import alive, needs, until, variable, workers_below
 from throughline import files, memory, processes, records
-from throughline.messages import Beat
+from throughline.files import UserError
+from throughline.launch import launch, supervision
+from throughline.launch.job import Job
+from throughline.launch.progress import Watchdog
 from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +41,27 @@ OTHERS = ("jax", "paddle", "tensorflow")
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
     return training_fixtures.corpus(tmp_path / "data" / "sample" / "seq32")
+
+
+def ranks_below(launcher: int) -> dict[int, int]:
+    """Map each rank to its process id. A rank that ends meanwhile, as in a run that fails, is left out."""
+    found = {}
+    for pid in workers_below(launcher):
+        with contextlib.suppress(OSError, StopIteration):
+            found[int(variable(pid, "RANK"))] = pid
+    return found
+
+
+def phase(rank: int, pid: int) -> str | None:
+    """The phase in which a rank stands. None if it has ended."""
+    with contextlib.suppress(OSError, StopIteration):
+        return heartbeat.read(Path(variable(pid, "THROUGHLINE_NODE"), f"rank_{rank}.beat")).phase
+    return None
+
+
+def train(workers: dict[int, int]) -> bool:
+    """True if there are ranks, and all of them are in the training."""
+    return {phase(rank, pid) for rank, pid in workers.items()} == {"training"}
 
 
 class Launched:
@@ -59,16 +86,11 @@ class Launched:
         return errors
 
     def workers(self) -> dict[int, int]:
-        """Map each rank to its process id."""
-        return {int(variable(pid, "RANK")): pid for pid in workers_below(self.process.pid)}
-
-    def beat(self, rank: int) -> Beat:
-        return heartbeat.read(Path(variable(self.workers()[rank], "THROUGHLINE_NODE"), f"rank_{rank}.beat"))
+        return ranks_below(self.process.pid)
 
     def trains(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
-        workers = self.workers()
-        return bool(workers) and all(self.beat(rank).phase == "training" for rank in workers)
+        return train(self.workers())
 
 
 @pytest.fixture
@@ -102,7 +124,7 @@ def test_one_rank_out_of_memory_makes_the_run_out_of_memory(launched: Callable[.
     until(lambda: len(run.workers()) == 2)
     first, second = run.workers()[0], run.workers()[1]
     os.kill(first, signal.SIGSTOP)  # so that rank 1 waits for it, with all libraries loaded
-    until(lambda: run.beat(1).phase == "join")
+    until(lambda: phase(1, second) == "join")
     status = Path(f"/proc/{second}/status").read_text()
     held = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData"))
     limit = held + (90 << 20)  # rank 1 can join, but its model needs more memory
@@ -141,14 +163,40 @@ def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launch
     assert not any(alive(pid) for pid in workers.values())
 
 
-def test_a_hang_is_found_and_its_stacks_are_in_the_log(launched: Callable[..., Launched]) -> None:
-    run = launched("--hang-after", "60", topology="1n2g", steps=LONG)  # on a busy machine a start can take that long
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
+def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
+    tmp_path: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch, framework: str
+) -> None:
+    """The watchdog's limit becomes short only when the ranks train: on a busy machine a start takes long."""
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    dog = Watchdog(300.0, time.monotonic())
+    monkeypatch.setattr(supervision, "Watchdog", lambda limit_s, now: dog)
+    spec = training_fixtures.spec(framework=framework, topology="1n2g", steps=LONG)
+    job = Job(spec, tmp_path / "r.json", tmp_path / "r.log", manifest, python(framework))
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(launch.run, job)
+        try:
+            until(lambda: run.done() or train(ranks_below(os.getpid())))
+            workers = ranks_below(os.getpid())
+            assert len(workers) == 2, job.log.read_text()
+            os.kill(workers[1], signal.SIGSTOP)
+            dog.limit_s = 5.0
+            with pytest.raises(UserError, match=r"no progress for 5 s: rank [01] in training, step \d+ of 100000"):
+                run.result(60)
+        finally:
+            dog.limit_s = 0.0  # the run ends in any case
+    assert "most recent call first" in job.log.read_text()
+    assert not job.record.exists() and not any(alive(pid) for pid in workers.values())
+
+
+def test_in_paddle_the_rank_that_waits_for_another_ends_by_itself(launched: Callable[..., Launched]) -> None:
+    """Its gloo waits for 30 seconds, which is less than the watchdog's limit."""
+    run = launched("--python", python("paddle"), framework="paddle", topology="1n2g", steps=LONG)
     until(run.trains)
     workers = run.workers()
     os.kill(workers[1], signal.SIGSTOP)
     errors = run.end(1)
-    assert "no progress for 60 s: rank " in errors and " in training, step " in errors
-    assert "most recent call first" in run.log.read_text()
+    assert "rank 0 in training, step " in errors and "gloo::TimeoutException" in errors
     assert not run.record.exists() and not any(alive(pid) for pid in workers.values())
 
 
