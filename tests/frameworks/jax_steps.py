@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from framework_steps import built, steps
+from framework_steps import built, refused, steps
 
 from throughline import frameworks
 
@@ -76,6 +76,7 @@ def main() -> None:
     after = [np.asarray(weight) for weight in one.state["weights"]]
     same = all(np.array_equal(*pair, equal_nan=True) for pair in zip(before, after, strict=True))
     found["overflow"] = [one.skipped(), same]
+    found["refused"] = refused("jax", spec)
     print(json.dumps(found))
 
 

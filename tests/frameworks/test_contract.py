@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from framework_steps import ASKED
 
 import training_fixtures
 from framework_lab import ROOT, Lab, needs, python
@@ -251,11 +252,11 @@ def test_large_matrix_products_are_of_random_numbers(losses: dict[str, Any]) -> 
 
 
 def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
-    """Everything that a framework refuses on a CPU is not among its features, or needs a GPU."""
+    """Everything that a framework refuses on a CPU is not among its features, or is one that it has on GPUs only."""
     for framework, found in losses.items():
         refused = found["refused"]
         features = frameworks.of(framework).features
-        assert set(refused) & features <= {"amp", "bf16"}, refused
+        assert set(refused) & features == frameworks.of(framework).gpus_only & ASKED.keys(), framework
         assert not {"compile", "checkpointing", "unpadded", "bf16"} - features - set(refused)
 
 

@@ -15,7 +15,7 @@ from jax_steps import DECAYS, UPDATES, arrays
 
 import training_fixtures
 from framework_lab import ROOT, python
-from throughline import workloads
+from throughline import frameworks, workloads
 from throughline.checks import reference
 from throughline.study.benchmark import Optimizer
 
@@ -73,6 +73,11 @@ def test_options_train_the_same(found: dict[str, Any], option: str) -> None:
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(found: dict[str, Any]) -> None:
     assert found["resumed"] == found["after"] != found["plain"]
+
+
+def test_what_jax_refuses_on_a_cpu(found: dict[str, Any]) -> None:
+    own = frameworks.of("jax")
+    assert set(found["refused"]) & own.features == own.gpus_only
 
 
 def test_a_step_that_overflows_changes_nothing_but_the_scale(found: dict[str, Any]) -> None:

@@ -259,6 +259,7 @@ class Framework:
     * library: the library whose form of a workload it trains (`workloads.form`)
     * gpus: a line of Python that runs in its environment and prints {count, name, fp16} of the GPUs that it sees
     * features: the features that it has, see FEATURES
+    * gpus_only: those of its features that it has on GPUs only. On a CPU its Rank refuses them, with a reason
     * reasons: for some missing features, the reason why they are missing
     * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
     * calls: True if it can measure a workload that trains nothing
@@ -269,6 +270,7 @@ class Framework:
     library: str
     gpus: str
     features: frozenset[str]
+    gpus_only: frozenset[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
     starter: starters.Starter | None = None
     calls: bool = False

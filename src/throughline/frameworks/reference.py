@@ -76,11 +76,16 @@ def _features(folder: str) -> str:
     model = next(model for model, own in workloads.models().items() if own == folder)
     offered = {name: has for name in frameworks.NAMES if (has := frameworks.features(name, model))}
     rows = [
-        [words, *("yes" if key in has else "no" for has in offered.values())]
+        [words, *(_cell(key, frameworks.of(name), has) for name, has in offered.items())]
         for key, words in frameworks.FEATURES.items()
         if any(key in has for has in offered.values())
     ]
     return table([f"`{folder}`", *offered], rows)
+
+
+def _cell(key: str, framework: frameworks.Framework, has: frozenset[str]) -> str:
+    """Return whether a framework has a feature: yes, no, or on GPUs."""
+    return "no" if key not in has else "on GPUs" if key in framework.gpus_only else "yes"
 
 
 def _reasons() -> str:

@@ -14,6 +14,7 @@ FRAMEWORK = replace(
     calls=False,
     jobs=True,
     features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence"},
+    gpus_only=frozenset({"amp", "sharding"}),
     reasons={
         "graph": "the Trainer records no CUDA graph",
         "tensor": "the Trainer keeps a whole model on every device; to split its weights, use options.sharding",

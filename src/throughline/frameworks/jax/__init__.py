@@ -10,6 +10,7 @@ FRAMEWORK = Framework(
     "found = [one for one in jax.devices() if one.platform == 'gpu']; "
     "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))",
     features=frozenset({"devices", "nodes", "amp", "bf16", "accumulation", "clipping", "checkpointing", "convergence"}),
+    gpus_only=frozenset({"amp"}),
     reasons={
         "compile": "JAX has no compiler to switch on: its steps are always compiled by XLA",
         "graph": "XLA decides by itself what it replays as a CUDA graph",

@@ -9,6 +9,7 @@ FRAMEWORK = Framework(
     gpus="import json, mxnet; n = mxnet.context.num_gpus(); "
     "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))",
     features=frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
+    gpus_only=frozenset({"amp"}),
     reasons={
         "compile": "MXNet has no compiler to switch on: its graph is always hybridized",
         "graph": "MXNet 1.9 records no CUDA graph of a backward pass",

@@ -11,4 +11,5 @@ FRAMEWORK = Framework(
     features=frozenset(
         {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence"}
     ),
+    gpus_only=frozenset({"amp", "bf16"}),
 )

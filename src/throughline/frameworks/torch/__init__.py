@@ -11,5 +11,6 @@ FRAMEWORK = Framework(
     "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
     "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
     features=frozenset(FEATURES),
+    gpus_only=frozenset({"fp8", "graph"}),
     calls=True,
 )
