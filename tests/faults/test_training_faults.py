@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -190,13 +191,14 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
 
 
 def test_in_paddle_the_rank_that_waits_for_another_ends_by_itself(launched: Callable[..., Launched]) -> None:
-    """Its gloo waits for 30 seconds, which is less than the watchdog's limit."""
+    """Its gloo waits for 30 seconds, which is less than the watchdog's limit. In the backward pass it ends the process,
+    elsewhere it raises an error."""
     run = launched("--python", python("paddle"), framework="paddle", topology="1n2g", steps=LONG)
     until(run.trains)
     workers = run.workers()
     os.kill(workers[1], signal.SIGSTOP)
     errors = run.end(1)
-    assert "rank 0 in training, step " in errors and "gloo::TimeoutException" in errors
+    assert "rank 0 in training, step " in errors and re.search(r"gloo.*timeout", errors, re.IGNORECASE)
     assert not run.record.exists() and not any(alive(pid) for pid in workers.values())
 
 
