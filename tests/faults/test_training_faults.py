@@ -31,6 +31,8 @@ from throughline.launch import launch, supervision
 from throughline.launch.job import Job
 from throughline.launch.progress import Watchdog
 from throughline.rank import heartbeat
+from throughline.study.runs import RunSpec
+from throughline.topology import Topology
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
@@ -60,9 +62,10 @@ def phase(rank: int, pid: int) -> str | None:
     return None
 
 
-def train(workers: dict[int, int]) -> bool:
-    """True if there are ranks, and all of them are in the training."""
-    return {phase(rank, pid) for rank, pid in workers.items()} == {"training"}
+def train(workers: dict[int, int], spec: RunSpec) -> bool:
+    """True if all ranks of a run are there, and in the training."""
+    phases = [phase(rank, pid) for rank, pid in workers.items()]
+    return phases == ["training"] * Topology.parse(spec.topology).world
 
 
 class Launched:
@@ -91,7 +94,7 @@ class Launched:
 
     def trains(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
-        return train(self.workers())
+        return train(self.workers(), self.spec)
 
 
 @pytest.fixture
@@ -177,7 +180,7 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
     with ThreadPoolExecutor(1) as thread:
         run = thread.submit(launch.run, job)
         try:
-            until(lambda: run.done() or train(ranks_below(os.getpid())))
+            until(lambda: run.done() or train(ranks_below(os.getpid()), spec))
             workers = ranks_below(os.getpid())
             assert len(workers) == 2, job.log.read_text()
             os.kill(workers[1], signal.SIGSTOP)
@@ -191,8 +194,9 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
 
 
 def test_in_paddle_the_rank_that_waits_for_another_ends_by_itself(launched: Callable[..., Launched]) -> None:
-    """Its gloo waits for 30 seconds, which is less than the watchdog's limit. In the backward pass it ends the process,
-    elsewhere it raises an error."""
+    """Its gloo waits for 30 seconds, which is less than the watchdog's limit. It ends the process in the backward pass,
+    and raises an error elsewhere.
+    """
     run = launched("--python", python("paddle"), framework="paddle", topology="1n2g", steps=LONG)
     until(run.trains)
     workers = run.workers()
