@@ -1,4 +1,4 @@
-"""What stands above a benchmark's tables: the fastest of what was measured, goals, and how it was set up, in words."""
+"""Write what stands above a benchmark's tables: its fastest cell, its goals, and how it was set up."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class Best:
 
     @property
     def scales(self) -> bool:
-        """Whether it has more devices than what its speedup is over."""
+        """True if it has more devices than the baseline of its speedup."""
         return str(self.row.topology) != self.baseline
 
     @property
     def devices(self) -> str:
-        """`32 devices (4n8g)`."""
+        """Its devices in words, such as `32 devices (4n8g)`."""
         world = self.row.topology.world
         return f"{world} device{'s' if world > 1 else ''} ({self.row.topology})"
 
@@ -47,28 +47,28 @@ class Best:
 
 
 def measured(groups: Iterable[Group]) -> list[Best]:
-    """Every row with a median."""
+    """Return every row with a median."""
     rows = ((group, row) for group in groups for row in group.rows)
     return [Best(group, row, row.cell) for group, row in rows if row.cell and row.cell.median_speed is not None]
 
 
 def fastest(groups: Sequence[Group]) -> Best | None:
-    """The fastest of those that compute what they should."""
+    """Return the fastest row of those that compute what they should."""
     return max((one for one in measured(groups) if not one.row.unequal), key=lambda best: best.speed, default=None)
 
 
 def baseline(group: Group, framework: str) -> str:
-    """The topology that a framework's speedups are over."""
+    """Return the topology that a framework's speedups are relative to."""
     return group.summary.baselines.get(framework, ONE_DEVICE) if group.summary else ONE_DEVICE
 
 
 def over(topology: str) -> str:
-    """A baseline in words."""
+    """Return a baseline in words."""
     return "one device" if topology == ONE_DEVICE else topology
 
 
 def headline(groups: Sequence[Group]) -> str:
-    """How fast and how well it scales, in a sentence with its sample count."""
+    """Say how fast a benchmark is, how well it scales, and how many repeats say so."""
     best, every = fastest(groups), measured(groups)
     if best is None and every:
         names = ", ".join(dict.fromkeys(one.row.framework for one in every))
@@ -102,7 +102,7 @@ def _scaling(best: Best, every: Sequence[Best]) -> str:
 
 
 def figures(best: Best | None) -> list[tuple[str, str, str]]:
-    """The headline's numbers, large: value, unit, and what it is."""
+    """Return the headline's numbers to be shown large: value, unit, and what it is."""
     if best is None:
         return []
     cell = best.cell
@@ -123,7 +123,7 @@ def _job(job: Job) -> str:
 
 
 def settings(summary: Summary) -> list[tuple[str, str]]:
-    """How one benchmark was set up, in words."""
+    """Say how one benchmark was set up: names and texts."""
     optimizer, steps = summary.optimizer, summary.steps
     cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
     repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
@@ -156,11 +156,11 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
 
 
 VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
-"""The verdicts of a summary's goals in the words of the page."""
+"""Map the verdicts of a summary's goals to the words of the page."""
 
 
 def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
-    """Every goal once, over all batch sizes and precisions: verdict, goal, why. The worst decides and is explained."""
+    """Return every goal once, over all batch sizes and precisions: verdict, goal, why. The worst one decides."""
     judgements: dict[str, list[tuple[Group, Goal]]] = {}
     for group in groups:
         for goal in (group.summary.goals if group.summary else None) or ():

@@ -1,4 +1,4 @@
-"""Beside others: published and imported results next to ours, and what is doubtful about any of them."""
+"""Show published and imported results beside ours, and what is doubtful about any of them."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "b
            "doubts"]  # fmt: skip
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LINES = 6
-"""Lines in a plot, ours among them; as many as there are colours."""
+"""The most lines in a plot, including ours: as many as there are colours."""
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
-    """Every like row of others, with our median over theirs; None where there is none."""
+    """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
     rows = [_record(one) for one in scope.beside]
     return pd.DataFrame(rows, columns=COLUMNS) if rows else None
 
@@ -41,7 +41,7 @@ def _record(one: Beside) -> list[object]:
 
 
 def table(scope: Scope) -> Table:
-    """The same rows as the page shows them: topologies that differ from ours in the same are lines of one row."""
+    """Return the same rows as the page shows them. Topologies with the same differences to ours share a row."""
     alike: defaultdict[tuple[str, ...], list[Beside]] = defaultdict(list)
     for one in scope.beside:
         group, other = one.group, one.other
@@ -63,7 +63,7 @@ def _ratio(one: Beside) -> str:
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Throughput of every group with the series of others that have the most points, one of each source."""
+    """Draw the throughput of every group with the longest series of each other source."""
     for group in scope.groups:
         found: defaultdict[tuple[str, ...], list[Beside]] = defaultdict(list)
         for one in scope.beside:
@@ -81,7 +81,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 
 def _series(rows: Sequence[Beside]) -> Series:
-    """One line of somebody else's; of several rows on a topology the first."""
+    """Return one line of others. If there are several rows on a topology, the first one counts."""
     first = {one.row.topology: one for one in reversed(rows)}
     points = [
         Point(topology, Value(one.other.source, one.samples_per_s, source=one.other.origin))
@@ -107,7 +107,7 @@ def _own(scope: Scope) -> list[Doubt]:
 
 
 def doubtful(scope: Scope) -> Table:
-    """A row per doubt about our rows; published and imported ones stand beside ours, and with their import."""
+    """Return a row per doubt about our rows. Doubts about other rows stand beside those rows."""
     return ["rule", "row", "how it follows"], [
         [one.rule, f"{one.row.source}, {one.row.framework}, {_devices(one.row.devices or 0)}", one.text]
         for one in _own(scope)
@@ -119,7 +119,7 @@ def _devices(count: int) -> str:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """How many rows are doubtful."""
+    """Say how many rows are doubtful."""
     count = len({one.row.model_dump_json() for one in _own(scope)})
     if count:
         rows = "1 row of this benchmark has" if count == 1 else f"{count} rows of this benchmark have"

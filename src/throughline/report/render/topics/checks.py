@@ -1,4 +1,4 @@
-"""The checks beside the measured runs: equal mathematics, the largest batch that fits, and convergence."""
+"""Show the checks besides the measured runs: equal mathematics, the largest batch that fits, and convergence."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ SMOOTHED = 100  # training losses are averaged so that about so many points are 
 
 
 def proofs(group: Group) -> list[Note]:
-    """What the proof of equal mathematics covers, where it says so; alike ones once."""
+    """Return what the proofs of equal mathematics cover, if they say so. Equal texts are one note."""
     covered: dict[str, list[str]] = {}
     for name, proof in (group.summary.mathematics or {} if group.summary else {}).items():
         if proof.covers:
@@ -60,7 +60,7 @@ def write_equivalence(proof: Equivalence, path: Path) -> None:
 
 
 def largest(scope: Scope) -> Table:
-    """A row per precision and framework; what is not known is n/a."""
+    """Return a row per precision and framework; unknown values are n/a."""
     header = [
         "framework",
         "precision",
@@ -85,7 +85,7 @@ def largest(scope: Scope) -> Table:
 
 
 def _answer(found: Largest, quantity: str) -> str:
-    """The largest batch or size, or why there is none."""
+    """Return the largest batch or size, or why there is none."""
     if found.largest_batch_per_device is None:
         return f"{'n/a' if found.status == 'unsupported' else 'OOM'}: {found.reason}"
     named = f"{found.largest_size:,} {quantity}, batch " if found.largest_size else ""
@@ -94,20 +94,20 @@ def _answer(found: Largest, quantity: str) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """A verdict on convergence, and the curve that it is about where that still lies beside it."""
+    """A verdict on convergence, and its curve if the file is still there."""
 
     verdict: ConvergenceVerdict
     curve: Curve | None
 
 
 def read(path: Path) -> Check:
-    """The check whose verdict lies at `path`; UserError where a file is not what it should be."""
+    """Read the check whose verdict is at `path`; UserError if a file is not what it should be."""
     curve = path.with_suffix("") / "curve.json"
     return Check(read_verdict(path), read_curve(curve) if curve.is_file() else None)
 
 
 def convergence(scope: Scope) -> Table:
-    """Header and a row per check of one benchmark; what is not known is n/a."""
+    """Return a header and a row per check of one benchmark; unknown values are n/a."""
     figures = list(workloads.of(scope.checks[0].verdict.spec.model).HELD_OUT) if scope.checks else []
     rows = []
     for check in scope.checks:
@@ -125,7 +125,7 @@ def convergence(scope: Scope) -> Table:
 
 
 def _begun(curve: Curve | None) -> str:
-    """With whose weights a check began, as a sentence; nothing where they were random."""
+    """Say which weights a check began with; empty if they were random."""
     if curve is None or curve.begun_from is None:
         return ""
     check, step, _ = curve.begun_from.split(", ")
@@ -133,7 +133,7 @@ def _begun(curve: Curve | None) -> str:
 
 
 def _label(name: str) -> str:
-    """A figure of held-out data as it is read: `held-out loss`, `mlm accuracy`."""
+    """Return the name of a figure of held-out data in words: `held-out loss`, `mlm accuracy`."""
     return "held-out loss" if name == LOSS else name.replace("_", " ")
 
 
@@ -144,7 +144,7 @@ def _text(name: str, value: float | None) -> str:
 
 
 def curves(scope: Scope) -> Iterator[Drawing]:
-    """The curve of every check that still has one, with its ends in words."""
+    """Draw the curve of every check that still has one, with its two ends in words."""
     for index, check in enumerate(scope.checks):
         if check.curve:
             looks = check.curve.curve
@@ -160,7 +160,7 @@ def write_convergence(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> 
 
 
 def draw(check: Check, theme: Theme) -> Figure:
-    """Training loss (averaged) and held-out loss over steps, with what is stated; the other figures below."""
+    """Draw the averaged training loss and the held-out loss over steps, with stated curves; other figures below."""
     spec, curve = check.verdict.spec, check.curve
     heading = f"{spec.benchmark}: {spec.framework} {spec.topology}, {spec.precision}: {check.verdict.verdict}"
     figure, axes = draws.blank(theme, heading, LOSS)
@@ -186,7 +186,7 @@ def draw(check: Check, theme: Theme) -> Figure:
 
 
 def _line(axes: Axes, check: Check, name: str, colour: str, marker: str) -> None:
-    """One figure of held-out data over steps, and what is stated of it."""
+    """Draw one figure of held-out data over steps, and its stated curve."""
     looks, stated = check.curve.curve if check.curve else [], check.verdict.stated
     points = [(look.step, value) for look in looks if (value := look.figures.get(name)) is not None]
     axes.plot(*_columns(points), "-", marker=marker, color=colour, lw=1.6, ms=3.5, label=_label(name), zorder=3)
@@ -195,7 +195,7 @@ def _line(axes: Axes, check: Check, name: str, colour: str, marker: str) -> None
 
 
 def smoothed(losses: Sequence[float | None]) -> tuple[list[float], list[float]]:
-    """(steps, means) of the losses in about SMOOTHED equal stretches; one that is not finite is left out."""
+    """Return (steps, means) of the losses in about SMOOTHED equal stretches, without those with a loss that is not finite."""
     width = max(1, len(losses) // SMOOTHED)
     parts = [(start, losses[start : start + width]) for start in range(0, len(losses), width)]
     known = [(start, [loss for loss in part if loss is not None]) for start, part in parts if None not in part]

@@ -1,4 +1,4 @@
-"""Comparisons: every pair of a benchmark with its ratio and verdict, and in sentences what gains nothing or differs."""
+"""Show comparisons: every pair of a benchmark with its ratio and verdict, and sentences on what gains or differs."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,11 +18,11 @@ COLUMNS = ["compared", "where", "ratio", "ratio_at_least", "ratio_at_most", "ran
            "pairs_tested", "smallest_difference", "a_a_pairs", "verdict", "because"]  # fmt: skip
 
 DECIDED = ("slower", "no difference")
-"""Verdicts that say of an option, a precision or more devices that they gain nothing."""
+"""The verdicts that say that an option, a precision or more devices gain nothing."""
 
 
 def frame(scope: Scope) -> pd.DataFrame:
-    """Every pair with its verdict."""
+    """Return a row per pair, with its verdict."""
     rows = []
     for pair in scope.pairs:
         ends, floor = pair.range or (None, None), pair.floor
@@ -34,7 +34,7 @@ def frame(scope: Scope) -> pd.DataFrame:
 
 
 def table(scope: Scope) -> Table:
-    """The same pairs as the page shows them."""
+    """Return the same pairs as the page shows them."""
     unit = scope.groups[0].unit if scope.groups else ""
     header = ["compared", "where", f"{unit}, medians", "ratio", "range of the ratio", "verdict", "because"]
     return header, [_row(pair) for pair in scope.pairs]
@@ -50,7 +50,7 @@ def _row(pair: Pair) -> list[str | Chip]:
 
 
 def remarks(scope: Scope) -> Iterator[str]:
-    """What can be told apart, and what the figures mean."""
+    """Say what can be told apart, and what the figures mean."""
     floors = dict.fromkeys(pair.floor for pair in scope.pairs)
     yield from (f"{floor.text}." for floor in floors if floor)
     if None in floors:
@@ -71,7 +71,7 @@ def remarks(scope: Scope) -> Iterator[str]:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """How frameworks and precisions compare, and what gains nothing. Each sentence follows the verdict of its pair."""
+    """Say how frameworks and precisions compare, and what gains nothing. Each sentence follows its pair's verdict."""
     yield from _unequal(scope)
     few = comparisons.too_few(scope.pairs)
     if few:
@@ -103,9 +103,9 @@ def findings(scope: Scope) -> Iterator[Finding]:
 
 
 def _frameworks(best: Best, pairs: Iterable[Pair], undecided: bool) -> Iterator[Finding]:
-    """How frameworks compare with the first one; all that cannot be told apart from it share a sentence.
+    """Say how frameworks compare with the first one. Those that cannot be told apart from it share a sentence.
 
-    `undecided`: the repeats are too few to tell any pair apart, which is said elsewhere.
+    undecided: the repeats are too few to decide any pair. Another sentence says so.
     """
     alike: dict[str, list[Pair]] = {}
     for pair in pairs:
@@ -126,7 +126,7 @@ def _frameworks(best: Best, pairs: Iterable[Pair], undecided: bool) -> Iterator[
 
 
 def _unequal(scope: Scope) -> Iterator[Finding]:
-    """Frameworks that are ranked nowhere, because they compute something else."""
+    """Name the frameworks that are not ranked, because they compute something else."""
     for name in dict.fromkeys(row.framework for group in scope.groups for row in group.measured if row.unequal):
         yield Finding(
             f"{name} is not ranked and is in no headline: it does not compute what the others do (equivalence.json).",
@@ -135,7 +135,7 @@ def _unequal(scope: Scope) -> Iterator[Finding]:
 
 
 def _compiled(pair: Pair) -> Finding:
-    """A compiled model that is not known to be faster."""
+    """Say that a compiled model gains nothing, or is not known to gain."""
     ratio = f"{pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, {pair.why})"
     if pair.verdict in DECIDED:
         return Finding(f"compile gains nothing: {ratio}. Leave it off here.", LOSS)
@@ -143,7 +143,7 @@ def _compiled(pair: Pair) -> Finding:
 
 
 def _faster(pair: Pair, where: str) -> str:
-    """Which of two is faster, if one of them is, and how sure that is."""
+    """Say which of two is faster, if one of them is, and how sure that is."""
     names, gain = (pair.other.label, pair.one.label), pair.ratio - 1
     if pair.unlike:
         return f"{' and '.join(names)} are not comparable {where}: {pair.why}."
@@ -155,7 +155,7 @@ def _faster(pair: Pair, where: str) -> str:
 
 
 def _precision(pair: Pair) -> Finding:
-    """A lower precision against fp32 (else tf32) on one device, each at its fastest batch."""
+    """Compare a lower precision with fp32 (or else tf32) on one device, each at its fastest batch."""
     assert pair.sides
     (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
     device = group.summary.device if group.summary else None
@@ -178,7 +178,7 @@ def _precision(pair: Pair) -> Finding:
 
 
 def _lost(pair: Pair, alone: float) -> Finding:
-    """A lower precision whose median gains on one device, and not on several."""
+    """Say that a lower precision has a higher median on one device, and not on several."""
     assert pair.sides
     (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
     decided, low, high = pair.verdict in DECIDED, group.precision, base.precision
@@ -195,7 +195,7 @@ def _lost(pair: Pair, alone: float) -> Finding:
 
 
 def _no_faster(pair: Pair) -> Finding:
-    """A topology whose median is no higher than that of the next smaller one."""
+    """Say that a topology's median is no higher than that of the next smaller topology."""
     assert pair.sides
     (_, before), (group, after) = ((side.group, side.row) for side in pair.sides)
     medians = (

@@ -1,4 +1,4 @@
-"""FLOP/s and MFU of decoders as different projects count them, with tokens a second: for tables elsewhere."""
+"""Show tokens/s, FLOP/s and MFU of decoders as different projects count them, to compare with their tables."""
 
 from throughline.records import Cell
 from throughline.report.analysis import conventions
@@ -15,7 +15,7 @@ COLUMNS = (
 
 
 def grid(scope: Scope) -> Grid | None:
-    """A row per cell; None where the model is no decoder."""
+    """Return a row per cell; None if the model is no decoder."""
     summary = next((group.summary for group in scope.groups if group.summary), None)
     if summary is None or conventions.parts(summary.model, summary.parameters) is None:
         return None

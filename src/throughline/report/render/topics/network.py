@@ -1,4 +1,4 @@
-"""A step's exchange beside what the network does alone: a table, and how much of the exchange that explains."""
+"""Show a step's exchange beside the same messages alone, and how much of the exchange these explain."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ def _megabytes(count: int) -> str:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """A sentence about the largest topology; of several configurations there, the one that exchanges longest."""
+    """Say how long the exchange takes on the largest topology, for the configuration that exchanges longest there."""
     known = [one for one in exchanges(scope.groups, scope.everything) if one.alone_s is not None]
     if known:
         one = max(known, key=lambda one: (one.row.topology.world, one.communication_s or 0.0))
@@ -60,7 +60,7 @@ def findings(scope: Scope) -> Iterator[Finding]:
 
 
 def words(one: Exchange) -> str:
-    """How much of the exchange the network's own rate explains; without such runs, the rate alone."""
+    """Say how much of the exchange the network's own rate explains, or only the rate if the exchange is not known."""
     step, alone = milliseconds(one.step_s), milliseconds(one.alone_s or 0.0)
     rate = f"All-reduce reaches {reading(one.algorithm_bandwidth)} GB/s here"
     if not one.communication_s or one.alone_s is None:

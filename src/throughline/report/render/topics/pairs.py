@@ -1,4 +1,4 @@
-"""Off and on as a table, and a benchmark's cells as OneFlow's study of GPT-2 prints them."""
+"""Show cells with an option off and on, and cells as OneFlow's study of GPT-2 prints them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -23,7 +23,7 @@ ELSEWHERE = (
 
 
 def frame(scope: Scope) -> pd.DataFrame | None:
-    """One row per pair, unrounded; None where no benchmark goes without the option that this one has switched on."""
+    """Return one row per pair, unrounded; None if there is no benchmark without the option that this one has on."""
     rows = []
     for pair, both in pairs.switched(scope.pairs):
         assert pair.sides
@@ -58,7 +58,7 @@ def _columns(name: str, change: Change) -> dict[str, float | None]:
 
 
 def table(scope: Scope) -> Table | None:
-    """The same pairs as the page shows them."""
+    """Return the same pairs as the page shows them."""
     unit = scope.groups[0].unit if scope.groups else ""
     header = ["switched on", "where", "memory, MiB", "use, %", unit, "bytes saved", "throughput is"]
     rows = [
@@ -72,7 +72,7 @@ def table(scope: Scope) -> Table | None:
 
 
 def _switched_on(pair: Pair) -> str:
-    """`sharding optimizer`, `compile`."""
+    """Return what is switched on, such as `sharding optimizer` or `compile`."""
     return pair.what.partition(" over ")[0]
 
 
@@ -83,12 +83,12 @@ def _where(pair: Pair) -> str:
 
 
 def changes(both: OffOn) -> list[str | Chip]:
-    """Memory in MiB, use in per cent and throughput: off, on, and the change."""
+    """Return memory in MiB, use in per cent and throughput: off, on, and the change."""
     return [_text(both.memory, 1 / MIB), _text(both.use, 100), _text(both.throughput, 1)]
 
 
 def _text(change: Change, scale: float) -> str:
-    """Off, on, and the change in absolute terms, with its arrow and in per cent: `95 → 88 (-7, ↓7.4 %)`."""
+    """Return off, on, and the change, absolute and in per cent with an arrow: `95 → 88 (-7, ↓7.4 %)`."""
     off, on = (_number(value, scale) or "n/a" for value in (change.off, change.on))
     if not change.by or change.share is None:
         return f"{off} → {on}"
@@ -101,7 +101,7 @@ def _saved(both: OffOn) -> str:
 
 
 def remarks(scope: Scope) -> Iterator[str]:
-    """What the figures are, and what each value of sharding splits."""
+    """Say what the figures are, and what each value of sharding splits."""
     yield (
         "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest rank "
         "held; on a CPU that is the whole process, libraries included. Use is the share of the window in which GPUs, "
@@ -127,7 +127,7 @@ def remarks(scope: Scope) -> Iterator[str]:
 
 
 def cells(cases: Sequence[Case]) -> pd.DataFrame:
-    """OneFlow's table: where an option is on, memory and throughput say in brackets how they changed."""
+    """Return OneFlow's table. If an option is on, brackets after memory and throughput say how they changed."""
     rows = []
     for first, (_, here) in enumerate(groupby(cases, key=lambda case: case.topology), start=1):
         for second, case in enumerate(here, start=1):
@@ -149,12 +149,12 @@ def cells(cases: Sequence[Case]) -> pd.DataFrame:
 
 
 def _number(value: float | None, scale: float) -> str:
-    """To the unit, as the study prints it; small ones with the digits that tell them apart."""
+    """Return a number as the study prints it: without decimals, but small numbers with three digits."""
     return "" if value is None else f"{scale * value:.0f}" if scale * value >= 20 else f"{scale * value:.3g}"
 
 
 def _bracket(change: Change, scale: float | None = None) -> str:
-    """`(-1754,↓15.5%)`, without the absolute change where there is no `scale`."""
+    """Return a change such as `(-1754,↓15.5%)`, without the absolute part if there is no `scale`."""
     if change.by is None or change.share is None:
         return ""
     by = "" if scale is None else f"{scale * change.by:.0f},"
