@@ -18,7 +18,7 @@ import torch
 
 import training_fixtures
 from framework_lab import python
-from process_helpers import until
+from process_helpers import until, variable, workers_below
 from throughline import records
 from throughline.report.render.topics import checks
 from throughline.study.benchmark import Convergence
@@ -27,6 +27,7 @@ from throughline.study.section import canonical
 from .conftest import ROOT, Clone
 
 SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
+FEW = Convergence(steps=2, evaluate_every=2, samples=50)
 
 
 @pytest.fixture(scope="module")
@@ -76,25 +77,38 @@ def ends(words: list[str], locks: Path, status: int = 0) -> str:
     return said
 
 
+def last_checkpoint(check: Path) -> Path:
+    """The checkpoint of a finished check."""
+    (last,) = checkpoints(check.with_name("last"))
+    return check.with_name("last") / str(last["file"])
+
+
+def arrays(check: Path) -> dict[str, np.ndarray]:
+    """What a checkpoint of numpy arrays holds."""
+    with np.load(last_checkpoint(check)) as found:
+        return dict(found)
+
+
 def weights(check: Path) -> dict[str, np.ndarray]:
     """The weights of a finished check."""
-    (last,) = checkpoints(check.with_name("last"))
-    with (check.with_name("last") / last["file"]).open("rb") as stream:
-        if check.read_text().count("mxnet-horovod"):
-            return {name: array for name, array in np.load(stream).items() if name.startswith("weight ")}
-        states = torch.load(stream, weights_only=True)["weights"]
+    if check.read_text().count("mxnet-horovod"):
+        return {name: array for name, array in arrays(check).items() if name.startswith("weight ")}
+    states = torch.load(last_checkpoint(check), weights_only=True)["weights"]
     return {name: tensor.numpy() for name, tensor in states.items()}
 
 
 def begins_from(first: Path, words: list[str], locks: Path) -> None:
-    """A second phase starts where the first one has ended, with an optimizer and a schedule of its own; and not where
-    there is nothing that it could start from."""
+    """A second phase starts where the first one has ended, with an optimizer and a schedule of its own."""
     second = Path(words[words.index("--output") + 1])
     said = ends([*words, "--begin", str(first)], locks)
     assert "begins with the weights of" in said and "after step 30" in said
     ended, begun = records.read_curve(first), records.read_curve(second)
     assert begun.curve[0].figures == ended.curve[-1].figures
     assert begun.begun_from is not None and "step 30" in begun.begun_from
+
+
+def begins_from_no_other(first: Path, words: list[str], locks: Path) -> None:
+    """A second phase does not start without a checkpoint that it could start from."""
     newest = next(first.with_name("last").glob("*.checkpoint"))
     newest.write_bytes(newest.read_bytes()[:-1])
     said = ends([*words, "--begin", str(first)], locks, status=1)
@@ -148,5 +162,37 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     assert checks.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
 
-    few = Convergence(steps=2, evaluate_every=2, samples=50)
+    words = command(framework, "1n2g", manifest, tmp_path / "second/curve.json", FEW)
+    begins_from(cut, words, tmp_path)
+    begins_from_no_other(cut, words, tmp_path)
+
+
+@pytest.mark.parametrize("framework", ["tensorflow"])
+def test_a_run_goes_on_from_what_a_kill_leaves(tmp_path: Path, framework: str) -> None:
+    """On a small corpus. The folder of checkpoints is copied while rank 0, which writes it, stands still."""
+    manifest = training_fixtures.corpus(tmp_path / "data")
+    content = json.loads(manifest.read_text())
+    content["shards"][-1]["split"] = "test"
+    manifest.write_text(json.dumps(content))
+    often = SETTINGS.model_copy(update={"evaluate_every": 3, "samples": 8})
+    few = often.model_copy(update={"steps": 3})
+    whole, cut = tmp_path / "whole/curve.json", tmp_path / "cut/curve.json"
+    words, folder = command(framework, "1n2g", manifest, whole, often), whole.with_suffix(".checkpoints")
+    process = start(words, tmp_path)
+    until(lambda: checkpoints(folder) or process.poll() is not None)
+    (first,) = [pid for pid in workers_below(process.pid) if variable(pid, "RANK") == "0"]
+    os.kill(first, signal.SIGSTOP)
+    shutil.copytree(folder, cut.with_suffix(".checkpoints"))
+    os.kill(first, signal.SIGCONT)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+
+    said = ends(command(framework, "1n2g", manifest, cut, often), tmp_path)
+    ours, theirs = records.read_curve(whole), records.read_curve(cut)
+    assert theirs.resumed_after_step in range(3, 30) and f"resumes after step {theirs.resumed_after_step}" in said
+    assert theirs.loss == ours.loss and len(ours.loss) == often.steps
+    assert [look.figures for look in theirs.curve] == [look.figures for look in ours.curve]
+    after, resumed = arrays(whole), arrays(cut)
+    assert after.keys() == resumed.keys() and len(after) > 30  # with the optimizer's states
+    assert all(np.array_equal(after[name], resumed[name]) for name in after)
     begins_from(cut, command(framework, "1n2g", manifest, tmp_path / "second/curve.json", few), tmp_path)
