@@ -195,7 +195,7 @@ def _line(axes: Axes, check: Check, name: str, colour: str, marker: str) -> None
 
 
 def smoothed(losses: Sequence[float | None]) -> tuple[list[float], list[float]]:
-    """Return (steps, means) of the losses in about SMOOTHED equal stretches, without those with a loss that is not finite."""
+    """Return (steps, means) of the losses in about SMOOTHED equal stretches, without stretches with an unknown loss."""
     width = max(1, len(losses) // SMOOTHED)
     parts = [(start, losses[start : start + width]) for start in range(0, len(losses), width)]
     known = [(start, [loss for loss in part if loss is not None]) for start, part in parts if None not in part]
