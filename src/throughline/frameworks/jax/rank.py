@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 import optax
+from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -49,6 +50,8 @@ class Jax(Rank):
     state: State | None = None
     latest: Any = None
     """The result of the work that was queued last."""
+    meetings = 0
+    """How often the ranks have met at the coordination service."""
 
     def join(self) -> None:
         jax.config.update("jax_platforms", self.kind)
@@ -177,7 +180,10 @@ class Jax(Rank):
         self.synced = time.monotonic()
 
     def barrier(self) -> None:
+        """Wait for the other ranks, first at JAX's coordination service: gloo waits for 30 seconds at most."""
         if self.world > 1:
+            self.meetings += 1
+            distributed.global_state.client.wait_at_barrier(f"meeting {self.meetings}", NEVER_S * 1000)
             multihost_utils.sync_global_devices("barrier")
 
     def broadcast(self, value: int) -> int:
@@ -240,6 +246,7 @@ class Jax(Rank):
         self.form.reseed(self.network, value)
         if self.state:
             self.state["own"] = self._own()
+        self.barrier()  # rank 0 alone may have evaluated
 
     def save(self, stream: IO[bytes]) -> None:
         """Write everything that a step changes, as arrays."""
