@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 
 from report_fixture import write_series
 from throughline.records import Summary, read_summary
 from throughline.report import numbers
 from throughline.report.analysis import cells, split, summary
 from throughline.report.render import page
-from throughline.report.render.plots import LIGHT
+from throughline.report.render.plots import PAGE
 from throughline.report.render.topics import hardware, throughput, write_plots, write_tables
 from throughline.report.render.topics import split as topic
 from throughline.report.topics import Scope
@@ -180,7 +181,7 @@ def test_many_bars_have_room_for_their_names(
     few = split.split(group, derived)
     many = [replace(one, row=replace(one.row, framework=f"mxnet-horovod-{index}")) for index in range(8) for one in few]
     for bars in (few, many):
-        figure = topic.draw(group, bars, LIGHT)
+        figure = topic.draw(group, bars, PAGE)
         figure.draw_without_rendering()
         (axes,) = figure.axes
         names = axes.get_yticklabels()
@@ -188,6 +189,8 @@ def test_many_bars_have_room_for_their_names(
         boxes = sorted((name.get_window_extent() for name in names), key=lambda box: box.y0)
         assert all(below.y1 < above.y0 for below, above in itertools.pairwise(boxes))
         assert all(box.x0 >= 0 for box in boxes)
+        (title,) = (text for text in axes.findobj(Text) if text.get_text().startswith("bert: a step's time"))
+        assert title.get_window_extent().x1 <= figure.bbox.x1
         measured = [part for one in bars for part in one.parts.values() if not part.control]
         assert len([line for line in axes.lines if line.get_marker() == "|"]) == len(measured)
 

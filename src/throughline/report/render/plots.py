@@ -157,9 +157,9 @@ def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, f
     return left / width, low, (width - left - right) / width, (share - bottom - top) / height
 
 
-def style(axes: Axes, theme: Theme, heading: str, unit: str) -> None:
-    """Set titles, grid and colours of a pair of axes."""
-    room = 72 * (theme.size[0] - MARGINS[0])
+def style(axes: Axes, theme: Theme, heading: str, unit: str, left: float = MARGINS[0]) -> None:
+    """Set titles, grid and colours of a pair of axes that begin `left` inches from the figure's left side."""
+    room = 72 * (theme.size[0] - left)
     size = min(11.0, room / (LETTER * len(heading or " ")))
     axes.set_title(heading, loc="left", fontsize=size, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
     axes.set_ylabel(unit, color=theme.muted, fontsize=9)

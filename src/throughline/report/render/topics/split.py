@@ -92,7 +92,7 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
     figure = Figure(figsize=(width, height))
     place = (left / width, bottom / height, 1 - (left + right) / width, BAR * len(splits) / height)
     axes = figure.add_axes(place)
-    draws.style(axes, theme, f"{group.benchmark}: a step's time, {settings(group)}", "")
+    draws.style(axes, theme, f"{group.benchmark}: a step's time, {settings(group)}", "", left)
     axes.set_xlabel("ms per step; black lines: range of a part over the repeats", color=theme.muted, fontsize=9, x=0.3)
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color=theme.grid, lw=0.8)
