@@ -362,6 +362,7 @@ def test_the_commands_that_repeat_it(tmp_path: Path) -> None:
     """The commit, what was not committed, and each configuration as a file that the workflow can read."""
     kept = [json.loads(line) for line in (Path(__file__).parents[2] / "docs/demo/runs.jsonl").read_text().splitlines()]
     whole = next(one for one in kept if one.get("configuration"))
+    whole["environment"]["tree_clean"] = True
     paths = [write_record(tmp_path, whole)]
     place = paths[0].parents[2].with_suffix(".json")
     found = page.Results({place: summary.summarize(paths, repeats=1)})
