@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline.launch import lock, machine, progress
+from throughline.launch import job, lock, machine, progress, supervision
 from throughline.messages import Beat
 from throughline.observe import environment
 from throughline.rank import heartbeat, worker
@@ -49,6 +49,23 @@ def test_a_first_step_that_compiles_does_not_shorten_the_window(monkeypatch: pyt
             warm_up.send(number)
     losses, warmup, timed = ended.value.value
     assert (len(losses), warmup, timed) == (4, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("framework", "options", "asked", "limit_s"),
+    [
+        ("torch", {}, None, 300.0),
+        ("torch", {"compile": True}, None, 1800.0),
+        ("jax", {}, None, 1800.0),
+        ("jax", {}, 5.0, 5.0),
+    ],
+)
+def test_a_framework_that_compiles_has_more_time(
+    framework: str, options: dict[str, bool], asked: float | None, limit_s: float
+) -> None:
+    spec = training_fixtures.spec(framework=framework, options=options)
+    one = job.Job(spec, Path("run1.json"), Path("run1.log"), hang_after_s=asked)
+    assert supervision.hang_after_s(one) == limit_s
 
 
 @pytest.mark.parametrize("asked", [1, 3, 100])

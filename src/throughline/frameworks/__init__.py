@@ -264,6 +264,7 @@ class Framework:
     * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
     * calls: True if it can measure a workload that trains nothing
     * jobs: True if it trains whole jobs, with epochs and evaluations
+    * compiles: True if it compiles every step, whatever `options.compile` says. The first step may then take minutes
     """
 
     rank: str
@@ -275,6 +276,7 @@ class Framework:
     starter: starters.Starter | None = None
     calls: bool = False
     jobs: bool = False
+    compiles: bool = False
 
 
 SETTINGS = (

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from throughline import files, messages
+from throughline import files, frameworks, messages
 from throughline.files import UserError
 from throughline.launch import launchers, outcome
 from throughline.launch.job import Job
@@ -182,10 +182,15 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
     return reports
 
 
+def hang_after_s(job: Job) -> float:
+    """Return after how many seconds without progress a run counts as hanging."""
+    compiles = job.spec.options.compile or frameworks.of(job.spec.framework).compiles
+    return job.hang_after_s or (COMPILE_HANG_AFTER_S if compiles else HANG_AFTER_S)
+
+
 def _watch(job: Job, agents: Agents, progress: Progress, parent: Parent) -> str | None:
     """Wait until all agents have ended or a rank has failed. Return the watchdog's text if the run hangs, else None."""
-    limit_s = job.hang_after_s or (COMPILE_HANG_AFTER_S if job.spec.options.compile else HANG_AFTER_S)
-    dog = Watchdog(limit_s, time.monotonic())
+    dog = Watchdog(hang_after_s(job), time.monotonic())
     while not agents.are_over():
         if agents.have_failed():
             wait_until(agents.are_over, GRACE_S)

@@ -66,8 +66,9 @@ class Runs(Section):
     network: bool | None = Field(
         None,
         description="true: after the window, measure how fast the network is alone. For two seconds the ranks exchange "
-        "messages as large as their gradients, and compute nothing. null: only on GPUs. It needs "
-        "DistributedDataParallel",
+        "messages as large as their gradients, and compute nothing. null, the default: on GPUs, not "
+        "on CPUs. Only frameworks that exchange with PyTorch's DistributedDataParallel can. Records of others say why "
+        "not",
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
@@ -145,7 +146,11 @@ class Options(Section):
         "none", description="gradient clipping at 1.0: by value, by each tensor's norm, by the global norm"
     )
     accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
-    compile: bool = Field(False, description="compile the model (torch.compile)")
+    compile: bool = Field(
+        False,
+        description="compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
+        "compiles, so its cells with this option are n/a",
+    )
     graph: bool = Field(
         False,
         description="replay forward and backward as one CUDA graph. It helps if kernels take longer to launch than to "

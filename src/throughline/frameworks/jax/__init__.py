@@ -5,6 +5,7 @@ from throughline.frameworks import Framework
 FRAMEWORK = Framework(
     rank="jax.rank:Jax",
     library="keras",
+    compiles=True,
     # Without the variable, JAX takes most of the memory of every GPU, even if it only counts them.
     gpus="import os; os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'; import json, jax; "
     "found = [one for one in jax.devices() if one.platform == 'gpu']; "
