@@ -180,7 +180,7 @@ class Jax(Rank):
         self.synced = time.monotonic()
 
     def barrier(self) -> None:
-        """Wait for the other ranks, first at JAX's coordination service: gloo waits for 30 seconds at most."""
+        """Wait for the other ranks, first at JAX's coordination service: gloo waits 30 seconds to connect."""
         if self.world > 1:
             self.meetings += 1
             distributed.global_state.client.wait_at_barrier(f"meeting {self.meetings}", NEVER_S * 1000)
