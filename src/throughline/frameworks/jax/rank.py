@@ -1,7 +1,8 @@
 """A rank of `jax`: one process per device, gloo on CPUs and NCCL on GPUs.
 
 A step is one compiled program over the mesh of all devices. It takes the weights and all other states, and returns
-their next values in the same memory (they are donated). Every rank computes on its own batch, and gradients are
+their next values. On a GPU it returns them in the same memory (they are donated). On a CPU this would only cost time:
+with donated states XLA computes in other memory instead. Every rank computes on its own batch, and gradients are
 averaged over the mesh. A single rank runs the same program on a mesh of one device.
 """
 
@@ -120,7 +121,7 @@ class Jax(Rank):
             out_specs=(states, APART),
             check_vma=False,  # JAX must add no averages: `_stepped` averages the gradients once a step
         )
-        self.compiled = jax.jit(mapped, donate_argnums=0)
+        self.compiled = jax.jit(mapped, donate_argnums=0 if self.kind == "cuda" else ())
 
     def _own(self) -> list[jax.Array]:
         return [self._placed(variable.value[None], self.apart) for variable in self.built.non_trainable_variables]
