@@ -6,7 +6,7 @@ import hashlib
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from throughline import files
 from throughline.files import UserError
@@ -36,32 +36,21 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
             members = list(archive)
             if len(members) != 2 * len(places):
                 raise _fault(path, f"holds {len(members)} files, and its index {len(places)} pictures")
-            for row, (offset, size, label_offset, label_size) in enumerate(places):
+            for row, place in enumerate(places):
                 pair = members[2 * row : 2 * row + 2]
                 one = _expected(path, expected, pair)
-                if [place for file in pair for place in (file.offset_data, file.size)] != places[row]:
+                if [number for file in pair for number in (file.offset_data, file.size)] != place:
                     raise _fault(beside, f"has other places for {pair[0].name} than the shard")
-                stream.seek(offset)
-                data = stream.read(size)
-                stream.seek(label_offset)
-                label = stream.read(label_size)
-                if label != b"%d" % one.label:
-                    raise _fault(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
-                picture = _whole(one, data)
-                if side is not None and picture.size != (side, side):
-                    raise UserError(
-                        f"the picture {one.name} has {picture.width} x {picture.height} pixels",
-                        why=f"faces are aligned, and have {side} x {side}",
-                        next_step="align the faces first, or name another folder in config.yaml",
-                    )
+                data = _labelled(path, one, stream, place)
+                picture = _whole(one, data, side)
                 counts[f"format {picture.format}"] += 1
                 counts[f"mode {picture.mode}"] += 1
-                counts["bytes"] += size
+                counts["bytes"] += len(data)
                 widths.append(picture.width)
                 heights.append(picture.height)
-                content.update(f"{one.label} {size}\n".encode() + data)
+                content.update(f"{one.label} {len(data)}\n".encode() + data)
                 seen.add(one.number)
-                progress.to(offset)
+                progress.to(place[0])
     except tarfile.TarError as error:
         raise _fault(path, f"is no whole tar file: {error}") from None
     missing = [one for number, one in expected.items() if number not in seen]
@@ -96,9 +85,22 @@ def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.Tar
     return one
 
 
-def _whole(one: Listed, data: bytes) -> Any:
+def _labelled(path: Path, one: Listed, stream: IO[bytes], place: list[int]) -> bytes:
+    """Return the bytes of a picture; UserError if its class is not the listed one."""
+    offset, size, label_offset, label_size = place
+    stream.seek(offset)
+    data = stream.read(size)
+    stream.seek(label_offset)
+    label = stream.read(label_size)
+    if label != b"%d" % one.label:
+        raise _fault(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
+    return data
+
+
+def _whole(one: Listed, data: bytes, side: int | None) -> Any:
+    """Return the decoded picture; UserError if it is damaged or has another size than faces must have."""
     try:
-        return pictures.checked(data)
+        picture = pictures.checked(data)
     except pictures.Damaged as error:
         raise UserError(
             f"the picture {one.name} is damaged",
@@ -106,6 +108,13 @@ def _whole(one: Listed, data: bytes) -> Any:
             next_step="set the section's `damaged: skip` in config.yaml to leave such pictures out; or replace the "
             "picture and make its shard again with snakemake --force",
         ) from None
+    if side is not None and picture.size != (side, side):
+        raise UserError(
+            f"the picture {one.name} has {picture.width} x {picture.height} pixels",
+            why=f"faces are aligned, and have {side} x {side}",
+            next_step="align the faces first, or name another folder in config.yaml",
+        )
+    return picture
 
 
 def _fault(path: Path, what: str) -> UserError:
