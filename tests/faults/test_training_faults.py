@@ -31,7 +31,6 @@ from throughline.launch import launch, supervision
 from throughline.launch.job import Job
 from throughline.launch.progress import Watchdog
 from throughline.rank import heartbeat
-from throughline.study.runs import RunSpec
 from throughline.topology import Topology
 
 ROOT = Path(__file__).parents[2]
@@ -62,12 +61,6 @@ def phase(rank: int, pid: int) -> str | None:
     return None
 
 
-def train(workers: dict[int, int], spec: RunSpec) -> bool:
-    """True if all ranks of a run are there, and in the training."""
-    phases = [phase(rank, pid) for rank, pid in workers.items()]
-    return phases == ["training"] * Topology.parse(spec.topology).world
-
-
 class Launched:
     """run_training.py in a new process, in its own folder."""
 
@@ -93,8 +86,10 @@ class Launched:
         return ranks_below(self.process.pid)
 
     def trains(self) -> bool:
+        """True if all ranks are there, and in the training."""
         assert self.process.poll() is None, self.log.read_text()
-        return train(self.workers(), self.spec)
+        phases = [phase(rank, pid) for rank, pid in self.workers().items()]
+        return phases == ["training"] * Topology.parse(self.spec.topology).world
 
 
 @pytest.fixture
@@ -171,7 +166,7 @@ def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launch
 def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
     tmp_path: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch, framework: str
 ) -> None:
-    """The watchdog's limit becomes short only when the ranks train: on a busy machine a start takes long."""
+    """The watchdog's limit becomes short only when it has seen the ranks train, because a start may take long."""
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     dog = Watchdog(300.0, time.monotonic())
     monkeypatch.setattr(supervision, "Watchdog", lambda limit_s, now: dog)
@@ -180,7 +175,7 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
     with ThreadPoolExecutor(1) as thread:
         run = thread.submit(launch.run, job)
         try:
-            until(lambda: run.done() or train(ranks_below(os.getpid()), spec))
+            until(lambda: run.done() or [beat.phase for beat in dog.seen] == ["training"] * 2)
             workers = ranks_below(os.getpid())
             assert len(workers) == 2, job.log.read_text()
             os.kill(workers[1], signal.SIGSTOP)

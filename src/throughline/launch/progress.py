@@ -65,16 +65,19 @@ class Progress:
 
 
 class Watchdog:
-    """Detects hanging runs: no rank has made a step or changed its phase for `limit_s` seconds."""
+    """Detects hanging runs: no rank has made a step or changed its phase for `limit_s` seconds.
+
+    seen: the progress of every rank at the last look.
+    """
 
     def __init__(self, limit_s: float, now: float) -> None:
         self.limit_s = limit_s
-        self._moved, self._seen = now, list[Beat]()
+        self._moved, self.seen = now, list[Beat]()
 
     def look(self, beats: list[Beat], now: float) -> str | None:
         """Return None while any rank progresses; otherwise, a text that says where the slowest rank is."""
-        if beats != self._seen:
-            self._seen, self._moved = list(beats), now
+        if beats != self.seen:
+            self.seen, self._moved = list(beats), now
         if now - self._moved < self.limit_s or not beats:
             return None
         rank = min(range(len(beats)), key=lambda r: (PHASES.index(beats[r].phase), beats[r].step))
