@@ -3,7 +3,7 @@
 A step is one compiled program over the mesh of all devices. It takes the weights and all other states, and returns
 their next values. On a GPU it returns them in the same memory (they are donated). On a CPU this would only cost time:
 with donated states XLA computes in other memory instead. Every rank computes on its own batch, and gradients are
-averaged over the mesh. A single rank runs the same program on a mesh of one device.
+averaged over the mesh. A single rank runs the same program, without the average, on a mesh of one device.
 """
 
 import os
@@ -153,7 +153,9 @@ class Jax(Rank):
         stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
         (gradients, total, own), _ = jax.lax.scan(micro_step, start, stacked)
         mean = 1 / (len(batches) * scale)
-        gradients = jax.lax.pmean([gradient * mean for gradient in gradients], "replica")
+        gradients = [gradient * mean for gradient in gradients]
+        if self.apart.mesh.size > 1:  # XLA would copy all gradients for an average over one device
+            gradients = jax.lax.pmean(gradients, "replica")
         moves, optimizer = self.update.transform.update(gradients, state["optimizer"], weights)
         moved = [weight - rate * move for weight, move in zip(weights, moves, strict=True)]
         after = {"weights": moved, "optimizer": optimizer, "scale": scale}
@@ -198,7 +200,7 @@ class Jax(Rank):
         return super().seconds([marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
-        return [float(value.addressable_data(0)[0]) for value in values]
+        return [value.addressable_data(0).item() for value in values]
 
     def skipped(self) -> int:
         assert self.state

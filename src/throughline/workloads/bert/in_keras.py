@@ -20,6 +20,7 @@ from throughline.workloads.in_keras_operations import (
     assign,
     counted,
     decays,
+    gelu,
     of_layer,
     recomputed,
     reseed,
@@ -32,7 +33,6 @@ __all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "su
 LACKS = {"unpadded": "keras-hub's BERT computes padding as well"}
 """Map each missing feature to the reason."""
 EPSILON = 1e-12
-GELU = partial(keras.activations.gelu, approximate=False)
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> BertForPretraining:
@@ -57,7 +57,7 @@ def settings(network: BertForPretraining) -> dict[str, Any]:
         "parameters": counted(network),
         "vocabulary_rows": network.bert.token_embedding.input_dim,
         "vocabulary_head": "masked positions, sharing the word embeddings",
-        "gelu": "erf" if first._feedforward_intermediate_dense.activation is GELU else "tanh",
+        "gelu": "erf" if first._feedforward_intermediate_dense.activation is gelu else "tanh",
         "norm_epsilon": first.layer_norm_epsilon,
         "attention": "products and softmax by themselves",
         "dropout": [first.dropout, first._self_attention_layer.dropout],
@@ -71,8 +71,7 @@ def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]
     The sums are over masked tokens (mlm) and over samples (nsp).
     """
     scores, order = network.scores(batch, training=False)
-    labels, following = ops.reshape(batch["labels"], -1), ops.cast(batch["following"], "int32")
-    weights = masked(batch)
+    labels, following, weights = batch["labels"], ops.cast(batch["following"], "int32"), masked(batch)
     every = {
         "mlm_loss": cross_entropy(labels, scores) * weights,
         "mlm_right": ops.cast(ops.equal(ops.cast(ops.argmax(scores, -1), "int32"), labels), "float32") * weights,
@@ -86,7 +85,7 @@ def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]
 
 def masked(batch: dict[str, Any]) -> Any:
     """Return 1 for every position that is predicted, and 0 for unused ones."""
-    return ops.cast(ops.reshape(batch["positions"], -1) != 0, "float32")
+    return ops.cast(batch["positions"] != 0, "float32")
 
 
 def cross_entropy(labels: Any, scores: Any) -> Any:
@@ -115,9 +114,9 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
             dtype=policy,
         )
         for layer in self.bert.transformer_layers:
-            layer._feedforward_intermediate_dense.activation = GELU
+            layer._feedforward_intermediate_dense.activation = gelu
         normal = keras.initializers.RandomNormal(stddev=0.02)
-        self.transform = keras.layers.Dense(shape.hidden, activation=GELU, kernel_initializer=normal, dtype=policy)
+        self.transform = keras.layers.Dense(shape.hidden, activation=gelu, kernel_initializer=normal, dtype=policy)
         self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
         self.following = keras.layers.Dense(2, kernel_initializer=normal, dtype=policy)
         self.bias = self.add_weight(shape=(rows,), initializer="zeros", name="bias")
@@ -128,17 +127,18 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
 
     def call(self, batch: dict[str, Any]) -> Any:
         scores, order = self.scores(batch, training=True)
-        each, weights = cross_entropy(ops.reshape(batch["labels"], -1), scores), masked(batch)
+        each, weights = cross_entropy(batch["labels"], scores), masked(batch)
         tokens = ops.sum(each * weights) / ops.maximum(ops.sum(weights), 1.0)
         return tokens + ops.mean(cross_entropy(ops.cast(batch["following"], "int32"), order))
 
     def scores(self, batch: dict[str, Any], training: bool) -> tuple[Any, Any]:
-        """Return the scores of the vocabulary at all masked positions [N, rows], and of the order of the sentences
+        """Return the scores of the vocabulary at all masked positions [B, P, rows], and of the order of the sentences
         [B, 2], in fp32."""
         hidden = self.encoded(batch, training)
         chosen = ops.take_along_axis(hidden, batch["positions"][..., None], axis=1)
-        chosen = self.norm(self.transform(ops.reshape(chosen, (-1, hidden.shape[-1]))))
+        chosen = self.norm(self.transform(chosen))
         table, bias = (ops.cast(one, chosen.dtype) for one in (self.bert.token_embedding.embeddings, self.bias))
+        # `chosen` keeps its three dimensions: on CPUs only then XLA uses its fast product for the gradient of `table`.
         words = ops.matmul(chosen, ops.transpose(table)) + bias
         order = self.following(self.bert.pooled_dense(hidden[:, 0]))
         return ops.cast(words, "float32"), ops.cast(order, "float32")

@@ -22,6 +22,7 @@ from throughline.workloads.in_keras_operations import (
     assign,
     counted,
     decays,
+    gelu,
     of_layer,
     recomputed,
     reseed,
@@ -39,7 +40,7 @@ LACKS = {
 """Map each missing feature to the reason."""
 DEVIATION = 0.02
 """Standard deviation of the initial weights."""
-GELU = {name: partial(keras.activations.gelu, approximate=name == "tanh") for name in ("tanh", "erf")}
+GELU = {"tanh": partial(keras.activations.gelu, approximate=True), "erf": gelu}
 
 
 def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> Gpt2:
