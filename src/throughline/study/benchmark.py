@@ -180,8 +180,8 @@ class Options(Section):
     )
     sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = Field(
         "none",
-        description="what the replicas split instead of each keeping a copy: the optimizer's states; the states and "
-        "the gradients; or states, gradients and weights (`full`)",
+        description="what the replicas split instead of each keeping a copy: the optimizer's states; or states, "
+        "gradients and weights, gathered once a step (`optimizer_gradients`) or for each layer in each pass (`full`)",
     )
     tensor: PositiveInt = Field(1, description="devices that share one replica of the model (tensor parallelism)")
 
