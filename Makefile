@@ -5,7 +5,7 @@
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make doctor     show what this machine can do, what is missing, and how to get it
 # make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/
-# make lock       write the locks in envs/lock/ again, after a change of pins
+# make lock       write the locks in envs/lock/ and the files of conda again, after a change of pins
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
 # PYTHON=python3.12                                        another interpreter (3.11, 3.12 or 3.13)
@@ -18,7 +18,7 @@ ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # uv with pip's settings. Locked packages are installed with their hashes; torch is not locked (see envs/apart.txt).
-UV := PYTHONPATH=src $(VENV)/bin/python -m throughline.launch.uv
+UV := $(VENV)/bin/python src/start.py throughline.launch.uv
 QUIET := $(shell test -t 2 || echo --quiet)
 LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -c envs/lock/main.txt
 
@@ -42,18 +42,20 @@ doctor:
 	@$$(command -v $(PYTHON) || command -v python3) src/throughline/launch/doctor.py
 
 demo-report: $(VENV)/main.ready
-	@$(ACTIVATE) && PYTHONPATH=src python workflow/scripts/demo_report.py
+	@$(ACTIVATE) && python workflow/scripts/demo_report.py
 
 frameworks: $(VENV)/main.ready
-	@$(ACTIVATE) && PYTHONPATH=src TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py $(FRAMEWORKS)
+	@$(ACTIVATE) && TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py $(FRAMEWORKS)
 
 # First the tests that may run side by side, then those that look at times (the mark `alone`). The second group runs
-# even if the first fails.
+# even if the first fails. The last lines name the tests of both groups that were tried again.
 test: $(VENV)/test.ready lint
 	@rm -rf $(RESULTS)
-	@$(ACTIVATE) && status=0; \
-	  python -m pytest -n $(WORKERS) -m "not alone" --junitxml=$(RESULTS)/side-by-side.xml || status=$$?; \
-	  python -m pytest -m alone --junitxml=$(RESULTS)/alone.xml || status=$$?; \
+	@$(ACTIVATE) && status=0; again=$(RESULTS)/tried-again.txt; \
+	  python -m pytest -n $(WORKERS) -m "not alone" --tried-again=$$again --junitxml=$(RESULTS)/side-by-side.xml \
+	    || status=$$?; \
+	  python -m pytest -m alone --tried-again=$$again --junitxml=$(RESULTS)/alone.xml || status=$$?; \
+	  if [ -s $$again ]; then cat $$again; fi; \
 	  exit $$status
 
 test-fast: $(VENV)/test.ready
@@ -61,10 +63,10 @@ test-fast: $(VENV)/test.ready
 
 lint: $(VENV)/test.ready
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy \
-	  && snakefmt --check Snakefile rules && snakemake --lint
+	  && snakefmt --check Snakefile workflow/Snakefile rules && snakemake --lint
 
 format: $(VENV)/test.ready
-	@$(ACTIVATE) && ruff check --fix . && ruff format . && snakefmt Snakefile rules
+	@$(ACTIVATE) && ruff check --fix . && ruff format . && snakefmt Snakefile workflow/Snakefile rules
 
 $(VENV)/bin/uv: envs/lock/main.txt
 	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11, 3.12 or 3.13> $(MAKECMDGOALS)"; exit 1; }
@@ -75,10 +77,10 @@ $(VENV)/bin/uv: envs/lock/main.txt
 	@$(VENV)/bin/python -m pip install -qq --require-hashes -r $(VENV)/uv.txt
 	@touch $@
 
-$(VENV)/main.ready: $(VENV)/bin/uv envs/main.txt envs/torch.txt envs/apart.txt $(wildcard logger/*.toml logger/*/*.py)
+$(VENV)/main.ready: $(VENV)/bin/uv envs/main.txt envs/torch.txt envs/apart.txt pyproject.toml $(wildcard logger/*.toml logger/*/*.py)
 	@sed '/^torch==/d' envs/torch.txt | $(LOCKED) -r envs/main.txt -r -
 	@$(UV) pip install $(QUIET) -c envs/lock/main.txt $(TORCH_INDEX:%=--extra-index-url %) "$$(grep '^torch==' envs/torch.txt)"
-	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall ./logger
+	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall ./logger -e .
 	@touch $@
 
 $(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt
@@ -91,9 +93,10 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --fork-st
   --no-header --no-annotate --excludes envs/apart.txt $(LOCK)
 lock: $(VENV)/bin/uv
 	@$(COMPILE) envs/main.txt envs/torch.txt envs/test.txt --output-file envs/lock/main.txt
-	@for name in jax mxnet-horovod paddle tensorflow torch-horovod transformers; do \
+	@for name in $$($(VENV)/bin/python src/start.py throughline.recipes); do \
 	  sed '/^#: source/,$$d' envs/$$name.txt | $(COMPILE) - --output-file envs/lock/$$name.txt || exit 1; \
 	done
+	@$(VENV)/bin/python src/start.py throughline.launch.conda
 
 clean:
 	rm -rf logs .snakemake

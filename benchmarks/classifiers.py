@@ -30,6 +30,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn.functional import cross_entropy, linear, normalize  # noqa: E402
 
 from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
+from throughline.spec import example  # noqa: E402
 from throughline.study.config import load  # noqa: E402
 from throughline.study.runs import expand  # noqa: E402
 from throughline.workloads import faces  # noqa: E402
@@ -76,9 +77,9 @@ def ours(given: argparse.Namespace, classes: int, kind: str) -> Step:
         "batch": {"fp32": [given.batch]}, "options": {"dropout": 0.0, "data": "synthetic"},
         "optimizer": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 5e-4},
     }  # fmt: skip
-    spec = expand(load([], {"benchmarks": {"faces": block}}))[0].model_dump(mode="json")
+    spec = expand(load([], {"benchmarks": {"faces": block}}))[0]
     rank = TorchDDP(spec, dist.get_rank(), dist.get_rank(), WORKERS, "cpu")
-    if faces.own_exchange(spec):
+    if faces.WORKLOAD.own_exchange(spec):
         rank.together = TensorGroup(dist.new_group())
     rank.device()
     rank.model({})
@@ -95,7 +96,7 @@ def worker(place: int, given: argparse.Namespace, folder: str) -> None:
     for classes in given.classes:
         every = {"plain": plain(given.model, classes)}
         every |= {kind: ours(given, classes, kind) for kind in KINDS} | {"again": every["plain"]}
-        batch = faces.synthetic(given.batch, {"classes": classes}, place)
+        batch = faces.WORKLOAD.synthetic(given.batch, example(given.model, faces.Parameters(classes=classes)), place)
         for step in every.values():
             step(batch)
         rounds = [{name: timed(step, batch, given.steps) for name, step in every.items()} for _ in range(given.rounds)]
@@ -123,7 +124,7 @@ def timed(step: Step, batch: dict[str, Any], steps: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=faces.MODELS, default="mobilefacenet-y1")
+    parser.add_argument("--model", choices=faces.WORKLOAD.models, default="mobilefacenet-y1")
     parser.add_argument("--batch", type=int, default=8, help="number of faces of a worker")
     parser.add_argument("--classes", type=int, nargs="+", default=[1000, 100_000, 300_000])
     parser.add_argument("--rounds", type=int, default=7)

@@ -25,11 +25,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from math import comb
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from throughline.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 42
@@ -59,19 +62,18 @@ class Case:
     image: int = 224
     options: dict[str, Any] = field(default_factory=dict)
 
-    def spec(self) -> dict[str, Any]:
-        """The case as a run specification, with those parts that a worker reads."""
-        options = {
-            "clip": "none", "accumulate": 1, "compile": False, "graph": False, "checkpointing": False, "bucket_mb": 25,
-            "unpadded": False, "sharding": "none", "tensor": 1,
-            "controller": "gloo", "dropout": 0.1, "memory_limit_mb": None, "data": "synthetic", "exchange": True,
-        }  # fmt: skip
-        return {
-            "framework": "torch", "model": self.model, "sequence": self.sequence, "predictions": self.predictions,
-            "image": self.image, "classes": 1000, "label_smoothing": 0.0,
+    def spec(self) -> RunSpec:
+        """The case as a run specification."""
+        from throughline import frameworks, workloads
+
+        sizes = {"sequence": self.sequence, "predictions": self.predictions, "image": self.image, "classes": 1000}
+        own = {one.name for one in fields(workloads.of(self.model).parameters)}
+        parameters = {name: value for name, value in {**sizes, "label_smoothing": 0.0}.items() if name in own}
+        return frameworks.specification({
+            "benchmark": "contest", "framework": "torch", "model": self.model, **parameters, "topology": "1n1g",
             "batch_per_device": self.batch, "precision": self.precision, "seed": SEED, "threads": self.threads,
-            "optimizer": self.optimizer, "options": options | self.options,
-        }  # fmt: skip
+            "repeat": 1, "optimizer": self.optimizer, "options": {"data": "synthetic", **self.options}, "protocol": 0,
+        })  # fmt: skip
 
     @property
     def optimizer(self) -> dict[str, Any]:
@@ -110,11 +112,10 @@ class Contestant:
         variables = {"OMP_NUM_THREADS": str(case.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         # The Trainer would use every GPU that it sees.
         variables["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
         self.process = subprocess.Popen(
             [sys.executable, __file__, name, json.dumps(asdict(case)), str(warmup), str(turn)],
-            env=os.environ | variables | {"PYTHONPATH": path},
+            env=os.environ | variables,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
         )  # fmt: skip
 
@@ -330,9 +331,9 @@ def ours(case: Case, report: dict[str, Any], warmup: int, turns: Iterator[int]) 
     for stage in (framework.join, framework.device, lambda: framework.model(case.facts)):
         stage()
     if case.manifest:
-        manifest = Manifest(Path(case.manifest), str(workload.DATA), workloads.parameters(spec), SEED)
+        manifest = Manifest(Path(case.manifest), str(workload.data), spec.parameters, SEED)
         source = batches(manifest, SEED, 0, 1, case.batch)
-        loader = Loader(source, lambda rows: framework.data(workload.batch(rows, case.options)))
+        loader = Loader(source, lambda rows: framework.data(workload.batch(rows, spec.options)))
         if case.options.get("data") == "resident":
             made = [loader.next() for _ in range(BATCHES)]
             loader.close()
@@ -471,5 +472,6 @@ def _to(batch: dict[str, Any], device: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "src"))
     given = json.loads(sys.argv[2])
     serve(sys.argv[1], Case(**given), int(sys.argv[3]), Path(sys.argv[4]))

@@ -81,7 +81,7 @@ def script(name: str, **options: object) -> tuple[float, float]:
     command: list[object] = [sys.executable, ROOT / "workflow" / "scripts" / f"corpus_{name}.py"]
     for option, value in options.items():
         command += [f"--{option}", *(value if isinstance(value, list) else [value])]
-    return spent(command, {"PYTHONPATH": str(ROOT / "src")})
+    return spent(command)
 
 
 def parameters(length: int) -> str:

@@ -52,7 +52,7 @@ from gpu_table import markdown  # noqa: E402
 
 from throughline import gpus, workloads  # noqa: E402
 from throughline.processes import die_with_parent  # noqa: E402
-from throughline.workloads import bert  # noqa: E402
+from throughline.workloads import bert, gpt2  # noqa: E402
 
 ALL_S = 525
 """Seconds for everything. What does not fit into this time is recorded as not measured."""
@@ -382,7 +382,7 @@ class Run:
             speed = row.batch / found["seconds"]["ours"]
             found |= shares(self.value["card"], row.precision, speed * flops, traffic(row, case), speed / row.batch)
             found["samples_per_s"] = {label: row.batch / one for label, one in found["seconds"].items()}
-            has_tokens = "tokens" in workloads.of(row.model).UNITS
+            has_tokens = "tokens" in workloads.of(row.model).units
             found["tokens_per_s"] = speed * case.sequence if has_tokens else None
         return found
 
@@ -516,10 +516,10 @@ def traffic(row: Row, case: Case) -> float | None:
     """
     if case.optimizer["name"] == "sgd":
         return None
-    workload = workloads.of(row.model)
-    shape, width = workload.SHAPES[row.model], 2 if row.precision in ("bf16", "fp16") else 4
+    module = gpt2 if row.model in gpt2.SHAPES else bert
+    shape, width = module.SHAPES[row.model], 2 if row.precision in ("bf16", "fp16") else 4
     activations = row.batch * case.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
-    table = workload.padded(case.facts["vocabulary"]) * shape.hidden
+    table = module.padded(case.facts["vocabulary"]) * shape.hidden
     return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
 
 

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from contest import BATCHES, Case, is_out_of_memory, peak
@@ -206,7 +207,7 @@ def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[s
     import torch
 
     gpu = one.kind == "cuda"
-    one.spec["batch_per_device"] = batch
+    one.spec = replace(one.spec, batch=batch)
     one.replayed = None
     for parameter in one.parameters:
         parameter.grad = None

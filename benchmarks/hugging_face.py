@@ -50,9 +50,9 @@ def network(case: Case) -> Any:
     torch.manual_seed(SEED)
     spec = case.spec()
     source = workloads.form(case.model, "torch").build(spec, case.facts)
-    made = NETWORKS[workloads.models()[case.model]](case, source, spec["options"]["dropout"])
+    made = NETWORKS[workloads.models()[case.model]](case, source, spec.options.dropout)
     made.tie_weights()
-    if spec["options"]["checkpointing"]:
+    if spec.options.checkpointing:
         made.gradient_checkpointing_enable({"use_reentrant": False})
     return made.to(case.device).train()
 

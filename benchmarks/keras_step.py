@@ -28,30 +28,26 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from throughline import frameworks  # noqa: E402
+from throughline.spec import RunSpec  # noqa: E402
 from throughline.workloads import bert  # noqa: E402
 
 ROWS = ["bert-tiny:8:128", "bert-mini:8:128", "bert-small:4:128"]
 VOCABULARY, PREDICTIONS = 30522, 20
 
 
-def spec(framework: str, model: str, batch: int, sequence: int, threads: int) -> dict[str, Any]:
-    defaults = {"tensor": 1, "exchange": True, "accumulate": 1, "clip": "none", "compile": False, "graph": False}
-    rest = {"checkpointing": False, "dropout": 0.1, "bucket_mb": 25, "sharding": "none"}
-    return {
-        "framework": framework, "model": model, "sequence": sequence, "predictions": PREDICTIONS, "seed": 1,
-        "batch_per_device": batch, "precision": "fp32", "threads": threads, "options": {**defaults, **rest},
-        "optimizer": {
-            "name": "adamw", "learning_rate": 1e-4, "betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01,
-            "momentum": 0.9,
-        },
-    }  # fmt: skip
+def spec(framework: str, model: str, batch: int, sequence: int, threads: int) -> RunSpec:
+    return frameworks.specification({
+        "benchmark": "step", "framework": framework, "model": model, "sequence": sequence, "predictions": PREDICTIONS,
+        "batch_per_device": batch, "precision": "fp32", "topology": "1n1g", "repeat": 1, "seed": 1, "threads": threads,
+        "protocol": 0,
+    })  # fmt: skip
 
 
-def plain(one: dict[str, Any], batches: list[dict[str, Any]]) -> Callable[[int], Any]:
+def plain(one: RunSpec, batches: list[dict[str, Any]]) -> Callable[[int], Any]:
     import keras
     import keras_hub
 
-    shape = bert.SHAPES[one["model"]]
+    shape = bert.SHAPES[one.model]
     backbone = keras_hub.models.BertBackbone(
         VOCABULARY, shape.layers, shape.heads, shape.hidden, shape.feed_forward, dropout=0.1
     )
@@ -77,7 +73,7 @@ def plain(one: dict[str, Any], batches: list[dict[str, Any]]) -> Callable[[int],
         following = keras.losses.sparse_categorical_crossentropy(batch["following"], follows, from_logits=True)
         return keras.ops.sum(each * used) / keras.ops.sum(used) + keras.ops.mean(following)
 
-    made = {"tensorflow": step_in_tensorflow, "jax": step_in_jax}[one["framework"]](model, optimizer, inputs, loss_of)
+    made = {"tensorflow": step_in_tensorflow, "jax": step_in_jax}[one.framework](model, optimizer, inputs, loss_of)
     return lambda number: float(made(batches[number % len(batches)]))
 
 
@@ -142,7 +138,7 @@ def main() -> None:
         if row == given.rows[0]:
             rank.join()
         rank.device()
-        drawn = (bert.synthetic(int(batch), one, seed) for seed in range(4))
+        drawn = (bert.WORKLOAD.synthetic(int(batch), one, seed) for seed in range(4))
         batches = [rank.data({name: array.astype("int32") for name, array in each.items()}) for each in drawn]
         both = {"ours": ours(rank, batches), "plain": plain(one, batches)}
         times: dict[str, list[float]] = {name: [] for name in both}

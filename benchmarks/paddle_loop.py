@@ -68,16 +68,12 @@ def main() -> None:
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=9)
     asked = parser.parse_args()
-    options = {
-        "tensor": 1, "exchange": True, "dropout": 0.1, "compile": False, "checkpointing": False, "clip": "none",
-        "accumulate": 1, "bucket_mb": 25,
-    }  # fmt: skip
-    optimizer = {"name": "adamw", "learning_rate": 1e-4, "betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01}
-    spec = {
-        "framework": "paddle", "model": asked.model, "sequence": asked.sequence, "predictions": 20, "seed": 1,
-        "precision": "fp32", "optimizer": optimizer, "options": options, "threads": 1,
-    }  # fmt: skip
-    workload: Any = workloads.of(asked.model)
+    spec = frameworks.specification({
+        "benchmark": "loop", "framework": "paddle", "model": asked.model, "sequence": asked.sequence,
+        "predictions": 20, "batch_per_device": asked.batch, "precision": "fp32", "topology": "1n1g", "repeat": 1,
+        "seed": 1, "protocol": 0,
+    })  # fmt: skip
+    workload = workloads.of(asked.model)
     batch = workload.synthetic(asked.batch, spec, 1)
     batch["mask"] = (batch["input_ids"] >= 0).astype("int8")
 

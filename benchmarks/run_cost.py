@@ -23,7 +23,8 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.study.runs import PROTOCOL, RunSpec  # noqa: E402
+from throughline import frameworks  # noqa: E402
+from throughline.study.runs import PROTOCOL  # noqa: E402
 
 NOTES = """
 import atexit, json, os, sys, time
@@ -52,7 +53,7 @@ OWNERS = {
     "launcher": r"run_training\.py",
     "agent": r"launch\.agent",
     "sampler": r"observe\.telemetry",
-    "ranks": r"^\S+ (-u )?-m throughline\.rank\.worker",
+    "ranks": r"^\S+ (-u )?\S+start\.py throughline\.rank\.worker",
 }
 """Kind of process -> pattern of its command line. Every other process belongs to what starts the ranks."""
 
@@ -76,7 +77,7 @@ def main() -> None:
 
 def measure(given: argparse.Namespace) -> tuple[dict[str, float], dict[str, float]]:
     """Make one run. Return the seconds of every stage, and the CPU-seconds of every kind of process."""
-    spec = RunSpec.model_validate(
+    spec = frameworks.specification(
         {
             "benchmark": "cost", "framework": given.framework, "model": given.model, "sequence": 32, "predictions": 5,
             "batch_per_device": 4, "precision": "fp32", "topology": given.topology, "repeat": 1, "device": "cpu",
@@ -86,11 +87,10 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, float], dict[str, floa
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sitecustomize.py").write_text(NOTES.format(folder=name))
-        command = [sys.executable, "workflow/scripts/run_training.py", "--spec", spec.canonical]
+        command = [sys.executable, "src/start.py", "workflow/scripts/run_training.py", "--spec", spec.canonical]
         command += ["--record", f"{name}/run1.json", "--log", f"{name}/run1.log", "--python", given.python]
-        path = os.pathsep.join([str(ROOT / "src"), name])
         start = time.monotonic()
-        subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True)
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": name}, check=True, capture_output=True)
         end = time.monotonic()
         record = json.loads((folder / "run1.json").read_text())
         log = (folder / "run1.log").read_text().splitlines()

@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline import files, frameworks, records  # noqa: E402
+from throughline import files, records  # noqa: E402
 from throughline.study import runs  # noqa: E402
 from throughline.study.config import load  # noqa: E402
 
@@ -230,11 +230,11 @@ class Soak:
 
     def begin_on_every_node(self) -> None:
         """Do on every node what every run does first: remove what a run left behind when the node went down."""
-        begin = "from throughline import temporary\nwith temporary.folder(): pass"
-        variables = self.variables | {"PYTHONPATH": str(self.path / "src")}
+        begin = f"import sys; sys.path.insert(0, {str(self.path / 'src')!r})\n"
+        begin += "from throughline import temporary\nwith temporary.folder(): pass"
         for number in range(1, self.cluster.nodes + 1):
             command = ["srun", "--nodelist", f"try{number}", "--quiet", sys.executable, "-c", begin]
-            subprocess.run(command, env=variables, check=True)
+            subprocess.run(command, env=self.variables, check=True)
 
     def left_running(self) -> Iterator[str]:
         """Yield the processes whose working folder belongs to this soak. The nodes' own daemons are not among them."""
@@ -246,7 +246,7 @@ class Soak:
 
 def faults(project: Path) -> list[str]:
     """List what is wrong with a finished workflow's files: lost, partial or invalid files, and wrong medians."""
-    config = load([project / "soak.yaml"], frameworks=frameworks.NAMES)
+    config = load([project / "soak.yaml"])
     found, speeds = [], dict[tuple[str, str, str], list[float]]()
     for spec in runs.expand(config):
         try:
@@ -254,7 +254,7 @@ def faults(project: Path) -> list[str]:
             if record.status != "ok" or record.samples_per_s is None:
                 found.append(f"{spec.record}: {record.status}, {record.reason}")
             else:
-                speeds.setdefault((spec.summary, spec.framework, spec.topology), []).append(record.samples_per_s)
+                speeds.setdefault((spec.summary, spec.framework, str(spec.topology)), []).append(record.samples_per_s)
             lines = (project / spec.record).with_suffix(".telemetry.csv").read_text().splitlines()
             if len({line.count(",") for line in lines if not line.startswith("#")}) != 1:
                 found.append(f"{spec.record}: telemetry is not whole")

@@ -22,9 +22,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+from throughline import frameworks  # noqa: E402
 from throughline.launch import launch  # noqa: E402
 from throughline.launch.job import Job  # noqa: E402
-from throughline.study.runs import PROTOCOL, RunSpec  # noqa: E402
+from throughline.study.runs import PROTOCOL  # noqa: E402
 
 KINDS = {"with": True, "without": False, "again": True}
 
@@ -56,7 +57,7 @@ def main() -> None:
 
 def measure(given: argparse.Namespace, telemetry: bool) -> dict[str, Any]:
     """Make one run and return its record."""
-    spec = RunSpec.model_validate(
+    spec = frameworks.specification(
         {
             "benchmark": "telemetry", "framework": "torch", "model": given.model, "sequence": 32, "predictions": 5,
             "batch_per_device": given.batch, "precision": "fp32", "topology": given.topology, "repeat": 1,

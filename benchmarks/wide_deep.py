@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import sys
 import time
@@ -30,9 +29,11 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+from throughline import frameworks  # noqa: E402
 from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
 from throughline.launch import launchers  # noqa: E402
-from throughline.study.runs import PROTOCOL, RunSpec  # noqa: E402
+from throughline.spec import RunSpec  # noqa: E402
+from throughline.study.runs import PROTOCOL  # noqa: E402
 from throughline.workloads import wide_deep  # noqa: E402
 from throughline.workloads.wide_deep.in_torch import crossed  # noqa: E402
 
@@ -41,16 +42,15 @@ BATCHES = 4
 SPLITS = ("replicated", "columns", "rows")
 
 
-def spec(row: list[int], table: str) -> dict[str, Any]:
+def spec(row: list[int], table: str) -> RunSpec:
     world, batch, vocabulary, embedding, hidden, width = row
-    asked = {
+    return frameworks.specification({
         "benchmark": "clicks", "framework": "torch", "model": "wide-deep", "vocabulary": vocabulary, "table": table,
         "embedding": embedding, "hidden": hidden, "width": width, "update": "lazy", "precision": "fp32", "repeat": 1,
         "batch_per_device": batch, "topology": f"1n{world}g", "device": "cpu", "protocol": PROTOCOL,
         "optimizer": {"name": "adam", "learning_rate": 1e-3, "weight_decay": 0.0, "epsilon": 1e-8},
         "options": {"data": "synthetic", "dropout": 0.0},
-    }  # fmt: skip
-    return dict(json.loads(RunSpec.model_validate_json(json.dumps(asked)).model_dump_json()))
+    })  # fmt: skip
 
 
 class Plain(nn.Module):
@@ -111,9 +111,8 @@ def rank(number: int, row: list[int], rounds: int, seconds: float, cpu: bool, po
     torch.manual_seed(1)
     made = Plain(vocabulary, *row[3:])
     weights = {name: array.numpy() / 10 for name, array in made.state_dict().items()}
-    arrays = [
-        wide_deep.synthetic(batch, {"vocabulary": vocabulary}, BATCHES * number + turn) for turn in range(BATCHES)
-    ]
+    asked = spec(row, "rows")
+    arrays = [wide_deep.WORKLOAD.synthetic(batch, asked, BATCHES * number + turn) for turn in range(BATCHES)]
     batches = [{name: torch.from_numpy(array) for name, array in one.items()} for one in arrays]
     contestants = {"plain": plain(row, batches, weights)}
     for table in SPLITS if world > 1 else SPLITS[:1]:

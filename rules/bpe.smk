@@ -19,7 +19,7 @@ rule bpe_vocabulary:
     params:
         folder=BPE_VOCABULARY,
     shell:
-        "python workflow/scripts/corpus_bpe_vocabulary.py --output {params.folder:q} 2>&1 | tee {log:q}"
+        command("corpus_bpe_vocabulary", output="params.folder")
 
 
 rule bpe_tokenize:
@@ -38,8 +38,7 @@ rule bpe_tokenize:
     params:
         vocabulary=BPE_VOCABULARY,
     shell:
-        "python workflow/scripts/corpus_bpe_tokens.py --articles {input.articles:q} --vocabulary {params.vocabulary:q}"
-        " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_bpe_tokens", vocabulary="params.vocabulary", memory_mb="resources.held_mb")
 
 
 if CORPUS_TARGETS.finished is None:
@@ -61,9 +60,7 @@ if CORPUS_TARGETS.finished is None:
             shards=CORPUS.shards.model_dump(),
             digest=CORPUS.digest(BPE),
         shell:
-            "python workflow/scripts/corpus_bpe_shard.py --parts {input:q} --split {wildcards.split:q}"
-            " --shard {wildcards.number:q} --training {params.shards[training]} --test {params.shards[test]}"
-            " --digest {params.digest} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+            command("corpus_bpe_shard", parts="input", **SHARD, **SHARDS, memory_mb="resources.held_mb")
 
 else:
 
@@ -78,7 +75,7 @@ else:
         conda:
             "../envs/main.yaml"
         shell:
-            "python workflow/scripts/corpus_adopt.py --shard {input:q} --output {output:q} 2>&1 | tee {log:q}"
+            command("corpus_adopt", shard="input")
 
 
 rule bpe_verify:
@@ -97,8 +94,7 @@ rule bpe_verify:
     params:
         against=CORPUS_TARGETS.tokens_against(),
     shell:
-        "python workflow/scripts/corpus_bpe_verify.py --shard {input.shard:q} {params.against:q} --output {output:q} 2>&1"
-        " | tee {log:q}"
+        command("corpus_bpe_verify", "params.against")
 
 
 rule bpe_manifest:
@@ -114,5 +110,4 @@ rule bpe_manifest:
     params:
         parameters=lambda wildcards: canonical(CORPUS.decided_by(BPE)),
     shell:
-        "python workflow/scripts/corpus_bpe_manifest.py --corpus {wildcards.corpus:q} --verified {input:q}"
-        " --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_bpe_manifest", corpus="wildcards.corpus", verified="input")

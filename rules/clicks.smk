@@ -20,7 +20,7 @@ rule clicks_made_up:
     params:
         made=looked_up(CLICKS_TARGETS.made_up),
     shell:
-        "python workflow/scripts/clicks_made_up.py {params.made:q} --output {output:q} 2>&1 | tee {log:q}"
+        command("clicks_made_up", "params.made", part=None, rows=None, values=None)
 
 
 rule clicks_part:
@@ -38,8 +38,7 @@ rule clicks_part:
         malformed_at_most=CONFIG.clicks.malformed_at_most,
         protocol=CLICKS_PROTOCOL,
     shell:
-        "python workflow/scripts/clicks_part.py --source {input:q} --part {wildcards.part} --shards {params.shards}"
-        " --malformed-at-most {params.malformed_at_most} --output {output:q} 2>&1 | tee {log:q}"
+        command("clicks_part", source="input", part="wildcards.part")
 
 
 rule clicks_shard:
@@ -55,8 +54,7 @@ rule clicks_shard:
     params:
         shard=looked_up(CLICKS_TARGETS.shard),
     shell:
-        "python workflow/scripts/clicks_shard.py --parts {input:q} --shard {params.shard} --output {output:q} 2>&1"
-        " | tee {log:q}"
+        command("clicks_shard", parts="input")
 
 
 rule clicks_verify:
@@ -73,8 +71,7 @@ rule clicks_verify:
     params:
         shard=looked_up(CLICKS_TARGETS.shard),
     shell:
-        "python workflow/scripts/clicks_verify.py --shard {input.shard:q} --parts {input.parts:q}"
-        " --number {params.shard} --output {output:q} 2>&1 | tee {log:q}"
+        command("clicks_verify", number="params.shard")
 
 
 rule clicks_manifest:
@@ -92,6 +89,4 @@ rule clicks_manifest:
         source="synthetic" if CONFIG.clicks.source == "synthetic" else "logs",
         parameters=canonical(CONFIG.clicks.decided_by("clicks")),
     shell:
-        "python workflow/scripts/clicks_manifest.py --clicks {wildcards.clicks:q} --source {params.source}"
-        " --verified {input.verified:q} --parts {input.parts:q} --parameters {params.parameters:q}"
-        " --output {output:q} 2>&1 | tee {log:q}"
+        command("clicks_manifest", clicks="wildcards.clicks")

@@ -1,13 +1,50 @@
 # Input functions of all rules. src/throughline/study/targets.py looks up what the configuration asks for. If it finds
 # nothing, Snakemake ends with the message of that look-up.
 
+import shlex
 
-def answered(question, *values, **names):
-    """Return what a function of the library returns. If it raises UserError, end Snakemake with that message."""
-    try:
-        return question(*values, **names)
-    except UserError as error:
-        raise WorkflowError(str(error))
+from throughline import files, recipes, sources
+from throughline.command import loaded, rule_words
+from throughline.launch import lock
+from throughline.snakemake_inside import answered
+from throughline.spec import canonical
+from throughline.console import plan
+from throughline.study import runs
+from throughline.study.clicks_section import CLICKS_PROTOCOL
+from throughline.study.corpus_section import BPE, DATA_PROTOCOL
+from throughline.study.images_section import IMAGES_PROTOCOL
+from throughline.study.targets import CELL, CHECK, RUN, pick
+from throughline.workloads.faces import SIDE
+
+
+def script_of(name):
+    """The file of a command in workflow/scripts/."""
+    return ROOT / "workflow" / "scripts" / f"{name}.py"
+
+
+def started(script):
+    """The words after `python` that start a command, as a part of a shell command that Snakemake formats."""
+    words = shlex.join(map(files.from_here, [ROOT / "src" / "start.py", script_of(script)]))
+    return words.replace("{", "{{").replace("}", "}}")
+
+
+def command(script, *ready, by=None, **named):
+    """Return the command of a rule: a script of workflow/scripts, with the arguments of its signature.
+
+    A required argument has the value of the same name in the rule: a path is an input (`output`: all outputs), another
+    argument a param. `named` has the arguments whose values are called otherwise, and the optional ones that the rule
+    sets; None: among the words of `ready`, params that are words of a command line already. `by`: the param with the
+    Python that runs it. The output is shown and kept in the rule's log, unless the script has a `log` of its own.
+    """
+    words = rule_words(loaded(str(script_of(script))), ready, named)
+    start = f"{f'{{{by}:q}}' if by else 'python'} {started(script)} {words}"
+    return start if "--log " in words else f"{start} 2>&1 | tee {{log:q}}"
+
+
+SHARD = {"split": "wildcards.split", "shard": "wildcards.number"}
+"""The arguments of a command that makes one shard: the wildcards say which."""
+SHARDS = {"training": "params.shards[training]", "test": "params.shards[test]"}
+"""How many shards there are in all."""
 
 
 def looked_up(look_up, **names):
@@ -54,7 +91,8 @@ def of_images(path):
 def manifest_of_specs(specs):
     """The manifest that a job over several specifications reads; none with synthetic data. `ancient`: a newer manifest
     does not make the job run again."""
-    return ancient(specs[0].manifest) if specs[0].manifest else []
+    made = runs.manifest(specs[0])
+    return ancient(made) if made else []
 
 
 def environment_of(wildcards):
@@ -100,7 +138,7 @@ def against_of(wildcards):
 
 def code_of(script):
     """The project's own files that a command of workflow/scripts runs, as inputs."""
-    return [str(path.relative_to(ROOT)) for path in sources.closure(ROOT / f"workflow/scripts/{script}.py")]
+    return [files.from_here(path) for path in sources.closure(script_of(script))]
 
 
 def summary_options(wildcards, input):
@@ -111,8 +149,17 @@ def summary_options(wildcards, input):
 
 def the_plan():
     """The plan: what this call of Snakemake makes. It can be asked for before the call starts and after it ends."""
-    jobs = [list(map(str, job.output)) for job in workflow.dag.needrun_jobs(exclude_finished=False) if job.output]
-    return plan.Plan(SPECS, jobs, workflow.dag.targetfiles, workflow.non_local_exec)
+    jobs = [list(map(str, job.output)) for job in INSIDE.jobs()]
+    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits)
+
+
+def checked_plan():
+    """The plan and what `auto` means on this cluster, once it is certain that the pending files can be made here."""
+    made = the_plan()
+    plan.check_places(made.pending)
+    CORPUS_TARGETS.check_kept(made.pending)
+    lock.unclaimed(made.pending)
+    return made, reserved_devices(made.pending)
 
 
 LAUNCHER = sys.executable if "conda" in DEPLOYED else "python"

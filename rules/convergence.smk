@@ -31,8 +31,7 @@ rule convergence:
         begin=lambda wildcards, input: ["--begin", input.begin] if input.begin else [],
         launcher=LAUNCHER,
     shell:
-        "{params.launcher:q} workflow/scripts/convergence.py --spec {params.spec:q} --settings {params.settings:q}"
-        " --manifest {input.manifest:q} {params.begin:q} {params.environment:q} --output {output.curve:q} --log {log:q}"
+        command("convergence", "params.begin", "params.environment", by="params.launcher")
 
 
 rule convergence_verdict:
@@ -42,7 +41,9 @@ rule convergence_verdict:
         code=code_of("convergence_verdict"),
     output:
         verdict=f"{CHECK}.json",
-        svg=f"{CHECK}.svg",
+        svg=report(
+            f"{CHECK}.svg", caption="../report/convergence.rst", category="Checks", labels={"check": "{benchmark}"}
+        ),
         png=f"{CHECK}.png",
     log:
         "logs/convergence/{benchmark}_bz{batch}_{precision}_{framework}_{topology}.log",
@@ -53,5 +54,4 @@ rule convergence_verdict:
         against=lambda wildcards, input: ["--against", input.against] if input.against else [],
         tolerance=lambda wildcards: str(CONFIG.block(wildcards.benchmark).convergence.tolerance),
     shell:
-        "python workflow/scripts/convergence_verdict.py {input.curve:q} {params.against:q}"
-        " --tolerance {params.tolerance:q} --output {output.verdict:q} 2>&1 | tee {log:q}"
+        command("convergence_verdict", "params.against", output="output.verdict")

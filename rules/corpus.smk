@@ -24,7 +24,7 @@ rule vocabulary:
     params:
         source=CORPUS_TARGETS.vocabulary(),
     shell:
-        "python workflow/scripts/corpus_vocabulary.py {params.source:q} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_vocabulary", "params.source")
 
 
 rule dump:
@@ -36,7 +36,7 @@ rule dump:
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/corpus_dump.py --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_dump")
 
 
 # The downloaded files lie beside the listing. They are not outputs, because Snakemake removes the outputs of a failed
@@ -53,7 +53,7 @@ rule download:
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/corpus_download.py --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_download")
 
 
 rule cut:
@@ -70,7 +70,7 @@ rule cut:
         parts=CORPUS.parts,
         form=lambda wildcards, input: CORPUS_TARGETS.form(wildcards.source),
     shell:
-        "python workflow/scripts/corpus_cut.py --dump {input:q} {params.form:q} --parts {params.parts} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_cut", "params.form", dump="input")
 
 
 rule extract:
@@ -89,8 +89,7 @@ rule extract:
     params:
         *CORPUS_TARGETS.extractor(),
     shell:
-        "python workflow/scripts/corpus_extract.py --cut {input.cut:q} --part {wildcards.part:q} {params:q}"
-        " --output {output.articles:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
+        command("corpus_extract", "params", part="wildcards.part", output="output.articles", counts="output.counts")
 
 
 rule tokenize:
@@ -110,8 +109,7 @@ rule tokenize:
         *CORPUS_TARGETS.case(),
         *CORPUS_TARGETS.lines(),
     shell:
-        "python workflow/scripts/corpus_tokens.py --articles {input.articles:q} --vocabulary {input.vocabulary:q} {params:q}"
-        " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_tokens", "params", memory_mb="resources.held_mb")
 
 
 rule gather:
@@ -129,9 +127,7 @@ rule gather:
     params:
         shards=CORPUS.shards.model_dump(),
     shell:
-        "python workflow/scripts/corpus_gather.py --parts {input:q} --split {wildcards.split:q} --shard {wildcards.number:q}"
-        " --training {params.shards[training]} --test {params.shards[test]}"
-        " --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_gather", parts="input", **SHARD, **SHARDS, memory_mb="resources.held_mb")
 
 
 if CORPUS_TARGETS.finished is None:
@@ -155,9 +151,7 @@ if CORPUS_TARGETS.finished is None:
             protocol=DATA_PROTOCOL,
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
-            "python workflow/scripts/corpus_shard.py --tokens {input.tokens:q} --vocabulary {input.vocabulary:q}"
-            " --split {wildcards.split:q} --shard {wildcards.number:q} --parameters {params.parameters:q}"
-            " {params.packing:q} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+            command("corpus_shard", "params.packing", **SHARD, memory_mb="resources.held_mb")
 
 else:
 
@@ -174,7 +168,7 @@ else:
         params:
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
-            "python workflow/scripts/corpus_adopt.py --shard {input:q} {params.packing:q} --output {output:q} 2>&1 | tee {log:q}"
+            command("corpus_adopt", "params.packing", shard="input")
 
 
 rule verify:
@@ -195,8 +189,7 @@ rule verify:
     params:
         against=lambda wildcards, input: CORPUS_TARGETS.verified_against(wildcards.sequence, input.tokens),
     shell:
-        "python workflow/scripts/corpus_verify.py --shard {input.shard:q} --vocabulary {input.vocabulary:q}"
-        " {params.against:q} --memory-mb {resources.held_mb} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_verify", "params.against", memory_mb="resources.held_mb")
 
 
 rule manifest:
@@ -213,5 +206,4 @@ rule manifest:
     params:
         parameters=lambda wildcards: canonical(CORPUS.decided_by(f"seq{wildcards.sequence}")),
     shell:
-        "python workflow/scripts/corpus_manifest.py --corpus {wildcards.corpus:q} --verified {input.verified:q}"
-        " --vocabulary {input.vocabulary:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
+        command("corpus_manifest", corpus="wildcards.corpus")

@@ -13,4 +13,4 @@ rule environment:
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/environment.py {wildcards.framework:q} --log {log:q}"
+        command("environment", frameworks="wildcards.framework")

@@ -26,12 +26,11 @@ rule equivalence:
         constraint=lambda wildcards: placement_of_spec(compared_of(wildcards)[-1]).constraint,
         slurm_extra=lambda wildcards: slurm_options_of_spec(compared_of(wildcards)[-1]),  # [-1]: the largest topology
     params:
-        specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in compared_of(wildcards)]),
+        specs=lambda wildcards: canonical([spec.changed() for spec in compared_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
         environments=lambda wildcards: names_of_environments(compared_of(wildcards)),
     shell:
-        "python workflow/scripts/equivalence.py --specs {params.specs:q} {params.manifest:q} {params.environments:q}"
-        " --output {output.equivalence:q} 2>&1 | tee {log:q}"
+        command("equivalence", "params.manifest", "params.environments")
 
 
 rule equivalence_plot:
@@ -39,7 +38,12 @@ rule equivalence_plot:
         equivalence="results/{benchmark}/equivalence.json",
         code=code_of("equivalence_plot"),
     output:
-        svg="results/{benchmark}/equivalence.svg",
+        svg=report(
+            "results/{benchmark}/equivalence.svg",
+            caption="../report/equivalence.rst",
+            category="Checks",
+            labels={"benchmark": "{benchmark}"},
+        ),
         png="results/{benchmark}/equivalence.png",
     log:
         "logs/equivalence/{benchmark}_plot.log",
@@ -47,4 +51,4 @@ rule equivalence_plot:
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/equivalence_plot.py {input.equivalence:q} --output {output.svg:q} 2>&1 | tee {log:q}"
+        command("equivalence_plot", output="output.svg")

@@ -25,8 +25,7 @@ rule images_listing:
         source=lambda wildcards: PICTURES[wildcards.room].pictures.source,
         shards=lambda wildcards: PICTURES[wildcards.room].pictures.shards.model_dump(),
     shell:
-        "python workflow/scripts/images_listing.py --source {params.source:q} --training {params.shards[training]}"
-        " --test {params.shards[test]} --output {output:q} 2>&1 | tee {log:q}"
+        command("images_listing", **SHARDS)
 
 
 rule images_shard:
@@ -45,8 +44,7 @@ rule images_shard:
         damaged=lambda wildcards: PICTURES[wildcards.room].pictures.damaged,
         protocol=IMAGES_PROTOCOL,
     shell:
-        "python workflow/scripts/images_shard.py --listing {input:q} --source {params.source:q}"
-        " --damaged {params.damaged} --output {output.shard:q} 2>&1 | tee {log:q}"
+        command("images_shard", listing="input", output="output.shard")
 
 
 rule images_verify:
@@ -65,8 +63,7 @@ rule images_verify:
         damaged=lambda wildcards: PICTURES[wildcards.room].pictures.damaged,
         side=lambda wildcards: ["--side", SIDE] if wildcards.room == "faces" else [],
     shell:
-        "python workflow/scripts/images_verify.py --listing {input.listing:q} --shard {input.shard:q}"
-        " --damaged {params.damaged} {params.side} --output {output:q} 2>&1 | tee {log:q}"
+        command("images_verify", "params.side")
 
 
 rule images_manifest:
@@ -83,5 +80,4 @@ rule images_manifest:
     params:
         parameters=lambda wildcards: canonical(PICTURES[wildcards.room].pictures.decided_by(wildcards.room)),
     shell:
-        "python workflow/scripts/images_manifest.py --images {wildcards.images:q} --listing {input.listing:q}"
-        " --verified {input.verified:q} --parameters {params.parameters:q} --output {output:q} 2>&1 | tee {log:q}"
+        command("images_manifest", images="wildcards.images")

@@ -27,5 +27,6 @@ rule imported:
         logs=lambda wildcards: import_of(wildcards).logs,
         state=lambda wildcards: import_of(wildcards).state(),
     shell:
-        "python workflow/scripts/imports.py --name {wildcards.imported:q} --logs {params.logs:q}"
-        " --output {output.imported:q} --drawn {output.drawn:q} 2>&1 | tee {log:q}"
+        command(
+            "imports", name="wildcards.imported", logs="params.logs", output="output.imported", drawn="output.drawn"
+        )

@@ -26,9 +26,8 @@ rule max_batch:
         constraint=lambda wildcards: placement_of_spec(largest_of(wildcards)[0]).constraint,
         slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]) + " --exclusive",
     params:
-        specs=lambda wildcards: canonical([spec.model_dump(exclude_defaults=True) for spec in largest_of(wildcards)]),
+        specs=lambda wildcards: canonical([spec.changed() for spec in largest_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
         environments=lambda wildcards: names_of_environments(largest_of(wildcards)),
     shell:
-        "python workflow/scripts/max_batch.py --specs {params.specs:q} {params.manifest:q} {params.environments:q}"
-        " --quantity {wildcards.quantity:q} --output {output.result:q} 2>&1 | tee {log:q}"
+        command("max_batch", "params.manifest", "params.environments", quantity="wildcards.quantity")

@@ -2,33 +2,33 @@
 #
 # On Slurm a run is one job, which has the nodes of its topology for itself. Its launcher starts one agent on each node.
 import json
+import os
 
-from throughline import topology
+from throughline import files, frameworks
 from throughline.launch import partition
+from throughline.spec import Topology
+from throughline.study import runs
 from throughline.study.benchmark import Placement
 
-MEMORY_MB = {"cuda": 16000, "cpu": 1500}
+MEMORY_MB = {"cpu": 1500} | dict.fromkeys(frameworks.accelerators(), 16000)
 """Main memory in MB that a job requests for each device of a node. slurm/config.yaml can set another amount."""
 
 
 def shape_of_spec(spec):
     """The topology in real machines: simulated nodes all lie on one machine."""
-    shape = topology.Topology.parse(spec.topology)
-    return topology.Topology(1, shape.world) if spec.hosts == "simulated" else shape
+    return Topology(1, spec.topology.world) if spec.hosts == "simulated" else spec.topology
 
 
 def placement_of_spec(spec):
     """What runs.slurm sets for a run's topology."""
-    return CONFIG.block(spec.benchmark).slurm.get(spec.topology, Placement())
+    return CONFIG.block(spec.benchmark).slurm.get(str(spec.topology), Placement())
 
 
 def partition_of_spec(spec):
     """The first partition that --set-resources, runs.slurm or the default resources name for a run; None: Slurm's
     default."""
-    settings = workflow.resource_settings
-    chosen = settings._parsed_overwrite_resources.get("run", {}).get("slurm_partition")
-    default = settings._parsed_default_resources.get("slurm_partition")
-    names = (chosen and chosen.raw, placement_of_spec(spec).partition, default and default.raw)
+    chosen, default = INSIDE.resource("run", "slurm_partition")
+    names = (chosen, placement_of_spec(spec).partition, default)
     return next(map(str, filter(None, names)), None)
 
 
@@ -36,14 +36,14 @@ def device_of_spec(spec):
     """The device that a run reserves from Slurm. If it reserves nothing, its own node decides what `auto` means."""
     if spec.device != "auto":
         return spec.device
-    if not workflow.non_local_exec or workflow.remote_exec:
+    if not INSIDE.submits or INSIDE.is_submitted:
         return "cpu"
     return answered(partition.device, partition_of_spec(spec))[0]
 
 
 def reserved_devices(pending):
     """What `runs.device: auto` means on this cluster: one line for each partition that pending runs go to."""
-    if not workflow.non_local_exec:
+    if not INSIDE.submits:
         return []
     open_specs = [spec for spec in SPECS if spec.device == "auto" and spec.record in pending]
     settled = map(partition.device, dict.fromkeys(map(partition_of_spec, open_specs)))
@@ -60,16 +60,16 @@ def cores_of_spec(spec):
     there and devices are driven from there. Inside a Slurm job: what Slurm has granted.
     """
     threads = shape_of_spec(spec).devices * spec.threads
-    if workflow.remote_exec:
+    if INSIDE.is_submitted:
         return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
-    if not workflow.non_local_exec or device_of_spec(spec) == "cpu":
+    if not INSIDE.submits or device_of_spec(spec) == "cpu":
         return threads
     return answered(partition.cores, partition_of_spec(spec))
 
 
 def slurm_options_of_spec(spec):
     """Further options of a job for Slurm. Not `--gpus`: it would spread the GPUs unevenly over the nodes."""
-    gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) == "cuda" else ""
+    gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) != "cpu" else ""
     return f"--ntasks-per-node=1{gpus}"
 
 
@@ -103,6 +103,6 @@ os.environ.update(
     THROUGHLINE_STRICT=" ".join(name for name, block in CONFIG.benchmarks.items() if block.strict),
     **{
         runs.CONFIGURATION: runs.packed(CONFIG),
-        files.STARTED_WITH: files.started_with(workflow.config_settings.configfiles, workflow.config_settings.config),
+        files.STARTED_WITH: files.started_with(*INSIDE.given, INSIDE.snakefile),
     },
 )

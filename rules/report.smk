@@ -2,6 +2,11 @@
 #   in:  summaries, manifests
 #   out: results/report.html
 
+# `snakemake --report report.zip` makes another page, which shows how Snakemake made the results (docs/elsewhere.md).
+
+
+report: "../report/workflow.rst"
+
 
 rule report:
     input:
@@ -15,7 +20,7 @@ rule report:
         imports=IMPORTS,
         code=code_of("report"),
     output:
-        report="results/report.html",
+        report=report("results/report.html", caption="../report/page.rst", category="Report"),
     log:
         "logs/report.log",
     localrule: True
@@ -24,7 +29,10 @@ rule report:
     params:
         expected=cells.asked_for(SPECS),
     shell:
-        "python workflow/scripts/report.py --summaries {input.summaries:q} --manifests {input.manifests:q}"
-        " --imports {input.imports:q}"
-        " --expected {params.expected:q}"
-        " --output {output.report:q} 2>&1 | tee {log:q}"
+        command(
+            "report",
+            summaries="input.summaries",
+            manifests="input.manifests",
+            imports="input.imports",
+            expected="params.expected",
+        )

@@ -9,7 +9,7 @@ rule summary:
     input:
         records=looked_up(TARGETS.records),
         equivalence=equivalence_of,
-        prices="resources/gpus.csv",
+        prices=files.from_here(ROOT / "resources/gpus.csv"),
         code=code_of("summarize"),
     output:
         summary=CELL,
@@ -21,7 +21,7 @@ rule summary:
     params:
         options=summary_options,
     shell:
-        "python workflow/scripts/summarize.py {input.records:q} {params.options:q} --output {output.summary:q} 2>&1 | tee {log:q}"
+        command("summarize", "params.options", asked=None)
 
 
 rule tables:
@@ -30,14 +30,21 @@ rule tables:
         extras=looked_up(TARGETS.compared),
         code=code_of("tables"),
     output:
-        tables=directory("results/{benchmark}/tables"),
+        tables=report(
+            directory("results/{benchmark}/tables"),
+            patterns=["{table,[a-z_]+}.csv"],
+            caption="../report/tables.rst",
+            category="Tables",
+            subcategory="{benchmark}",
+            labels={"table": "{table}"},
+        ),
     log:
         "logs/tables/{benchmark}.log",
     localrule: True
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/tables.py {input.summaries:q} --extras {input.extras:q} --output-dir {output.tables:q} 2>&1 | tee {log:q}"
+        command("tables", output_dir="output.tables", extras="input.extras")
 
 
 rule plots:
@@ -46,11 +53,18 @@ rule plots:
         extras=looked_up(TARGETS.extras),
         code=code_of("plots"),
     output:
-        plots=directory("results/{benchmark}/plots"),
+        plots=report(
+            directory("results/{benchmark}/plots"),
+            patterns=["{plot}.svg"],
+            caption="../report/plots.rst",
+            category="Plots",
+            subcategory="{benchmark}",
+            labels={"plot": "{plot}"},
+        ),
     log:
         "logs/plots/{benchmark}.log",
     localrule: True
     conda:
         "../envs/main.yaml"
     shell:
-        "python workflow/scripts/plots.py {input.summaries:q} --extras {input.extras:q} --output-dir {output.plots:q} 2>&1 | tee {log:q}"
+        command("plots", output_dir="output.plots", extras="input.extras")

@@ -26,5 +26,4 @@ rule run:
         environment=worker_environment,
         launcher=LAUNCHER,
     shell:
-        "{params.launcher:q} workflow/scripts/run_training.py --spec {params.spec:q} {params.manifest:q}"
-        " {params.environment:q} --record {output.record:q} --log {log:q}"
+        command("run_training", "params.manifest", "params.environment", record="output.record", by="params.launcher")

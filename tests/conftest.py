@@ -1,4 +1,4 @@
-"""Processes that tests start find the library, as those that Snakemake starts do; and which tests run side by side.
+"""Programs that tests start find the library of this clone, in every environment; and which tests run side by side.
 
 Snakemake speaks itself, whether the console is installed or not; tests of the console ask for it (`Clone.console`).
 
@@ -8,20 +8,21 @@ whoever is free. What takes longest begins first, so that no worker is alone at 
 at the machine's load has the mark `alone`: it runs later, with the machine for itself.
 
 Outside unit/ tests have real processes with real time limits: what fails there is tried once more. At most three tests
-of a call are (pyproject.toml), and pytest prints which, with their errors.
+of a call are tried again (pyproject.toml). pytest prints their first errors, and names them at the end of the run.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 HERE = Path(__file__).parent
-os.environ["PYTHONPATH"] = str(HERE.parent / "src")
+os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE)])  # nothing else sets it
 os.environ["THROUGHLINE_CONSOLE"] = "snakemake"
 
 SHARED = {
@@ -35,12 +36,15 @@ SHARED = {
     "workflow/test_console.py": "whole job",
     "workflow/test_convergence.py": "corpus to learn from",
     "workflow/test_report_browser.py": "report",
+    "workflow/test_elsewhere.py": "elsewhere",
     "frameworks/test_contract.py": "steps of two frameworks",
     "frameworks/test_reading.py": "dynamic corpus",
     "frameworks/test_torch_sharding.py": "ranks that split states",
     "frameworks/test_torch_tensor.py": "ranks that share a replica",
     "frameworks/test_torch_faces.py": "ranks that split a classifier",
+    "frameworks/test_torch_untrained.py": "run without training",
     "faults/test_corpus_faults.py": "large shard",
+    "faults/test_sanitizers.py": "kernel with sanitizers",
     "faults/test_workflow_faults.py::test_records_that": "planted records",
     "faults/test_workflow_faults.py::test_without_a_baseline": "planted records",
     "faults/test_workflow_faults.py::test_hostile": "planted records",
@@ -101,6 +105,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=1))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: FOLDERS.index(folder[item]))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tried-again", metavar="FILE", type=Path, help="add to it which tests were tried again")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # behind the list of skipped tests, at the end
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
+    yield
+    if hasattr(config, "workerinput"):
+        return
+    lines = [f"tried again: {report.nodeid}: {error(report)}" for report in terminalreporter.stats.get("rerun", ())]
+    if lines:
+        terminalreporter.write_sep("=", "tried again", yellow=True, bold=True)
+        terminalreporter.write_line("\n".join(lines))
+    if lines and (file := config.getoption("--tried-again")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+
+
+def error(report: pytest.TestReport) -> str:
+    """The line that says what failed: the exception with its message, without the values that pytest shows below."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message).partition("\n")[0] if crash else str(report.longrepr).strip().rpartition("\n")[2]
 
 
 def pytest_configure(config: pytest.Config) -> None:

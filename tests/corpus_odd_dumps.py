@@ -1,6 +1,6 @@
 """Dumps in old forms and damaged dumps, built from real pages of the sample, each with its expected result.
 
-PYTHONPATH=src:tests python tests/corpus_odd_dumps.py        print the table of docs/method-corpus.md
+python tests/corpus_odd_dumps.py        print the table of docs/method-corpus.md
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def one(make: Callable[[], bytes], name: str = "dump.xml") -> Build:
     return build
 
 
+@cache
 def multistream(*, without: int | None = None) -> bytes:
     blocks = [b"\n".join(pages()[i : i + 20]) + b"\n" for i in range(0, PAGES, 20)]
     return streams(header(), *(block for i, block in enumerate(blocks) if i != without), CLOSING)

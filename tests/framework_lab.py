@@ -20,15 +20,16 @@ REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
 """True in continuous integration, where nothing may be missing."""
 
 NAMES = [*frameworks.NAMES, "fake"]
-FORM = """LIBRARIES = {
-    "numpy": frozenset({"devices", "accumulation", "clipping", "bf16", "compile"}),"""
+LIBRARIES = "    libraries = {"
+FORM = """    libraries = {
+        "numpy": frozenset({"devices", "accumulation", "clipping", "bf16", "compile"}),"""
 
 
 def register(root: Path) -> None:
     """Add the framework `fake` to a copy of the library, as docs/add-a-framework.md says.
 
     It needs a folder, a list of packages (here only numpy), and the form of a workload in its library, which the
-    workload's LIBRARIES names.
+    workload's `libraries` names.
     """
     workload = root / "src/throughline/workloads/bert"
     folder = root / "src/throughline/frameworks/fake"
@@ -37,8 +38,8 @@ def register(root: Path) -> None:
     (root / "envs/fake.yaml").write_text("dependencies: [python=3.11, numpy=2.4.6]\n")
     shutil.copy(ROOT / "tests/frameworks/fake/in_numpy.py", workload)
     text = (workload / "__init__.py").read_text()
-    assert text.count("LIBRARIES = {") == 1
-    (workload / "__init__.py").write_text(text.replace("LIBRARIES = {", FORM))
+    assert text.count(LIBRARIES) == 1
+    (workload / "__init__.py").write_text(text.replace(LIBRARIES, FORM))
 
 
 def python(framework: str) -> str:
@@ -76,12 +77,11 @@ class Lab:
         record = self.folder / spec.record
         record.unlink(missing_ok=True)
         command = [
-            *(sys.executable, "workflow/scripts/run_training.py", "--spec", spec.canonical),
+            *(sys.executable, "src/start.py", "workflow/scripts/run_training.py", "--spec", spec.canonical),
             *("--python", python(framework), "--manifest", str(self.manifest)),
             *("--record", str(record), "--log", str(record.with_suffix(".log")), *options),
         ]
-        environment = os.environ | variables
-        environment |= {"PYTHONPATH": str(self.folder / "src"), "THROUGHLINE_LOCKS": str(self.folder)}
+        environment = os.environ | variables | {"THROUGHLINE_LOCKS": str(self.folder)}
         done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
         )

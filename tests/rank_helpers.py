@@ -37,8 +37,7 @@ def tell(folder: Path, group: object, number: int, told: Any) -> None:
 
 def run(helper: Path, *arguments: object) -> None:
     """Run a program that forks ranks. The program can import the library and the helpers of the tests."""
-    places = (TESTS.parent / "src", TESTS, TESTS / "frameworks")
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"}
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, helper, *map(str, arguments)], env=variables, check=True, timeout=600)
 
 

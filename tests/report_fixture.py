@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from throughline import frameworks
 from throughline.observe import work
 
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
@@ -141,7 +142,7 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
             "needed_bytes": int(memory * 0.93), "reserved_bytes": memory, "device_used_bytes": int(memory * 1.05),
             "device_total_bytes": 16_945_512_448, "reasons": {},
         },
-        "work": work.of(run, speed, world, value["device"], measured),
+        "work": work.of(frameworks.specification(run), speed, world, value["device"], measured),
     }  # fmt: skip
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from throughline import files
 from throughline.launch import launchers
 from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
-from throughline.study.runs import PROTOCOL, RunSpec
-from throughline.topology import Topology
+from throughline.spec import RunSpec, Topology
+from throughline.study.runs import PROTOCOL, read_spec
 
 VOCABULARY = 1000
 
@@ -87,14 +87,14 @@ def spec(**changes: Any) -> RunSpec:
         value[key] = value[key] | change if isinstance(value.get(key), dict) and isinstance(change, dict) else change
     if value.get("options", {}).get("data") == "synthetic":
         value["corpus"] = None
-    return RunSpec.model_validate_json(json.dumps(value))
+    return read_spec(json.dumps(value))
 
 
 def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | None = None, **changes: Any) -> Order:
     """Return the order of a run on `topology`. `run` changes its specification."""
     asked, shape = spec(topology=topology, **run or {}), Topology.parse(topology)
     value: dict[str, Any] = {
-        "spec": json.loads(asked.model_dump_json()),
+        "spec": asked.values(),
         "python": "/env/bin/python",
         "world": shape.world,
         "nodes": shape.nodes,

@@ -140,6 +140,13 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def resource(name: str) -> Path:
+    """Return the path of a file or folder of resources/: in the clone or, if the package is installed without a clone,
+    among the files of the installation."""
+    places = Path(__file__).parents[2] / "resources", Path(sys.prefix, "share", "throughline")
+    return next((place / name for place in places if (place / name).exists()), places[0] / name)
+
+
 def natural(path: Path) -> list[tuple[str, int]]:
     """Return a sort key that puts `_2` before `_10`."""
     return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", str(path))]
@@ -181,11 +188,20 @@ _KNOWN_TOKEN = (
 _SECRET_VARIABLE = rf"(?i).*{_SECRET}\d*|.*_(?:auth|cookie|pat)"
 
 
-def started_with(files: Iterable[Path], config: Mapping[str, Any]) -> str:
-    """Return the words of a Snakemake command that name its configuration; "" if it is config.yaml without changes."""
+def from_here(path: Path) -> str:
+    """Return a path below the working directory without that directory; any other path as it is."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def started_with(files: Iterable[Path], config: Mapping[str, Any], snakefile: str | None = None) -> str:
+    """Return the words of a Snakemake command that name its Snakefile and its configuration.
+
+    The words are "" for the Snakefile and the config.yaml of the working directory.
+    """
     names = [os.path.relpath(path) for path in files]
     values = [f"{key}={json.dumps(_unnamed({key: value})[key])}" for key, value in config.items()]
-    words = [*(["--configfile", *names] if names else []), *(["--config", *values] if values else [])]
+    words = ["--snakefile", snakefile] if snakefile else []
+    words += [*(["--configfile", *names] if names else []), *(["--config", *values] if values else [])]
     return scrub(" ".join(map(shlex.quote, words)))
 
 

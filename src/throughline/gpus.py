@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).parents[2] / "resources" / "gpus.csv"
+from throughline.files import resource
+
+FILE = resource("gpus.csv")
 
 
 @dataclass(frozen=True)

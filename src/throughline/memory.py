@@ -4,8 +4,14 @@ import re
 import resource
 from typing import Any
 
-REFUSAL = r"bad_alloc|out of memory|can't allocate|cannot allocate memory|fail(ed)? to alloc|alloc_failed"
-"""The messages with which allocators of any library refuse memory. Upper and lower case are the same."""
+REFUSAL = (
+    r"bad_alloc|out of memory|can't allocate|cannot allocate memory|fail(ed)? to alloc|alloc_failed|"
+    r"ResourceExhaustedError"
+)
+"""The messages with which allocators of any library refuse memory. Upper and lower case are the same.
+
+ResourceExhaustedError is TensorFlow's: its first line does not name memory if a whole graph has failed.
+"""
 
 
 def is_refusal(text: str) -> bool:

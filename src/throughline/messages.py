@@ -111,7 +111,7 @@ class Order(Message):
     per_node: int
     agents: int
     cores: int
-    kind: Literal["cpu", "cuda"]
+    kind: str
     manifest: str | None
     variables: dict[str, str]
     reach: Literal["here", "simulated", "slurm", "ssh"]
@@ -350,17 +350,22 @@ class NodeSamples(Message):
 
 
 class Gpus(Message):
-    """The GPUs that a framework sees on a node. fp16: whether their hardware multiplies in half precision."""
+    """The accelerators that a framework sees on a node.
 
+    kind: `cuda`, or another kind that the framework trains on; None if it sees none; fp16: whether their hardware
+    multiplies in half precision.
+    """
+
+    kind: str | None
     count: int
     name: str | None
     fp16: bool | None
 
 
 class Device(Message):
-    """The device of a run: its GPUs, or the cores of the processor."""
+    """The device of a run: its accelerators, or the cores of the processor (kind `cpu`)."""
 
-    kind: Literal["cpu", "cuda"]
+    kind: str
     name: str
     count: int
     fp16_native: bool | None
@@ -369,17 +374,19 @@ class Device(Message):
 class Question(Message):
     """The launcher's question to a node before a run.
 
-    gpus: whether to look for GPUs; seen: a file that every node has to see.
+    device: what `runs.device` asks for; seen: a file that every node has to see; rank_bytes: the memory that a rank of
+    an earlier repeat took on a CPU, 0 if there was none.
     """
 
     framework: str
     model: str
-    gpus: bool
+    device: str
     seen: str
     record: str
     ranks: int
     threads: int
     strict: bool
+    rank_bytes: int
 
 
 class Fault(Message):

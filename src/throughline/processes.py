@@ -11,7 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+START = Path(__file__).absolute().parents[1] / "start.py"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def module(python: str, name: str, *words: str) -> list[str]:
+    """Return the command that runs one of our modules with any Python: it finds the library of this clone."""
+    return [python, str(START), name, *words]
 
 
 def die_with_parent(parent: int, number: int) -> None:

@@ -11,11 +11,11 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from throughline.files import UserError
+from throughline.files import UserError, resource
 from throughline.records import Result
 from throughline.records.result import Beside
 
-FILE = Path(__file__).parents[2] / "resources" / "published.csv"
+FILE = resource("published.csv")
 WHOLE = ("sequence", "nodes", "devices", "batch_per_device", "accumulate", "global_batch")
 """Columns of whole numbers. The column `parameters` is `name=value; name=value`. Every other column is text."""
 

@@ -8,9 +8,12 @@ The file is a requirements file. Lines that begin with `#:` are for the builder 
     #: source TITLE           compile the requirements that follow in the finished environment, without dependencies
     #: patch FILE             apply this patch first (a file in the same folder)
     #: set NAME=VALUE ...     compile with these variables
+    #: conda PACKAGE ...      packages of conda that the compiler needs in addition, if conda makes the environment
     #: check MODULE ...       modules that must be importable at the end
 
-`make lock` writes the versions and hashes of these requirements and their dependencies to `envs/lock/<framework>.txt`.
+A new framework needs only this file: `make lock` writes the versions and hashes of these requirements and their
+dependencies to `envs/lock/<framework>.txt`, and the files of conda (launch/conda.py). Then `python -m
+throughline.recipes` names the environments that have a lock.
 
 An environment is built in its final folder, because its programs contain the path of that folder. Its name has a
 digest of everything that determines its content. So another clone with the same pins uses the same environment, and a
@@ -26,6 +29,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,6 +60,7 @@ class Recipe:
     python: str
     stages: list[Stage]
     modules: list[str]
+    conda: list[str]
     lock: Path
     """The file with version and hashes of every package that comes from a wheel, except torch."""
 
@@ -109,7 +114,7 @@ def is_ready(name: str) -> bool:
 def of(framework: str) -> Recipe | None:
     """Return the recipe of the framework's environment; None if it runs in the workflow's own environment."""
     path = PINS / f"{framework}.txt"
-    python, modules, stages = "", list[str](), list[Stage]()
+    python, modules, conda, stages = "", list[str](), list[str](), list[Stage]()
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         word, _, rest = line.removeprefix("#:").strip().partition(" ")
         if not line.startswith("#:"):
@@ -126,11 +131,27 @@ def of(framework: str) -> Recipe | None:
             stages[-1].patch = path.with_name(rest)
         elif word == "set":
             stages[-1].variables |= dict(setting.split("=", 1) for setting in rest.split())
+        elif word == "conda":
+            conda += rest.split()
         elif word == "check":
             modules += rest.split()
         else:
             raise UserError(f"{path.name}: {line!r} is no line for the builder", next_step="see recipes.py")
-    return Recipe(framework, python, stages, modules, PINS / "lock" / path.name) if python else None
+    return Recipe(framework, python, stages, modules, conda, PINS / "lock" / path.name) if python else None
+
+
+def requirements(framework: str) -> list[str]:
+    """Return the pinned requirements of the environment that the framework's ranks run in."""
+    if recipe := of(framework):
+        return [line for stage in recipe.stages for line in stage.requirements]
+    lines = (PINS / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in (line.partition("#")[0].strip() for line in lines) if line]
+
+
+def locked() -> list[str]:
+    """Return the names of all environments that have a lock of their own."""
+    found = ((path.stem, of(path.stem)) for path in PINS.glob("*.txt"))
+    return sorted(name for name, recipe in found if recipe and recipe.framework == name)
 
 
 def ready(framework: str) -> Path | None:
@@ -150,6 +171,11 @@ def name_of(marker: str | Path) -> str:
 def python_of(name: str) -> str:
     """Return the path of the interpreter in the environment with this name."""
     return str(environments() / name / "bin" / "python")
+
+
+def pythons_of(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the interpreters by framework, from pairs `FRAMEWORK=NAME` of a framework and its environment's name."""
+    return {framework: python_of(name) for framework, name in (pair.split("=", 1) for pair in pairs)}
 
 
 def lacking(framework: str) -> str | None:
@@ -198,3 +224,7 @@ def cuda() -> str | None:
 def builds_nccl() -> bool:
     """True if Horovod is built with NCCL here: with a CUDA compiler, unless HOROVOD_GPU_OPERATIONS says otherwise."""
     return os.environ.get("HOROVOD_GPU_OPERATIONS", "NCCL" if cuda() else "") == "NCCL"
+
+
+if __name__ == "__main__":
+    print("\n".join(locked()))

@@ -35,7 +35,7 @@ def started(script: str, *arguments: object, folder: Path, limit_kb: int | None 
     command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
     if limit_kb is not None:
         command = ["bash", "-c", f'ulimit -f {limit_kb} && exec "$@"', "bash", *command]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_CONTACT": "me@example.org"}
+    environment = os.environ | {"THROUGHLINE_CONTACT": "me@example.org"}
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 

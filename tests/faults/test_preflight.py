@@ -108,7 +108,8 @@ def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, 
     run = training_fixtures.spec(repeat=1)
     earlier = tmp_path / run.record
     earlier.parent.mkdir(parents=True)
-    earlier.write_text(json.dumps({"status": "ok", "environment": {"kernel": "5.4.0", "cpu_governor": "powersave"}}))
+    environment = {"kernel": "5.4.0", "cpu_governor": "powersave"}
+    earlier.write_text(json.dumps({"spec": run.values(), "status": "ok", "environment": environment}))
     errors = Launched(tmp_path, manifest, "--strict", repeat=2).end(1)
     assert "this machine is not as it was for run1: " in errors and "kernel was 5.4.0 and is " in errors
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import resource
 import shlex
 import shutil
@@ -31,7 +30,6 @@ from throughline.launch import launch, supervision
 from throughline.launch.job import Job
 from throughline.launch.progress import Watchdog
 from throughline.rank import heartbeat
-from throughline.topology import Topology
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
@@ -71,7 +69,7 @@ class Launched:
         self.record, self.log = folder / self.spec.record, folder / self.spec.log
         command = [sys.executable, str(SCRIPT), "--spec", self.spec.canonical, "--record", str(self.record)]
         command += ["--manifest", str(manifest.relative_to(folder)), "--log", str(self.log), *options]
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(folder / "locks")}
+        environment = os.environ | {"THROUGHLINE_LOCKS": str(folder / "locks")}
         self.process = subprocess.Popen(
             command, cwd=folder, env=environment | (variables or {}), stderr=subprocess.PIPE, text=True
         )
@@ -89,7 +87,7 @@ class Launched:
         """True if all ranks are there, and in the training."""
         assert self.process.poll() is None, self.log.read_text()
         phases = [phase(rank, pid) for rank, pid in self.workers().items()]
-        return phases == ["training"] * Topology.parse(self.spec.topology).world
+        return phases == ["training"] * self.spec.topology.world
 
 
 @pytest.fixture
@@ -162,7 +160,7 @@ def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launch
     assert not any(alive(pid) for pid in workers.values())
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow", "paddle"])
 def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
     tmp_path: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch, framework: str
 ) -> None:
@@ -179,26 +177,13 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
             workers = ranks_below(os.getpid())
             assert len(workers) == 2, job.log.read_text()
             os.kill(workers[1], signal.SIGSTOP)
-            dog.limit_s = 3.0  # TensorFlow's own is 10
+            dog.limit_s = 3.0  # TensorFlow's own limit is 10 s, that of Paddle's gloo is 30 s
             with pytest.raises(UserError, match=r"no progress for 3 s: rank [01] in training, step \d+ of 100000"):
                 run.result(60)
         finally:
             dog.limit_s = 0.0  # the run ends in any case
     assert "most recent call first" in job.log.read_text()
     assert not job.record.exists() and not any(alive(pid) for pid in workers.values())
-
-
-def test_in_paddle_the_rank_that_waits_for_another_ends_by_itself(launched: Callable[..., Launched]) -> None:
-    """Its gloo waits for 30 seconds, which is less than the watchdog's limit. It ends the process in the backward pass,
-    and raises an error elsewhere.
-    """
-    run = launched("--python", python("paddle"), framework="paddle", topology="1n2g", steps=LONG)
-    until(run.trains)
-    workers = run.workers()
-    os.kill(workers[1], signal.SIGSTOP)
-    errors = run.end(1)
-    assert "rank 0 in training, step " in errors and re.search(r"gloo.*timeout", errors, re.IGNORECASE)
-    assert not run.record.exists() and not any(alive(pid) for pid in workers.values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -228,7 +213,7 @@ def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path, behin
     else:
         started = f"print({started}.pid, flush=True)"
     start = f"import subprocess, time; {started}; time.sleep(600)"
-    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(tmp_path)}
+    variables = os.environ | {"THROUGHLINE_LOCKS": str(tmp_path)}
     parent = subprocess.Popen(
         [sys.executable, "-c", start, "snakemake"],
         env=variables,

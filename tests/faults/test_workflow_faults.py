@@ -165,7 +165,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, 
     evil = SHELL + HOSTILE
     found: dict[str, dict[str, Any]] = {}
     for spec in specs:
-        value = record(json.loads(spec.model_dump_json()), 100.0, warnings=[evil], framework={"torch": evil})
+        value = record(spec.values(), 100.0, warnings=[evil], framework={"torch": evil})
         value["device"]["name"] = evil
         value["environment"]["variables"] = {"NCCL_ALGO": evil}
         found[spec.record] = value

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from throughline import frameworks, workloads
+from throughline.spec import RunSpec
 
 STEPS = 6
 ASKED: dict[str, dict[str, Any]] = {
@@ -24,9 +26,9 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def batch(model: Any, seed: int) -> dict[str, Any]:
+def batch(spec: RunSpec, seed: int) -> dict[str, Any]:
     """Return a batch of sentences with several lengths and several numbers of masked tokens."""
-    made: dict[str, Any] = model.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
+    made: dict[str, Any] = workloads.of(spec.model).synthetic(4, spec, seed)
     made["input_ids"] %= 900
     made["labels"] %= 900
     made["positions"].reshape(-1)[3 * seed % 7 :: 5] = 0
@@ -37,7 +39,12 @@ def batch(model: Any, seed: int) -> dict[str, Any]:
     return made
 
 
-def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> Any:
+def changed(spec: RunSpec, options: dict[str, Any] | None = None, **changes: Any) -> RunSpec:
+    """Return the specification with other values. `options` changes only the options that it names."""
+    return replace(spec, options=replace(spec.options, **options or {}), **changes)
+
+
+def built(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> Any:
     one = framework(spec, 0, 0, 1, "cpu")
     one.join()
     one.device()
@@ -47,26 +54,26 @@ def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> Any:
     return one
 
 
-def steps(one: Any, spec: dict[str, Any], which: range) -> list[float]:
+def steps(one: Any, spec: RunSpec, which: range) -> list[float]:
     """Make steps with batches that are the same for every framework; return the losses."""
-    model, count = workloads.of(spec["model"]), spec["options"]["accumulate"]
+    count = spec.options.accumulate
     losses = []
     for step in which:
-        batches = [batch(model, 10 + step * count + turn) for turn in range(count)]
+        batches = [batch(spec, 10 + step * count + turn) for turn in range(count)]
         losses.append(one.step([one.deliver(one.data(arrays)) for arrays in batches]))
     one.sync()
     found: list[float] = one.losses(losses)
     return found
 
 
-def looked(one: Any, spec: dict[str, Any]) -> list[dict[str, float]]:
+def looked(one: Any, spec: RunSpec) -> list[dict[str, float]]:
     """Return the sums of two held-out batches of different sizes."""
-    whole = batch(workloads.of(spec["model"]), 5)
+    whole = batch(spec, 5)
     part = {name: array[:3] for name, array in whole.items()}
     return [one.form.sums(one.network, one.deliver(one.data(arrays))) for arrays in (whole, part)]
 
 
-def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
+def train(framework: Any, spec: RunSpec, weights: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
     """Train without interruption, and train again from a checkpoint of that training."""
     one, middle = built(framework, spec, weights), STEPS // 2
     before = looked(one, spec)
@@ -82,10 +89,10 @@ def train(framework: Any, spec: dict[str, Any], weights: dict[str, Any], checkpo
     return {**found, "after_resuming": looked(other, spec), "settings": one.settings()}
 
 
-def refused(name: str, spec: dict[str, Any]) -> list[str]:
+def refused(name: str, spec: RunSpec) -> list[str]:
     framework, found = frameworks.load(name), []
     for feature, change in ASKED.items():
-        asked = {**spec, **change, "options": {**spec["options"], **change.get("options", {})}}
+        asked = changed(spec, **change)
         try:
             frameworks.refuse(asked)
             framework(asked, 0, 0, 1, "cpu").device()
@@ -94,7 +101,7 @@ def refused(name: str, spec: dict[str, Any]) -> list[str]:
     return found
 
 
-def operands(framework: Any, spec: dict[str, Any], weights: dict[str, Any]) -> list[float]:
+def operands(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> list[float]:
     """Return the standard deviation of each matrix that the large matrix product multiplies."""
     one = built(framework, spec, weights)
     return [float(np.std(operand.asnumpy() if hasattr(operand, "asnumpy") else np.asarray(operand)))
@@ -105,7 +112,7 @@ def main() -> None:
     name, specs, weights, output = sys.argv[1:]
     framework = frameworks.load(name)
     with open(specs) as file:
-        every = [{**spec, "framework": name} for spec in json.load(file)]
+        every = [frameworks.specification({**spec, "framework": name}) for spec in json.load(file)]
     with np.load(weights) as file:
         arrays = {key: file[key] for key in file.files}
     trained = [train(framework, spec, arrays, Path(output).with_suffix(".checkpoint")) for spec in every]

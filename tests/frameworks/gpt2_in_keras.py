@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from framework_steps import changed
 
 from throughline import frameworks
+from throughline.spec import RunSpec
 
 
 def trained(one: Any, windows: Any) -> list[float]:
@@ -33,9 +36,9 @@ def arrays(network: Any, like: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any], seed: int = 1) -> tuple[Any, dict[str, Any]]:
+def built(framework: Any, spec: RunSpec, weights: dict[str, Any], seed: int = 1) -> tuple[Any, dict[str, Any]]:
     """Return a rank that trains from `weights`, and the random weights that its network had before."""
-    one = framework({**spec, "seed": seed}, 0, 0, 1, "cpu")
+    one = framework(replace(spec, seed=seed), 0, 0, 1, "cpu")
     one.join()
     one.device()
     one.model({"vocabulary": 1000})
@@ -48,7 +51,8 @@ def built(framework: Any, spec: dict[str, Any], weights: dict[str, Any], seed: i
 def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
     framework = frameworks.load(name)
-    plain, optioned = ({**spec, "framework": name} for spec in json.loads((folder / "specs.json").read_text()))
+    specs = json.loads((folder / "specs.json").read_text())
+    plain, optioned = (frameworks.specification({**spec, "framework": name}) for spec in specs)
     weights, tokens = (dict(np.load(folder / f"{one}.npz")) for one in ("weights", "tokens"))
     one, first = built(framework, plain, weights)
     found = {"sums": one.form.sums(one.network, one.deliver(one.data({"tokens": tokens["plain"][0, 0]})))}
@@ -56,10 +60,9 @@ def main() -> None:
     np.savez(folder / "moved.npz", **arrays(one.network, weights))
     other, again = built(framework, optioned, weights)
     found["optioned"], found["settings"] = trained(other, tokens["optioned"]), other.settings()
-    plain["options"]["dropout"] = 0.1
-    dropping, third = built(framework, plain, weights, seed=2)
-    plain["options"]["checkpointing"] = True
-    recomputing, _ = built(framework, plain, weights, seed=2)
+    with_dropout = changed(plain, {"dropout": 0.1})
+    dropping, third = built(framework, with_dropout, weights, seed=2)
+    recomputing, _ = built(framework, changed(with_dropout, {"checkpointing": True}), weights, seed=2)
     found["dropped"], found["recomputed"] = (trained(one, tokens["optioned"][:, :1]) for one in (dropping, recomputing))
     found["repeated"] = all(np.array_equal(first[name], again[name]) for name in weights)
     found["without_seed"] = [name for name, one in first.items() if one.std() and np.array_equal(one, third[name])]

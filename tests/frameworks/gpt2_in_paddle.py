@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from throughline import frameworks
+from throughline.spec import RunSpec
 
 
-def trained(spec: dict[str, Any], vocabulary: int, folder: Path, number: int) -> dict[str, Any]:
+def trained(spec: RunSpec, vocabulary: int, folder: Path, number: int) -> dict[str, Any]:
     frameworks.refuse(spec)
     one: Any = frameworks.load("paddle")(spec, 0, 0, 1, "cpu")
     one.join()
@@ -37,7 +38,7 @@ def trained(spec: dict[str, Any], vocabulary: int, folder: Path, number: int) ->
 
 def main() -> None:
     folder, vocabulary = Path(sys.argv[1]), int(sys.argv[2])
-    specs = json.loads((folder / "specs.json").read_text())
+    specs = map(frameworks.specification, json.loads((folder / "specs.json").read_text()))
     found = [trained(spec, vocabulary, folder, number) for number, spec in enumerate(specs)]
     (folder / "found.json").write_text(json.dumps(found))
 

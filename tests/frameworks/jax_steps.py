@@ -12,9 +12,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from framework_steps import built, refused, steps
+from framework_steps import built, changed, refused, steps
 
 from throughline import frameworks
+from throughline.spec import Optimizer, read
 
 SHAPES = [(3, 2, 4), (2, 4), (5,)]
 """The shapes of a kernel, a bias with two dimensions, and a bias."""
@@ -27,7 +28,7 @@ def arrays(seed: int) -> list[Any]:
     return [draw.normal(size=shape).astype(np.float32) for shape in SHAPES]
 
 
-def updated(settings: dict[str, Any], clip: str) -> list[Any]:
+def updated(settings: Optimizer, clip: str) -> list[Any]:
     """Return the arrays after a few updates. The first gradients are so large that they are clipped; later ones are
     small."""
     from throughline.frameworks.jax.optimizers import build
@@ -37,18 +38,18 @@ def updated(settings: dict[str, Any], clip: str) -> list[Any]:
     for step in range(1, UPDATES + 1):
         gradients = [array / step**4 for array in arrays(step)]
         moves, state = update.update(gradients, state, weights)
-        weights = [weight - settings["learning_rate"] * move for weight, move in zip(weights, moves, strict=True)]
+        weights = [weight - settings.learning_rate * move for weight, move in zip(weights, moves, strict=True)]
     return weights
 
 
 def main() -> None:
     text, initial, optimizers, output = sys.argv[1:]
-    spec, weights = json.loads(text), dict(np.load(initial))
+    spec, weights = frameworks.specification(json.loads(text)), dict(np.load(initial))
     framework = frameworks.load("jax")
     every = {
         f"{number} {place}": array
         for number, (settings, clip) in enumerate(json.loads(optimizers))
-        for place, array in enumerate(updated(settings, clip))
+        for place, array in enumerate(updated(read(Optimizer, settings), clip))
     }
     np.savez(output, **every)
 
@@ -60,14 +61,14 @@ def main() -> None:
     checkpoint.seek(0)
     one.restore(checkpoint)
     found["resumed"] = steps(one, spec, range(2, 4))
-    other = built(framework, {**spec, "options": {**spec["options"], "checkpointing": True}}, weights)
+    other = built(framework, changed(spec, {"checkpointing": True}), weights)
     found["checkpointing"] = steps(other, spec, range(2))
 
     # Loss scaling is tried with a model in fp32, because a CPU has no fp16.
-    one.spec = {**spec, "precision": "fp16"}
+    one.spec = changed(spec, precision="fp16")
     one.load(weights)
     one.state = None
-    one.seed(spec["seed"] + 1)
+    one.seed(spec.seed + 1)
     one.optimizer()
     found["scaled"] = steps(one, spec, range(2))
     one.state["weights"][0] = one.state["weights"][0] * np.float32(np.nan)

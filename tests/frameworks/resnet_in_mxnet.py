@@ -21,14 +21,14 @@ def main() -> None:
     network = in_mxnet.ResNet(shape, resnet.Parameters(image=33, classes=7, label_smoothing=0.2))
     network.initialize(ctx=mx.cpu())
     network.hybridize(static_alloc=True, static_shape=True)
-    in_mxnet.load(network, given)
-    batch = [mx.nd.array(array, dtype=array.dtype) for array in in_mxnet.batch(arrays)]
+    in_mxnet.FORM.load(network, given)
+    batch = [mx.nd.array(array, dtype=array.dtype) for array in in_mxnet.FORM.batch(arrays)]
     with mx.autograd.record():
         loss = network(*batch)
     loss.backward()
     gradients = {name: one.grad().asnumpy() for name, one in network.named_parameters()}
     np.savez(output, loss=loss.asnumpy(), **gradients)
-    print(json.dumps(in_mxnet.settings(network)))
+    print(json.dumps(in_mxnet.FORM.settings(network)))
 
 
 if __name__ == "__main__":

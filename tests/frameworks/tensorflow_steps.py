@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from framework_steps import built, steps
+from framework_steps import built, changed, steps
 
 from throughline import frameworks
+from throughline.spec import RunSpec
 
 
 def ticks() -> dict[str, int]:
@@ -41,9 +42,9 @@ def busy_threads(one: Any) -> int:
     return sum(time > 5 for time in after.values())
 
 
-def drawn(framework: Any, spec: dict[str, Any], seed: int) -> list[Any]:
+def drawn(framework: Any, spec: RunSpec, seed: int) -> list[Any]:
     """Return the weights of a new network."""
-    one = framework({**spec, "seed": seed}, 0, 0, 1, "cpu")
+    one = framework(changed(spec, seed=seed), 0, 0, 1, "cpu")
     one.device()
     one.model({"vocabulary": 1000})
     return [weight.numpy() for weight in one.weights]
@@ -51,13 +52,12 @@ def drawn(framework: Any, spec: dict[str, Any], seed: int) -> list[Any]:
 
 def main() -> None:
     text, weights = sys.argv[1:]
-    spec, arrays = json.loads(text), dict(np.load(weights))
+    spec, arrays = frameworks.specification(json.loads(text)), dict(np.load(weights))
     framework = frameworks.load("tensorflow")
     found: dict[str, Any] = {}
 
     def trained(**changes: Any) -> tuple[Any, list[float]]:
-        options = {**spec["options"], **changes.pop("options", {})}
-        one = built(framework, {**spec, **changes, "options": options}, arrays)
+        one = built(framework, changed(spec, **changes), arrays)
         return one, steps(one, spec, range(2))
 
     one, found["plain"] = trained()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +16,19 @@ import pytest
 from framework_steps import ASKED
 
 import training_fixtures
-from framework_lab import ROOT, Lab, needs, python
+from framework_lab import Lab, needs, python
 from throughline import frameworks, records, workloads
 from throughline.checks import reference
-from throughline.frameworks import horovod, starters
+from throughline.frameworks import horovod
 from throughline.rank.data import Manifest
+from throughline.spec import Options
 
 HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
+
+
+def horovod_options(**changes: Any) -> Options:
+    return training_fixtures.spec(framework="torch-horovod", options=changes).options
 
 
 def test_a_new_framework_on_two_devices(lab: Lab) -> None:
@@ -62,12 +68,12 @@ def test_over_mpi(lab: Lab, framework: str) -> None:
 def test_without_mpi_its_controller_is_unsupported(
     monkeypatch: pytest.MonkeyPatch, found: str | None, reason: str
 ) -> None:
-    monkeypatch.setattr(horovod.shutil, "which", lambda name: found)
+    monkeypatch.setattr(shutil, "which", lambda name: found)
     gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
     with pytest.raises(frameworks.Unsupported, match=reason):
-        horovod.join(gloo_only, {"controller": "mpi", "bucket_mb": 25, "nccl": True}, "cpu")
+        horovod.join(gloo_only, horovod_options(controller="mpi"), "cpu")
     order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
-    command = starters.horovod(order, "job.json", "folder")
+    command = horovod.STARTER.command(frameworks.specification(order.spec), order, "job.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
 
 
@@ -84,7 +90,7 @@ def test_without_mpi_its_controller_is_unsupported(
 def test_horovod_exchanges_on_gpus_as_the_options_say(kind: str, built: int, wanted: bool, reason: str | None) -> None:
     met: list[str] = []
     library: Any = SimpleNamespace(nccl_built=lambda: built, init=lambda: met.append("init"))
-    options = {"controller": "gloo", "bucket_mb": 25, "nccl": wanted}
+    options = horovod_options(nccl=wanted)
     if reason is None:
         horovod.join(library, options, kind)
     else:
@@ -108,6 +114,7 @@ def test_a_framework_whose_python_is_missing_is_unsupported(tmp_path: Path, topo
     command = [
         *(
             sys.executable,
+            "src/start.py",
             "workflow/scripts/run_training.py",
             "--spec",
             spec.canonical,
@@ -116,7 +123,7 @@ def test_a_framework_whose_python_is_missing_is_unsupported(tmp_path: Path, topo
         ),
         *("--record", str(record), "--log", str(record.with_suffix(".log"))),
     ]
-    variables = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "THROUGHLINE_LOCKS": str(tmp_path)}
+    variables = os.environ | {"THROUGHLINE_LOCKS": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = records.RunRecord.model_validate(json.loads(record.read_text()))
@@ -156,11 +163,12 @@ def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> N
     manifest.write_text(json.dumps(held_out))
     settings = json.dumps({"steps": 4, "evaluate_every": 2, "samples": 8})
     command = [
-        *(sys.executable, "workflow/scripts/convergence.py", "--settings", settings, "--manifest", str(manifest)),
+        *(sys.executable, "src/start.py", "workflow/scripts/convergence.py", "--settings", settings),
+        *("--manifest", str(manifest)),
         *("--spec", training_fixtures.spec(framework="fake", steps={"warmup": 0}).canonical),
         *("--output", str(output), "--log", str(output.with_suffix(".log"))),
     ]
-    variables = os.environ | {"PYTHONPATH": str(lab.folder / "src"), "THROUGHLINE_LOCKS": str(lab.folder)}
+    variables = os.environ | {"THROUGHLINE_LOCKS": str(lab.folder)}
     done = subprocess.run(command, cwd=lab.folder, env=variables, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found = records.read_curve(output)
@@ -188,7 +196,7 @@ def test_a_deadlock_is_a_failure_that_names_its_phase(lab: Lab, phase: str) -> N
 OWN = ("attention", "vocabulary_head")
 """What each framework may do in its own way: the kernel of attention, and the positions that the head looks at."""
 STEPPED = ("torch", "mxnet-horovod", "hf-loop", "paddle", "tensorflow")
-OPTIONS = [
+OPTIONS: list[dict[str, Any]] = [
     {"optimizer": {"name": "adam", "weight_decay": 0.1, "epsilon": 1e-6}},
     {"optimizer": {"name": "adamw", "weight_decay": 0.1}, "options": {"clip": "global_norm", "accumulate": 2}},
     {"optimizer": {"name": "lamb", "weight_decay": 0.1}, "options": {"clip": "value"}},
@@ -203,9 +211,7 @@ def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     weights = folder / "weights.npz"
     reference.initial(training_fixtures.spec(), Manifest(lab.manifest, "corpus"), weights)
     specs = [
-        json.loads(
-            training_fixtures.spec(**{**one, "options": {"dropout": 0.0, **one.get("options", {})}}).model_dump_json()
-        )
+        training_fixtures.spec(**{**one, "options": {"dropout": 0.0, **one.get("options", {})}}).values()
         for one in OPTIONS
     ]
     (folder / "specs.json").write_text(json.dumps(specs))
@@ -213,7 +219,7 @@ def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     for framework in STEPPED:
         output = folder / f"{framework}.json"
         command = [python(framework), str(HELPER), framework, str(folder / "specs.json"), str(weights), str(output)]
-        variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        variables = os.environ | {"OMP_NUM_THREADS": "1"}
         subprocess.run(command, env=variables, check=True, timeout=300)
         found[framework] = json.loads(output.read_text())
     return found
@@ -262,7 +268,7 @@ def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
 
 def test_weights_of_another_network_are_refused() -> None:
     form = workloads.form("bert-tiny", "torch")
-    spec = json.loads(training_fixtures.spec().model_dump_json())
+    spec = training_fixtures.spec()
     weights = form.weights(form.build(spec, {"vocabulary": 1000}))
     with pytest.raises(ValueError, match="weights of another network"):
         form.load(form.build(spec, {"vocabulary": 1000}), {**weights, "more": np.zeros(1)})

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ import pytest
 
 import training_fixtures
 from framework_lab import Lab, python
-from throughline import frameworks, records
+from throughline import frameworks, records, workloads
 from throughline.checks import equivalence, reference
 from throughline.rank.data import Manifest, batches
-from throughline.study.runs import PROTOCOL, RunSpec
-from throughline.study.section import canonical
+from throughline.spec import RunSpec, Topology, canonical, values
+from throughline.study.runs import PROTOCOL, read_spec
 
 PHASE_1 = {
     "name": "polynomial", "power": 0.5, "warmup_steps": 2000, "total_steps": 7038, "decay_from": "start",
@@ -86,11 +87,10 @@ def test_the_reference_is_a_process_that_has_ended_before_the_ranks_start(lab: L
     (tmp_path / "probed").mkdir()
     spec = training_fixtures.spec(framework="fake")
     command = [
-        *(sys.executable, "workflow/scripts/equivalence.py", "--manifest", str(lab.manifest)),
-        *("--output", str(tmp_path / "equivalence.json"), "--specs", canonical([spec.model_dump(mode="json")])),
+        *(sys.executable, "src/start.py", "workflow/scripts/equivalence.py", "--manifest", str(lab.manifest)),
+        *("--output", str(tmp_path / "equivalence.json"), "--specs", canonical([spec.values()])),
     ]
-    paths = os.pathsep.join([str(lab.folder / "src"), str(tmp_path)])
-    variables = {"PYTHONPATH": paths, "PROBED": str(tmp_path / "probed")}
+    variables = {"PYTHONPATH": str(tmp_path), "PROBED": str(tmp_path / "probed")}
     subprocess.run(command, cwd=lab.folder, env=os.environ | variables, check=True, capture_output=True, timeout=300)
     notes = [json.loads(path.read_text()) for path in (tmp_path / "probed").iterdir()]
 
@@ -113,10 +113,11 @@ def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Pat
     specs = [training_fixtures.spec(framework="fake", topology=topology) for topology in ("1n1g", "1n2g")]
     output = tmp_path / "equivalence.json"
     command = [
-        *(sys.executable, "workflow/scripts/equivalence.py", "--manifest", str(lab.manifest), "--output", str(output)),
-        *("--specs", canonical([spec.model_dump(exclude_defaults=True) for spec in specs])),
+        *(sys.executable, "src/start.py", "workflow/scripts/equivalence.py", "--manifest", str(lab.manifest)),
+        *("--output", str(output)),
+        *("--specs", canonical([spec.changed() for spec in specs])),
     ]
-    variables = {"PYTHONPATH": str(lab.folder / "src"), "FAKE_DIVERGES_AT": "3"}
+    variables = {"FAKE_DIVERGES_AT": "3"}
     done = subprocess.run(
         command, cwd=lab.folder, env=os.environ | variables, capture_output=True, text=True, timeout=300
     )
@@ -138,8 +139,8 @@ def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Pat
 
 def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_path: Path) -> None:
     spec = training_fixtures.spec(options={"tensor": 2})
-    (request,) = equivalence.requests([spec.model_copy(update={"topology": "1n2g"})]).values()
-    assert [(one.topology, one.size.replicas) for one in request] == [("1n2g", 1)]
+    (request,) = equivalence.requests([replace(spec, topology=Topology(1, 2))]).values()
+    assert [(str(one.topology), one.size.replicas) for one in request] == [("1n2g", 1)]
     result = equivalence.prove(request, lab.manifest, {}, tmp_path / "equivalence")
     records.write(records.Equivalence, result, tmp_path / "equivalence.json")
     one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n2g"]
@@ -166,7 +167,7 @@ def test_resnet_on_two_ranks_is_the_mean_of_both_with_the_statistics_of_their_ow
         "batch_per_device": 4, "precision": "fp32", "repeat": 1, "device": "cpu", "protocol": PROTOCOL,
         "optimizer": {"name": "sgd", "weight_decay": 1e-4}, "options": {"data": "synthetic"},
     }  # fmt: skip
-    spec = RunSpec.model_validate_json(json.dumps(asked))
+    spec = read_spec(json.dumps(asked))
     found = equivalence.prove([spec], None, {}, tmp_path / "equivalence")["frameworks"]["torch"]["1n2g"]
     assert found["verdict"] == "equal", found["reason"]
     assert found["largest_difference"] < 1e-5 and abs(found["loss"][4] - found["loss"][0]) > 1e-4  # the same batch
@@ -184,8 +185,8 @@ class Proof:
 
     def losses(self, spec: RunSpec, spoil: Callable[[Any], None] | None = None) -> list[float]:
         """Of every step; `spoil` changes what has been built."""
-        given, model = json.loads(spec.model_dump_json()), spec.workload
-        one = frameworks.load("torch")(given, 0, 0, 1, "cpu")
+        model = workloads.of(spec.model)
+        one = frameworks.load("torch")(spec, 0, 0, 1, "cpu")
         one.join()
         one.device()
         one.model(model.facts(self.manifest.content))
@@ -194,8 +195,8 @@ class Proof:
         one.optimizer()
         if spoil:
             spoil(one)
-        rows = batches(self.manifest, spec.seed, 0, 1, spec.batch_per_device)
-        made = (one.deliver(one.data(model.batch(some, given["options"]))) for some in rows)
+        rows = batches(self.manifest, spec.seed, 0, 1, spec.batch)
+        made = (one.deliver(one.data(model.batch(some, spec.options))) for some in rows)
         steps = range(spec.steps.timed)
         return one.losses([one.step(list(itertools.islice(made, spec.options.accumulate))) for _ in steps])
 
@@ -206,12 +207,12 @@ def proof(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Proof:
 
 
 def changed(spec: RunSpec, place: str, **changes: Any) -> RunSpec:
-    return spec.model_copy(update={place: getattr(spec, place).model_copy(update=changes)})
+    return replace(spec, **{place: replace(getattr(spec, place), **changes)})
 
 
 def decay_everything(one: Any) -> None:
     for group in one.update.param_groups:
-        group["weight_decay"] = one.spec["optimizer"]["weight_decay"]
+        group["weight_decay"] = one.spec.optimizer.weight_decay
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
@@ -227,13 +228,13 @@ def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(proof: P
     right, rounding = verdict(proof.losses(spec))
     assert right == "equal" and rounding < 1e-6
     wrong = {
-        "beta2": proof.losses(changed(spec, "optimizer", betas=[0.9, 0.998])),
+        "beta2": proof.losses(changed(spec, "optimizer", betas=(0.9, 0.998))),
         "epsilon": proof.losses(changed(spec, "optimizer", epsilon=1e-6)),
         "rate": proof.losses(changed(spec, "optimizer", learning_rate=spec.optimizer.learning_rate * 1.01)),
         "decay on everything": proof.losses(spec, decay_everything),
         "no decay": proof.losses(changed(spec, "optimizer", weight_decay=0.0)),
         "no clipping": proof.losses(changed(spec, "options", clip="none")),
-        "another order of the data": proof.losses(spec.model_copy(update={"seed": 43})),
+        "another order of the data": proof.losses(replace(spec, seed=43)),
     }
     assert {what: verdict(losses)[0] for what, losses in wrong.items()} == dict.fromkeys(wrong, "different")
 
@@ -277,7 +278,7 @@ def clips_what_is_scaled(one: Any) -> None:
 def test_lower_precisions_are_fp32_but_for_their_rounding(proof: Proof, precision: str) -> None:
     asked = training_fixtures.spec(precision=precision, options={"clip": "global_norm"})
     spec, tolerance = equivalence.settings(asked), equivalence.LOWER[precision]
-    true = proof.losses(spec.model_copy(update={"precision": "fp32"}))
+    true = proof.losses(replace(spec, precision="fp32"))
 
     def verdict(spoil: Callable[[Any], None] | None = None) -> str:
         return equivalence.judged(proof.losses(spec, spoil), true, tolerance).verdict
@@ -298,7 +299,7 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     content = {
         "schema": 1, "benchmark": "bert", "model": "bert-tiny", "sequence": 32, "batch_size_per_device": 32, "steps": 2,
         "tolerance": 1e-4, "reference": "r", "limits": "l", "reference_loss": {"1": [1.0, 2.0]},
-        "optimizer": training_fixtures.spec().optimizer.model_dump(),
+        "optimizer": values(training_fixtures.spec().optimizer),
         "frameworks": {"torch": {"1n1g": {"verdict": "different", "reason": "its loss is off by 3.0e-03", **losses}}},
     }  # fmt: skip
     (tmp_path / "equivalence.json").write_text(json.dumps(content))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     interpreter = python(framework)
     manifest = training_fixtures.corpus(tmp_path / "data")
     plain = equivalence.settings(training_fixtures.spec(framework=framework, topology="1n2g"), steps=6)
-    spec = plain.model_copy(update={"options": plain.options.model_copy(update={"exchange": False})})
+    spec = replace(plain, options=replace(plain.options, exchange=False))
     weights, place = tmp_path / "weights.npz", tmp_path / "run1.json"
     data = Manifest(manifest, "corpus")
     reference.initial(spec, data, weights)

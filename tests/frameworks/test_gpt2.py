@@ -15,8 +15,9 @@ from framework_steps import built
 from gpt2_in_keras import trained
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import python
 from throughline import frameworks
+from throughline.spec import RunSpec
 from throughline.workloads import gpt2
 from throughline.workloads.gpt2 import in_torch
 
@@ -24,11 +25,9 @@ HELPER = Path(__file__).with_name("gpt2_in_keras.py")
 DEVIATIONS = {"positions": 0.01, "layers.0.mix": 0.01, "layers.1.down": 0.01, "layers.0.up": 0.02, "tokens": 0.02}
 
 
-def spec(**changes: Any) -> dict[str, Any]:
+def spec(**changes: Any) -> RunSpec:
     options = {"data": "synthetic", "dropout": 0.0, **changes.pop("options", {})}
-    made = training_fixtures.spec(model="gpt2-tiny", sequence=16, position_init=0.01, options=options, **changes)
-    value: dict[str, Any] = json.loads(made.model_dump_json())
-    return value
+    return training_fixtures.spec(model="gpt2-tiny", sequence=16, position_init=0.01, options=options, **changes)
 
 
 PLAIN = spec(optimizer={"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "weight_decay": 0.0})
@@ -43,17 +42,17 @@ OPTIONED = spec(
 @pytest.mark.parametrize("framework", ["jax", "tensorflow"])
 def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
     torch.manual_seed(3)
-    own = in_torch.build(PLAIN, {"vocabulary": 1000})
+    own = in_torch.FORM.build(PLAIN, {"vocabulary": 1000})
     with torch.no_grad():
         for name, one in own.named_parameters():  # so that every bias, norm and gelu affects the loss
             one.copy_(5 * one if one.ndim > 1 else 0.2 * torch.randn_like(one) + float("norm.weight" in name))
-    weights = {name: array.copy() for name, array in in_torch.weights(own).items()}
-    drawn = gpt2.synthetic(16, {"sequence": 16}, 1)["tokens"] % 1000
+    weights = {name: array.copy() for name, array in in_torch.FORM.weights(own).items()}
+    drawn = gpt2.WORKLOAD.synthetic(16, PLAIN, 1)["tokens"] % 1000
     tokens = {"plain": drawn[None, None, :4], "optioned": drawn[4:].reshape(3, 2, 2, 17)}
-    (tmp_path / "specs.json").write_text(json.dumps([PLAIN, OPTIONED]))
+    (tmp_path / "specs.json").write_text(json.dumps([PLAIN.values(), OPTIONED.values()]))
     np.savez(tmp_path / "weights.npz", **weights)
     np.savez(tmp_path / "tokens.npz", **tokens)
-    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
     variables["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiles faster
     command = [python(framework), str(HELPER), framework, str(tmp_path)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1500, check=False)
@@ -61,7 +60,7 @@ def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
     found = json.loads(done.stdout.splitlines()[-1])
 
     batch = {"tokens": torch.from_numpy(tokens["plain"][0, 0])}
-    assert found["sums"] == pytest.approx(in_torch.sums(own, batch), rel=1e-6)
+    assert found["sums"] == pytest.approx(in_torch.FORM.sums(own, batch), rel=1e-6)
     loss = own.double()(**batch)
     loss.backward()
     assert found["plain"] == pytest.approx([float(loss.detach())], rel=1e-6)

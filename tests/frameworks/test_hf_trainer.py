@@ -11,7 +11,8 @@ import training_fixtures
 from framework_lab import Lab
 from throughline import frameworks
 from throughline.frameworks import hf_trainer
-from throughline.job import FIGURES, Job
+from throughline.spec import Job
+from throughline.spec.job import FIGURES
 
 JOB = {"samples": 64, "held_out": 30, "epochs": 2}
 
@@ -56,7 +57,7 @@ def test_a_job_needs_as_many_held_out_rows_as_it_asks_for(held_out: Lab) -> None
 
 
 def test_only_frameworks_with_jobs_train_one() -> None:
-    spec = json.loads(training_fixtures.spec(job=JOB).model_dump_json())
+    spec = training_fixtures.spec(job=JOB)
     with pytest.raises(frameworks.Unsupported, match="torch trains steps, and no whole jobs: hf-trainer does"):
         frameworks.refuse(spec)
 
@@ -71,7 +72,7 @@ def test_only_frameworks_with_jobs_train_one() -> None:
     ],
 )
 def test_what_the_trainer_cannot_do_is_refused_with_its_reason(changes: dict[str, Any], reason: str) -> None:
-    spec = json.loads(training_fixtures.spec(framework="hf-trainer", **changes).model_dump_json())
+    spec = training_fixtures.spec(framework="hf-trainer", **changes)
     frameworks.refuse(spec)
     rank = frameworks.load("hf-trainer")(spec, 0, 0, 2 if "topology" in changes else 1, "cpu")
     with pytest.raises(frameworks.Unsupported, match=reason):

@@ -15,10 +15,14 @@ from framework_lab import NAMES, ROOT
 from throughline import frameworks, recipes
 from throughline.files import UserError
 from throughline.frameworks import reference
-from throughline.launch import installation, uv
+from throughline.launch import conda, installation, uv
 
 EMPTY = "#: python {version}\n#: check json\n"
-OWN = [name for name in frameworks.NAMES if recipes.ready(name)]
+OWN = [name for name in frameworks.NAMES if recipes.of(name)]
+
+
+def has_torch(environment: str) -> bool:
+    return any(line.startswith("torch==") for line in recipes.requirements(environment))
 
 
 @pytest.fixture
@@ -39,24 +43,34 @@ def write(folder: Path, more: str = "") -> recipes.Recipe:
 
 
 def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert OWN == ["hf-loop", "hf-trainer", "jax", "mxnet-horovod", "paddle", "tensorflow", "torch-horovod"]
+    assert [name for name in frameworks.NAMES if name != "torch"] == OWN
     for name in OWN:
         found = recipes.of(name)
         assert found is not None and found.python == "3.11"
         every = [line for stage in found.stages for line in stage.requirements]
         assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in every)
-        library = {"hf": "transformers"}.get(name.split("-")[0], name.split("-")[-1])
-        assert any(library in module for module in found.modules)
-        assert found.lock.is_file()
-        conda = (ROOT / "envs" / f"{name}.yaml").read_text()
-        assert f"# pins: {found.pins}\n" in conda, "the conda file has to change with the pins"
-        assert f"- {uv_pin().replace('==', '=')}\n" in conda
-        assert f"environment.py {name} --here" in (ROOT / "envs" / f"{name}.post-deploy.sh").read_text()
+        packages = frameworks.of(name).packages
+        assert any(package in line for package in packages for line in every), "a package that no pin names"
+        assert found.modules and found.lock.is_file()
     assert "fake" in NAMES
 
 
-def uv_pin() -> str:
-    return next(line for line in (ROOT / "envs/main.txt").read_text().splitlines() if line.startswith("uv=="))
+@pytest.mark.parametrize("name", frameworks.NAMES)
+def test_the_files_of_conda_are_up_to_date(name: str) -> None:
+    made = conda.files(name)
+    assert {path: path.read_text() for path in made} == made, "make lock"
+    endings = {"yaml", "post-deploy.sh"} if name in OWN else {"yaml"}
+    assert set(made) == {ROOT / "envs" / f"{name}.{ending}" for ending in endings}
+
+
+def test_an_environment_of_conda_has_the_builder_and_its_compilers() -> None:
+    own = recipes.of("torch-horovod")
+    texts = {path.name: text for path, text in conda.files("torch-horovod").items()}
+    words = texts["torch-horovod.yaml"].splitlines()
+    assert own is not None and f"# pins: {own.pins}" in words, "the conda file has to change with the pins"
+    assert {"  - python=3.11", "  - cxx-compiler", "  - make", "  - patch", "  - openmpi"} <= set(words)
+    assert any(re.fullmatch(r"  - uv=[\d.]+", word) for word in words)
+    assert "environment.py torch-horovod --here" in texts["torch-horovod.post-deploy.sh"]
 
 
 def pinned(*names: str) -> dict[str, str]:
@@ -70,10 +84,7 @@ def pinned(*names: str) -> dict[str, str]:
     ("lock", "names"),
     [
         ("main", ("main", "torch", "test", "benchmarks")),
-        *(
-            (name, (name,))
-            for name in ("jax", "mxnet-horovod", "paddle", "tensorflow", "torch-horovod", "transformers")
-        ),
+        *((name, (name,)) for name in recipes.locked()),
     ],
 )
 def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...]) -> None:
@@ -101,7 +112,7 @@ def test_the_lock_is_complete_for_every_python(version: str, tmp_path: Path) -> 
     assert done.returncode == 0 and "Would install" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("name", ["torch-horovod", "transformers"])
+@pytest.mark.parametrize("name", [name for name in recipes.locked() if has_torch(name)])
 def test_all_that_is_on_torch_trains_on_the_same_one(name: str) -> None:
     assert pinned("torch").items() <= pinned(name).items()
     assert re.findall("^torch==.*", (ROOT / "envs/torch.txt").read_text(), re.MULTILINE) == re.findall(
@@ -242,7 +253,7 @@ def test_another_home_folder_measures_nothing_again(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         said += re.findall("run_training.py .*", done.stdout + done.stderr)
     assert len(said) == 2 and said[0] == said[1]
-    assert re.search(r"--environment torch-horovod-[0-9a-f]{12} ", said[0])
+    assert re.search(r"--environment torch-horovod-[0-9a-f]{12}( |$)", said[0])
 
 
 def test_an_environment_with_nccl_has_another_name(pins: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import torch
 from jax_steps import DECAYS, UPDATES, arrays
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import python
 from throughline import frameworks, workloads
 from throughline.checks import reference
-from throughline.study.benchmark import Optimizer
+from throughline.spec import Optimizer, values
 
 HELPER = Path(__file__).with_name("jax_steps.py")
 OPTIMIZERS = [
@@ -35,16 +36,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     spec = training_fixtures.spec(framework="jax", options={"dropout": 0.1})
     torch.manual_seed(1)
     form = workloads.form("bert-tiny", "torch")
-    network = form.build(json.loads(spec.model_dump_json()), {"vocabulary": 1000})
+    network = form.build(spec, {"vocabulary": 1000})
     np.savez(folder / "weights.npz", **form.weights(network))
-    optimizers = json.dumps([(settings.model_dump(mode="json"), clip) for settings, clip in OPTIMIZERS])
+    optimizers = json.dumps([(values(settings), clip) for settings, clip in OPTIMIZERS])
     files = [str(folder / "weights.npz"), optimizers, str(folder / "updated.npz")]
     variables = os.environ | {
-        "PYTHONPATH": str(ROOT / "src"),
         "OMP_NUM_THREADS": "1",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiles faster
     }
-    command = [python("jax"), str(HELPER), spec.model_dump_json(), *files]
+    command = [python("jax"), str(HELPER), json.dumps(spec.values()), *files]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     words: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -60,7 +60,7 @@ def test_optimizers_and_clipping_are_those_of_the_reference(found: dict[str, Any
         gradients = [torch.from_numpy(array / step**4).double() for array in arrays(step)]
         reference._clip(gradients, clip)
         for weight, gradient, moment, decays in zip(weights, gradients, moments, DECAYS, strict=True):
-            own = settings if decays else settings.model_copy(update={"weight_decay": 0.0})
+            own = settings if decays else replace(settings, weight_decay=0.0)
             reference._update(weight, gradient, *moment, step, own)
     for place, weight in enumerate(weights):
         np.testing.assert_allclose(found["updated"][f"{number} {place}"], weight.numpy(), rtol=2e-5, atol=1e-7)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import python
 from throughline.checks import equivalence
 
 torch = pytest.importorskip("torch")
@@ -38,33 +38,33 @@ def test_loss_gradients_step_and_settings_of_gpt2_are_pytorchs(tmp_path: Path) -
     for number, case in enumerate(CASES):
         changes = {"optimizer": OPTIMIZER, **case, "options": {"data": "synthetic", "dropout": 0.0, **case["options"]}}
         spec = training_fixtures.spec(framework="paddle", model="gpt2-tiny", sequence=12, **changes)
-        specs.append(json.loads(spec.model_dump_json()))
+        specs.append(spec)
         torch.manual_seed(number)
-        networks.append(in_torch.build(specs[-1], {"vocabulary": VOCABULARY}))
-        scatter.append({name: float(np.std(array)) for name, array in in_torch.weights(networks[-1]).items()})
+        networks.append(in_torch.FORM.build(specs[-1], {"vocabulary": VOCABULARY}))
+        scatter.append({name: float(np.std(array)) for name, array in in_torch.FORM.weights(networks[-1]).items()})
         for parameter in networks[-1].parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        np.savez(tmp_path / f"weights{number}.npz", **in_torch.weights(networks[-1]))
-    (tmp_path / "specs.json").write_text(json.dumps(specs))
+        np.savez(tmp_path / f"weights{number}.npz", **in_torch.FORM.weights(networks[-1]))
+    (tmp_path / "specs.json").write_text(json.dumps([spec.values() for spec in specs]))
     done = subprocess.run(
         [python("paddle"), str(HELPER), str(tmp_path), str(VOCABULARY)],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for number, found in enumerate(json.loads((tmp_path / "found.json").read_text())):
         assert found["scatter"] == pytest.approx(scatter[number], rel=0.05)
         gradients = dict(np.load(tmp_path / f"gradients{number}.npz"))
-        update = optimizers.build(specs[number]["optimizer"], list(networks[number].parameters()))
+        update = optimizers.build(specs[number].optimizer, list(networks[number].parameters()))
         compare(networks[number], update, torch.from_numpy(tokens), found, gradients)
 
 
 def compare(network: Any, update: Any, tokens: Any, found: dict[str, Any], gradients: dict[str, Any]) -> None:
     """Compare Paddle's results with those of PyTorch."""
-    stated = in_torch.settings(network)
+    stated = in_torch.FORM.settings(network)
     assert found["settings"].pop("attention") and stated.keys() == {"attention", *found["settings"]}
     assert found["settings"] == {name: stated[name] for name in found["settings"]}
-    assert found["sums"] == pytest.approx(in_torch.sums(network, {"tokens": tokens}), rel=1e-5)
+    assert found["sums"] == pytest.approx(in_torch.FORM.sums(network, {"tokens": tokens}), rel=1e-5)
     loss = network(tokens)
     loss.backward()
     before = float(loss.detach())

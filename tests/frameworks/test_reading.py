@@ -4,7 +4,6 @@ reading."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +33,7 @@ for rank in range(2):
 
 def read(manifest: Path, interpreter: str) -> list[str]:
     """Return the digests of what two ranks read."""
-    environment = os.environ | {"PYTHONPATH": str(Path(making.__file__).parents[3])}
-    run = subprocess.run([interpreter, "-c", CODE, manifest], capture_output=True, text=True, env=environment)
+    run = subprocess.run([interpreter, "-c", CODE, manifest], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return run.stdout.split()
 

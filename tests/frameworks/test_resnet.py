@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import python
 from throughline.checks import equivalence
+from throughline.spec import example
 from throughline.workloads import resnet
 from throughline.workloads.resnet import in_torch
 
@@ -27,15 +28,15 @@ def test_loss_gradients_and_settings_in_mxnet_are_pytorchs(tmp_path: Path, expan
     torch.manual_seed(3)
     own = in_torch.ResNet(
         resnet.Shape((1, 2), width=8, expansion=expansion),
-        resnet.Parameters(image=33, classes=7, label_smoothing=0.2),
+        given := resnet.Parameters(image=33, classes=7, label_smoothing=0.2),
     )
     for name, one in own.named_parameters():  # no norm leaves out what it has to multiply or add
         if name.endswith(("scale", "shift")):
             torch.nn.init.normal_(one, mean=float(name.endswith("scale")), std=0.2)
-    arrays = resnet.synthetic(6, {"image": 33, "classes": 7}, 1)
-    np.savez(tmp_path / "weights.npz", **in_torch.weights(own))
+    arrays = resnet.WORKLOAD.synthetic(6, example("resnet-tiny", given), 1)
+    np.savez(tmp_path / "weights.npz", **in_torch.FORM.weights(own))
     np.savez(tmp_path / "pictures.npz", **arrays)
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     names = "weights", "pictures", "found"
     done = subprocess.run(
         [python("mxnet-horovod"), str(HELPER), *(str(tmp_path / f"{name}.npz") for name in names)],
@@ -43,8 +44,8 @@ def test_loss_gradients_and_settings_in_mxnet_are_pytorchs(tmp_path: Path, expan
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     stated: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert {name: stated[name] for name in SAME} == {name: in_torch.settings(own)[name] for name in SAME}
-    assert set(resnet.SETTINGS) < set(stated)
+    assert {name: stated[name] for name in SAME} == {name: in_torch.FORM.settings(own)[name] for name in SAME}
+    assert set(resnet.WORKLOAD.settings) < set(stated)
     found = dict(np.load(tmp_path / "found.npz"))
     own.double()
     loss = own(**{name: torch.from_numpy(array) for name, array in arrays.items()})

@@ -16,8 +16,9 @@ from throughline.launch.job import Job
 from throughline.rank.data import synthetic_seeds
 from throughline.report.render.topics import checks
 from throughline.report.topics import Scope
+from throughline.spec import RunSpec
 from throughline.study.config import load
-from throughline.study.runs import RunSpec, expand
+from throughline.study.runs import expand
 from throughline.workloads import faces as faces_workload
 from throughline.workloads import wide_deep
 from throughline.workloads.faces import SIDE
@@ -52,7 +53,7 @@ def test_latency_and_unique_ids_of_two_ranks(tmp_path: Path) -> None:
     found = {(one.name, one.at): one.value for one in record.figures}
     assert found.keys() == {("latency", "median"), ("latency", "95 %"), ("latency", "99 %"), ("unique_ids", None)}
     unique = [
-        [len(np.unique(wide_deep.synthetic(32, {"vocabulary": 5000}, seed)["ids"])) for seed in seeds]
+        [len(np.unique(wide_deep.WORKLOAD.synthetic(32, spec, seed)["ids"])) for seed in seeds]
         for seeds in (synthetic_seeds(spec.seed, replica) for replica in range(2))
     ]
     timed = [own[step % len(own)] for own in unique for step in range(1, 7)]
@@ -68,7 +69,7 @@ def test_the_loss_of_faces_that_are_read_is_judged(tmp_path: Path) -> None:
         "model": "iresnet-tiny", "classes": 4, "batch": {"fp32": [4]}, "options": {"dropout": 0.0},
         "optimizer": {"name": "sgd", "learning_rate": 0.02, "momentum": 0.9},
     }  # fmt: skip
-    spec = asked(faces_workload.LEARNS_FROM, block, faces={"source": str(tmp_path / "source")})
+    spec = asked(faces_workload.WORKLOAD.learns_from, block, faces={"source": str(tmp_path / "source")})
     assert spec.options.data == "real"
     record = ran(spec, tmp_path, manifest)
     assert (record.status, record.reason) == ("ok", None)

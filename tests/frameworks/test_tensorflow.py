@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import python
 from throughline import workloads
 
 HELPER = Path(__file__).with_name("tensorflow_steps.py")
@@ -26,10 +26,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     spec = training_fixtures.spec(framework="tensorflow", options={"dropout": 0.0})
     torch.manual_seed(1)
     form = workloads.form("bert-tiny", "torch")
-    network = form.build(json.loads(spec.model_dump_json()), {"vocabulary": 1000})
+    network = form.build(spec, {"vocabulary": 1000})
     np.savez(weights, **form.weights(network))
-    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    command = [python("tensorflow"), str(HELPER), spec.model_dump_json(), str(weights)]
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [python("tensorflow"), str(HELPER), json.dumps(spec.values()), str(weights)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     words: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

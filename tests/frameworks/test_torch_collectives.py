@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from framework_lab import ROOT
 from throughline.launch import launch, launchers
 from throughline.launch.job import Job
 
@@ -32,7 +31,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     outputs = [tmp_path_factory.mktemp("collectives") / f"{rank}.json" for rank in range(2)]
     with launchers.reserved_port() as reserved:
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
-        variables = os.environ | place | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        variables = os.environ | place | {"OMP_NUM_THREADS": "1"}
         started = [
             subprocess.Popen([sys.executable, str(HELPER), str(rank), str(output)], env=variables)
             for rank, output in enumerate(outputs)

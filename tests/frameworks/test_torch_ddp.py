@@ -42,11 +42,10 @@ def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunR
 
 
 def gradients(folder: Path, world: int) -> list[np.ndarray]:
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
     outputs = [folder / f"{world}_{rank}.npz" for rank in range(world)]
     with launchers.reserved_port() as reserved:
         port = str(reserved.getsockname()[1])
-        common = os.environ | {"PYTHONPATH": path, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        common = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         started = [
             subprocess.Popen([sys.executable, str(HELPER), str(rank), str(world), str(output)], env=common)
             for rank, output in enumerate(outputs)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from throughline.spec import Optimizer
 
 torch = pytest.importorskip("torch")
 
 from throughline.frameworks.torch import optimizers as torch_optimizers  # noqa: E402
 
-SETTINGS = {"name": "lamb", "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-6}
-SETTINGS |= {"momentum": 0.9}
+SETTINGS = Optimizer(name="lamb", learning_rate=0.01, weight_decay=0.1)
 
 
 def parameters() -> list[Any]:
@@ -69,8 +71,8 @@ def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "lamb", "sgd"])
-def test_only_matrices_decay(name: str) -> None:
-    groups = torch_optimizers.build(SETTINGS | {"name": name}, parameters()).param_groups
+def test_only_matrices_decay(name: Any) -> None:
+    groups = torch_optimizers.build(replace(SETTINGS, name=name), parameters()).param_groups
     assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
 
 
@@ -99,7 +101,7 @@ def test_sgd_is_pytorchs_without_the_steps_that_overflow(
     """Uninitialized memory holds NaN here, so that a momentum that begins with it would show."""
     monkeypatch.setattr(torch, "empty_like", lambda like, **_: torch.full_like(like, float("nan")))
     scaled, plain = parameters(), parameters()
-    ours = torch_optimizers.build(SETTINGS | {"name": "sgd", "momentum": 0.875}, scaled)
+    ours = torch_optimizers.build(replace(SETTINGS, name="sgd", momentum=0.875), scaled)
     groups = [{"params": plain[::2], "weight_decay": 0.1}, {"params": plain[1:2]}]
     true = torch.optim.SGD(groups, lr=0.01, momentum=0.875, foreach=False)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)

@@ -117,19 +117,18 @@ def test_a_record_says_what_is_shared_out(folder: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_what_cannot_be_shared_out_is_unsupported(kind: str, world: int, options: dict[str, Any], why: str) -> None:
     spec = training_fixtures.spec(topology=f"1n{world}g", options={"sharding": kind, **options})
-    given = json.loads(spec.model_dump_json())
     with pytest.raises(Unsupported, match=why):
-        frameworks.load("torch")(given, 0, 0, world, "cpu").device()
+        frameworks.load("torch")(spec, 0, 0, world, "cpu").device()
 
 
 @pytest.mark.parametrize("kind", KINDS[2:])
 def test_weights_are_not_cut_twice(kind: str) -> None:
     spec = training_fixtures.spec(topology="1n4g", options={"sharding": kind, "tensor": 2})
     with pytest.raises(Unsupported, match="already split the weights"):
-        frameworks.load("torch")(json.loads(spec.model_dump_json()), 0, 0, 4, "cpu").device()
+        frameworks.load("torch")(spec, 0, 0, 4, "cpu").device()
 
 
 def test_horovod_shares_nothing_out() -> None:
     spec = training_fixtures.spec(framework="torch-horovod", topology="1n2g", options={"sharding": "optimizer"})
     with pytest.raises(Unsupported, match="Horovod gives every rank all gradients"):
-        frameworks.refuse(json.loads(spec.model_dump_json()))
+        frameworks.refuse(spec)

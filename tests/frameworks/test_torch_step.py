@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import python
 from throughline import workloads
 from throughline.workloads import bert, gpt2
 
@@ -28,6 +28,7 @@ from torch_reading import Reading  # noqa: E402
 from throughline.frameworks import Unsupported  # noqa: E402
 from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
 from throughline.rank.data import Loader  # noqa: E402
+from throughline.spec import RunSpec  # noqa: E402
 
 KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -48,25 +49,25 @@ def kernels() -> set[str]:
 
 
 def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
-    return built(json.loads(training_fixtures.spec(**changes).model_dump_json()), kind)
+    return built(training_fixtures.spec(**changes), kind)
 
 
-def built(spec: dict[str, Any], kind: str) -> TorchDDP:
+def built(spec: RunSpec, kind: str) -> TorchDDP:
     made = TorchDDP(spec, 0, 0, 1, kind)
     made.join()
     made.device()
-    made.model(workloads.of(spec["model"]).facts(None))
+    made.model(workloads.of(spec.model).facts(None))
     made.optimizer()
     return made
 
 
 def batch(one: TorchDDP, seed: int, masked: bool = False) -> Any:
-    arrays = bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
-    if masked or one.options["unpadded"]:
+    arrays = bert.WORKLOAD.synthetic(4, one.spec, seed)
+    if masked or one.options.unpadded:
         lengths = torch.tensor([32, 20, 32, 30])[:, None].numpy()
         arrays["mask"] = (torch.arange(32).numpy() < lengths).astype("int8")
         arrays["positions"][arrays["positions"] >= lengths] = 0
-    return one.data(bert.unpadded(arrays) if one.options["unpadded"] else arrays)
+    return one.data(bert.unpadded(arrays) if one.options.unpadded else arrays)
 
 
 STEPS: list[dict[str, Any]] = [
@@ -86,7 +87,7 @@ def test_a_step_reads_no_value(changes: dict[str, Any], masked: bool) -> None:
     losses = []
     with Reading() as reading:
         for step in range(2):
-            micro = [batch(one, 10 * step + turn, masked) for turn in range(one.options["accumulate"])]
+            micro = [batch(one, 10 * step + turn, masked) for turn in range(one.options.accumulate)]
             losses.append(one.step([one.deliver(each) for each in micro]))
             one.mark()
     assert not reading.found
@@ -104,11 +105,11 @@ def test_a_loss_scaler_over_horovod_reads_no_value() -> None:
     specs = [
         training_fixtures.spec(
             framework="torch-horovod", topology="1n2g", precision="fp16", optimizer={"name": name}
-        ).model_dump(mode="json")
+        ).values()
         for name in ("adamw", "adam", "lamb")
     ]
     command = [python("torch-horovod"), str(Path(__file__).with_name("torch_reading.py")), json.dumps(specs)]
-    variables = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=variables, check=True, timeout=300, capture_output=True, text=True)
     for found in json.loads(done.stdout).values():
         sent = [0, [["norm.running_mean"]]]  # none of BERT's buffers; each buffer that changes, once a step
@@ -153,15 +154,15 @@ def test_only_buffers_that_change_are_exchanged(
 
     from throughline.workloads.bert import in_torch
 
-    monkeypatch.setattr(in_torch, "CHANGING", frozenset(changing))
-    monkeypatch.setattr(in_torch, "build", lambda spec, facts, at: Counting())
+    monkeypatch.setattr(type(in_torch.FORM), "changing", frozenset(changing))
+    monkeypatch.setattr(type(in_torch.FORM), "build", lambda self, spec, facts, at: Counting())
     sent: list[list[int]] = []
     real = dist._broadcast_coalesced
     with monkeypatch.context() as patched:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         try:
             options = {"exchange": exchange, "accumulate": 2}
-            spec = training_fixtures.spec(topology="1n2g", options=options).model_dump(mode="json")
+            spec = training_fixtures.spec(topology="1n2g", options=options)
             one = TorchDDP(spec, 0, 0, 2, "cpu")
             one.device()
             one.model({})
@@ -197,7 +198,7 @@ def test_without_padding_a_cpu_compiles_nothing() -> None:
 def test_a_step_that_cannot_be_recorded_is_unsupported(
     kind: str, world: int, options: dict[str, Any], why: str
 ) -> None:
-    spec = training_fixtures.spec(options={"graph": True, **options}).model_dump(mode="json")
+    spec = training_fixtures.spec(options={"graph": True, **options})
     with pytest.raises(Unsupported, match=why):
         TorchDDP(spec, 0, 0, world, kind).device()
 
@@ -210,8 +211,8 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
     """The work of a step and the number of devices do not decide it. So all runs of a series run the same program."""
     monkeypatch.setattr(TorchDDP, "device", lambda self: None)
     spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "graph": graph})
-    one = TorchDDP(spec.model_dump(mode="json"), 0, 0, 1, "cpu")
-    one.model(bert.facts(None))
+    one = TorchDDP(spec, 0, 0, 1, "cpu")
+    one.model(bert.WORKLOAD.facts(None))
     one.optimizer()
     assert (one.replayed is not None) == graph == one.settings()["graph"]
 
@@ -351,7 +352,7 @@ def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: ask(nullcontext()))
     monkeypatch.setattr(torch.Tensor, "pin_memory", ask)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *given, **more: tensor)
-    one = TorchDDP(training_fixtures.spec().model_dump(mode="json"), 1, 1, 2, "cuda")
+    one = TorchDDP(training_fixtures.spec(), 1, 1, 2, "cuda")
     one.copies = SimpleNamespace(record_event=lambda: None)
     loader = Loader(iter([{"input_ids": np.zeros((2, 3), "i4")}]), one.data)
     loader.next()
@@ -361,15 +362,16 @@ def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch)
 
 ON_THE_SECOND = """
 import ctypes, itertools, json, sys
+from throughline import frameworks
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.rank.data import Loader
 from throughline.workloads import bert
-spec = json.loads(sys.argv[1])
+spec = frameworks.specification(json.loads(sys.argv[1]))
 one = TorchDDP(spec, 0, 1, 1, "cuda")
 one.device()
-one.model(bert.facts(None))
+one.model(bert.WORKLOAD.facts(None))
 one.optimizer()
-loader = Loader(itertools.repeat(bert.synthetic(4, spec, 1)), one.data)
+loader = Loader(itertools.repeat(bert.WORKLOAD.synthetic(4, spec, 1)), one.data)
 for _ in range(3):
     one.step([one.deliver(loader.next())])
 one.sync()
@@ -381,8 +383,8 @@ print(active.value)
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_a_rank_has_no_context_on_another_gpu() -> None:
-    spec = training_fixtures.spec().model_dump_json()
-    variables = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    spec = json.dumps(training_fixtures.spec().values())
+    variables = os.environ
     command = [sys.executable, "-c", ON_THE_SECOND, spec]
     done = subprocess.run(command, env=variables, check=True, timeout=300, capture_output=True, text=True)
     assert done.stdout.split() == ["0"]
@@ -432,10 +434,8 @@ def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
     found = []
     for compiled in (False, True)[: 1 + (kind == "cuda")]:
         options = {"dropout": 0.0, "clip": "global_norm", "compile": compiled, "graph": compiled}
-        spec = json.loads(training_fixtures.spec(precision="bf16", options=options).model_dump_json())
-        del spec["predictions"]
-        one = built({**spec, "model": "gpt2-tiny"}, kind)
-        ready = [one.data(gpt2.synthetic(4, spec, seed)) for seed in range(4)]
+        one = framework(kind, model="gpt2-tiny", sequence=32, precision="bf16", options=options)
+        ready = [one.data(gpt2.WORKLOAD.synthetic(4, one.spec, seed)) for seed in range(4)]
         losses = [one.step([one.deliver(ready[0])]) for _ in range(2)]
         one.sync()
         with Reading() if kind == "cpu" else synchronizing_is_an_error() as reading:
@@ -455,7 +455,7 @@ def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -
         one = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
         losses = []
         for seed in range(6):
-            arrays = bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed)
+            arrays = bert.WORKLOAD.synthetic(4, one.spec, seed)
             lengths = torch.tensor([32, 20 + seed, 32, 30 - seed])
             arrays["mask"] = (torch.arange(32) < lengths[:, None]).to(torch.int8).numpy()
             arrays["positions"][arrays["positions"] >= lengths.numpy()[:, None]] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 
 import rank_helpers
+import training_fixtures
 from throughline import frameworks, records
 from throughline.checks import reference
 from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank import convergence
+from throughline.spec import Topology
 from throughline.workloads import gpt2
 
 torch = pytest.importorskip("torch")
@@ -148,7 +151,7 @@ def test_a_step_reads_no_value(told: dict[int, Told]) -> None:
 
 def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
-    asked = spec("plain", 2).model_copy(update={"topology": "2n1g", "hosts": "simulated"})
+    asked = replace(spec("plain", 2), topology=Topology(2, 1), hosts="simulated")
     place = tmp_path / asked.record
     launch.run(Job(spec=asked, record=place, log=place.with_suffix(".log")))
     record = records.read_run(place)
@@ -162,17 +165,17 @@ def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"framework": "torch-horovod"}, "Horovod averages over all ranks"),
-        ({"model": "bert-tiny", "predictions": 5}, "the layers of bert models cannot be cut"),
+        ({"framework": "torch-horovod", "model": "gpt2-tiny", "sequence": 16}, "Horovod averages over all ranks"),
+        ({"model": "bert-tiny"}, "the layers of bert models cannot be cut"),
     ],
 )
 def test_where_it_is_missing_a_run_says_why(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(frameworks.Unsupported, match=why):
-        frameworks.refuse({**spec("plain", 2).model_dump(), **changes})
+        frameworks.refuse(training_fixtures.spec(topology="1n4g", options={"tensor": 2}, **changes))
 
 
 def test_a_convergence_check_needs_whole_replicas() -> None:
-    values = spec("plain", 2).model_dump()
-    run: Any = SimpleNamespace(spec=values, options=values["options"], framework=None, heart=None)
+    asked = spec("plain", 2)
+    run: Any = SimpleNamespace(spec=asked, options=asked.options, framework=None, heart=None)
     with pytest.raises(frameworks.Unsupported, match="looks at whole replicas"):
         convergence.train(run, None)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from throughline import workloads
+from throughline.spec import example
 from throughline.workloads import collectives
 
 RANKS, COUNT = 2, 4
@@ -18,8 +19,8 @@ RANKS, COUNT = 2, 4
 
 def told(model: str, rank: int) -> dict[str, Any]:
     form = workloads.form(model, "torch")
-    spec = {"model": model, "precision": "fp32", "sizes": [4 * COUNT, 64], "at_least_s": 0.001}
-    network = form.build(spec, {}, torch.device("cpu"))
+    sizes = collectives.WORKLOAD.parameters(sizes=(4 * COUNT, 64), at_least_s=0.001)
+    network = form.build(example(model, sizes), {}, torch.device("cpu"))
     call, moved = network.made(4 * COUNT)
     given, taken = (call.args[0], call.args[0]) if model == "all-reduce" else (call.args[1], call.args[0])
     given.copy_(torch.arange(given.numel()) + 10 * (rank + 1))
@@ -30,7 +31,7 @@ def told(model: str, rank: int) -> dict[str, Any]:
 def main() -> None:
     rank, output = int(sys.argv[1]), sys.argv[2]
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-    found = {model: told(model, rank) for model in collectives.MODELS}
+    found = {model: told(model, rank) for model in collectives.WORKLOAD.models}
     with open(output, "w", encoding="utf-8") as stream:
         json.dump(found, stream)
     dist.barrier()

@@ -15,7 +15,8 @@ import torch.distributed as dist
 
 import rank_helpers
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.spec import RunSpec
+from throughline.study.runs import PROTOCOL, read_spec
 from throughline.workloads import faces
 from throughline.workloads.faces import Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
@@ -73,18 +74,18 @@ def spec(classifier: str, world: int) -> RunSpec:
         "options": {"data": "synthetic", "dropout": 0.0},
     }  # fmt: skip
     sampled = {"sample_ratio": 1.0} if classifier == "partial" else {}
-    return RunSpec.model_validate_json(json.dumps(plain | sampled))
+    return read_spec(json.dumps(plain | sampled))
 
 
 def batches(place: int) -> list[dict[str, Any]]:
     """Return a rank's batches, one for each step."""
-    return [faces.synthetic(FACES, {"classes": CLASSES}, 100 * place + step) for step in range(STEPS)]
+    plain = spec(TRAINED[0], 1)
+    return [faces.WORKLOAD.synthetic(FACES, plain, 100 * place + step) for step in range(STEPS)]
 
 
 def trained(classifier: str, ranks: TensorGroup) -> dict[str, Any]:
     """Train with the exchange of `torch`; return the losses, and the whole network's weights before and after."""
-    given = json.loads(spec(classifier, ranks.size).model_dump_json())
-    one = TorchDDP(given, ranks.place, ranks.place, ranks.size, "cpu")
+    one = TorchDDP(spec(classifier, ranks.size), ranks.place, ranks.place, ranks.size, "cpu")
     one.together = ranks if ranks.size > 1 else None
     one.device()
     one.model({})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -10,12 +9,13 @@ import numpy as np
 
 import training_fixtures
 from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.spec import RunSpec
 from throughline.workloads import bert
 
 
-def batch(rank: int) -> dict[str, Any]:
+def batch(rank: int, spec: RunSpec) -> dict[str, Any]:
     """Return a rank's batch. Ranks have different numbers of masks, so a mean of means is not the overall mean."""
-    made = bert.synthetic(4, {"sequence": 32, "predictions": 5}, 100 + rank)
+    made = bert.WORKLOAD.synthetic(4, spec, 100 + rank)
     made["positions"].reshape(-1)[: 7 * rank] = 0
     made["mask"] = (np.arange(32) < np.array([32, 20, 32, 30])[:, None]).astype(np.int8)
     return made
@@ -23,15 +23,15 @@ def batch(rank: int) -> dict[str, Any]:
 
 def main() -> None:
     rank, world, output = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    spec = json.loads(training_fixtures.spec(options={"dropout": 0.0}).model_dump_json())
+    spec = training_fixtures.spec(options={"dropout": 0.0})
     framework = TorchDDP(spec, rank, rank, world, "cpu")
     framework.join()
     framework.device()
-    framework.model(bert.facts(None))
+    framework.model(bert.WORKLOAD.facts(None))
     framework.optimizer()
     mine = [rank] if world > 1 else [0, 1]  # one process computes the mean of the two ranks' means
     for index in mine:
-        loss = framework.parallel(**framework.deliver(framework.data(batch(index)))) / len(mine)
+        loss = framework.parallel(**framework.deliver(framework.data(batch(index, spec)))) / len(mine)
         loss.backward()
     np.savez(output, *[parameter.grad.numpy() for parameter in framework.parameters])
     framework.close()

@@ -35,17 +35,18 @@ class Reading(TorchDispatchMode):
 def main() -> None:
     import horovod.torch as hvd
 
+    from throughline import frameworks
     from throughline.frameworks.torch_horovod.rank import TorchHorovod
     from throughline.workloads import bert
 
     found: dict[str, Any] = {}
     real = hvd.broadcast_parameters
-    for spec in json.loads(sys.argv[1]):
+    for spec in map(frameworks.specification, json.loads(sys.argv[1])):
         # One process does all that each of two ranks does: Horovod wraps the optimizer, but has no other rank.
         one = TorchHorovod(spec, 0, 0, 2, "cpu")
-        for stage in (one.join, one.device, lambda one=one: one.model(bert.facts(None)), one.optimizer):
+        for stage in (one.join, one.device, lambda one=one: one.model(bert.WORKLOAD.facts(None)), one.optimizer):
             stage()
-        batches = [one.data(bert.synthetic(4, {"sequence": 32, "predictions": 5}, seed)) for seed in range(2)]
+        batches = [one.data(bert.WORKLOAD.synthetic(4, spec, seed)) for seed in range(2)]
         before = [parameter.clone() for parameter in one.parameters]
         sent: list[list[str]] = []
         hvd.broadcast_parameters = lambda tensors, root_rank, sent=sent: sent.append(sorted(tensors))
@@ -58,7 +59,7 @@ def main() -> None:
         one.parameters[0].register_hook(lambda gradient: gradient * float("inf"))
         one.step([one.deliver(batches[0])])
         hvd.broadcast_parameters = real
-        found[spec["optimizer"]["name"]] = {
+        found[spec.optimizer.name] = {
             "read": reading.found, "moved": moved, "kept": all(map(torch.equal, overflowed, one.parameters)),
             "skipped": one.skipped(), "sent": [of_bert, sent],
         }  # fmt: skip

@@ -62,7 +62,7 @@ def trained(one: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, A
     held: dict[str, int] = {}
     one.update.register_step_pre_hook(lambda *_: held.update(gradients=numbers(p.grad for p in one.parameters)))
     losses, read = [], []
-    passes, model, count = one.passes, workloads.of(spec["model"]), spec["options"]["accumulate"]
+    passes, model, count = one.passes, workloads.of(spec.model), spec.options.accumulate
     for step in range(STEPS):
         one.passes = partial(overflowing, one, passes) if overflows and step == OVERFLOW else passes
         seeds = [1 + (step * count + turn) * one.replicas + one.replica for turn in range(count)]
@@ -91,8 +91,8 @@ def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
     every = {}
     for name, case in cases.items():
         overflows = case.pop("overflows", False)
-        spec = json.loads(training_fixtures.spec(topology=f"1n{world}g", **case).model_dump_json())
-        one: Any = frameworks.load(spec["framework"])(spec, rank, rank, world, "cpu")
+        spec = training_fixtures.spec(topology=f"1n{world}g", **case)
+        one: Any = frameworks.load(spec.framework)(spec, rank, rank, world, "cpu")
         if met is None:
             one.join()
         else:

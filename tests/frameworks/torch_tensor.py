@@ -25,7 +25,8 @@ from torch_reading import Reading
 
 import rank_helpers
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.spec import RunSpec
+from throughline.study.runs import PROTOCOL, read_spec
 from throughline.workloads import gpt2, in_torch_operations
 from throughline.workloads.gpt2 import in_torch
 from throughline.workloads.in_torch_operations import dropped
@@ -62,14 +63,14 @@ def spec(name: str, tensor: int) -> RunSpec:
         "precision": "fp32", "topology": f"1n{WORLD}g", "repeat": 1, "device": "cpu", "protocol": PROTOCOL,
         "steps": {"warmup": 0, "timed": STEPS},
     }  # fmt: skip
-    return RunSpec.model_validate_json(json.dumps({**plain, **case, "optimizer": optimizer, "options": options}))
+    return read_spec(json.dumps({**plain, **case, "optimizer": optimizer, "options": options}))
 
 
 def micro_batches(asked: RunSpec, step: int, replica: int) -> list[dict[str, Any]]:
     """Return the micro-batches of a replica in a step."""
-    count, values = asked.options.accumulate, asked.model_dump()
+    count = asked.options.accumulate
     seeds = (1000 * replica + step * count + turn for turn in range(count))
-    return [gpt2.synthetic(BATCH, values, seed) for seed in seeds]
+    return [gpt2.WORKLOAD.synthetic(BATCH, asked, seed) for seed in seeds]
 
 
 def digest(*tensors: Tensor) -> str:
@@ -79,14 +80,13 @@ def digest(*tensors: Tensor) -> str:
 def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -> dict[str, Any]:
     """Train a case; return the results of a rank."""
     asked = spec(name, tensor)
-    values = json.loads(asked.model_dump_json())
     torch.set_default_dtype(torch.float64 if name in EXACT else torch.float32)
-    one = TorchDDP(values, joined.rank, joined.rank, WORLD, "cpu")
+    one = TorchDDP(asked, joined.rank, joined.rank, WORLD, "cpu")
     one.averaging, one.tensor = joined.averaging, type(joined.tensor)(joined.tensor.group)
     one.device()
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    one.model(gpt2.facts(None))
+    one.model(gpt2.WORKLOAD.facts(None))
     one.load(weights)
     one.optimizer()
     ranks, told = one.tensor, {}
@@ -95,7 +95,7 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
 
     masks: list[np.ndarray] = []
     hidden: list[str] = []
-    in_torch.attended = functools.partial(masked, masks, one.options["dropout"])
+    in_torch.attended = functools.partial(masked, masks, one.options.dropout)
     for block in one.form.blocks(one.network):
         block.register_forward_hook(lambda _, given, result: hidden.append(digest(result)))
     losses, read = [], []
@@ -112,7 +112,7 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
         hook = last.register_hook(infinite) if overflowing and one.rank == WORLD - 1 else None
         before = digest(*one.parameters)
         # Under a mode that sees every operation, PyTorch would compile nothing.
-        with nullcontext() if one.options["compile"] else Reading() as reading:
+        with nullcontext() if one.options.compile else Reading() as reading:
             losses.append(one.step(batches))
         read += reading.found if reading else []
         if overflowing:
@@ -129,7 +129,7 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
         "settings": one.settings(),
         "skipped": one.skipped(),
         "read": read,
-        "compiled": torch._dynamo.utils.counters["frames"]["ok"] if one.options["compile"] else 0,
+        "compiled": torch._dynamo.utils.counters["frames"]["ok"] if one.options.compile else 0,
         "hidden": hidden,
         "masks": masks,
         "random": digest(torch.get_rng_state()),
@@ -155,7 +155,7 @@ def infinite(gradient: Tensor) -> Tensor:
 def rank(folder: Path, tensor: int, number: int) -> None:
     torch.compile = functools.partial(torch.compile, backend="aot_eager")  # traces, but generates no code: seconds
     names = [*EXACT, *OTHERS] if tensor < WORLD else list(EXACT)
-    joined = TorchDDP(json.loads(spec("plain", tensor).model_dump_json()), number, number, WORLD, "cpu")
+    joined = TorchDDP(spec("plain", tensor), number, number, WORLD, "cpu")
     joined.join()
     weights = dict(np.load(folder / "weights.npz"))
     results = {name: trained(name, tensor, joined, weights) for name in names}

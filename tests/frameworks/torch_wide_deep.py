@@ -18,9 +18,9 @@ import torch
 import torch.nn.parallel
 
 import rank_helpers
-from throughline import workloads
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.study.runs import PROTOCOL, RunSpec
+from throughline.spec import RunSpec
+from throughline.study.runs import PROTOCOL, read_spec
 from throughline.workloads import wide_deep
 from throughline.workloads.wide_deep import in_torch
 
@@ -40,12 +40,12 @@ def spec(table: str, update: str, world: int, **changed: Any) -> RunSpec:
         "optimizer": {"name": "adamw", "learning_rate": 1e-2, "weight_decay": 0.1},
         "options": {"data": "synthetic", "dropout": 0.0},
     }  # fmt: skip
-    return RunSpec.model_validate_json(json.dumps({**plain, **changed}))
+    return read_spec(json.dumps({**plain, **changed}))
 
 
 def batch(world: int, rank: int, step: int) -> dict[str, Any]:
     """Return a rank's share of a batch. The whole batch is the same for every number of ranks."""
-    whole = wide_deep.synthetic(BATCH, {"vocabulary": VOCABULARY}, step)
+    whole = wide_deep.WORKLOAD.synthetic(BATCH, spec("replicated", "lazy", 1), step)
     whole = {name: array if name == "ids" else array.astype(float) for name, array in whole.items()}
     return {name: np.split(array, world)[rank] for name, array in whole.items()}
 
@@ -62,9 +62,8 @@ def dense(table: in_torch.Table) -> Any:
 
 def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) -> dict[str, Any]:
     """Train; return the results of a rank."""
-    values = json.loads(asked.model_dump_json())
-    one = TorchDDP(values, joined.rank, joined.rank, joined.world, "cpu")
-    one.together = joined.together if workloads.own_exchange(values) else None
+    one = TorchDDP(asked, joined.rank, joined.rank, joined.world, "cpu")
+    one.together = joined.together if wide_deep.WORKLOAD.own_exchange(asked) else None
     one.device()
     one.model({})
     told: dict[str, Any] = {"held": sum(table.weight.numel() for table in one.network.tables)}
@@ -84,7 +83,7 @@ def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) ->
 
 def rank(folder: Path, world: int, number: int) -> None:
     torch.set_default_dtype(torch.float64)
-    joined = TorchDDP(json.loads(spec("rows", "lazy", world).model_dump_json()), number, number, world, "cpu")
+    joined = TorchDDP(spec("rows", "lazy", world), number, number, world, "cpu")
     joined.join()
     path = folder / "weights.pickle"
     weights = pickle.loads(path.read_bytes()) if path.exists() else None
@@ -99,8 +98,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(1)
-    network = in_torch.build(spec("replicated", "lazy", 1).model_dump(), {})
-    (folder / "weights.pickle").write_bytes(pickle.dumps(in_torch.weights(network)))
+    network = in_torch.FORM.build(spec("replicated", "lazy", 1), {})
+    (folder / "weights.pickle").write_bytes(pickle.dumps(in_torch.FORM.weights(network)))
     for world in WORLDS:
         rank_helpers.fork(world, partial(rank, folder, world))
 

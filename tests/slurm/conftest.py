@@ -208,7 +208,7 @@ class Project:
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
                 spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
-                if str(self.path) not in own["PYTHONPATH"] or [spec["benchmark"], spec["topology"]] != [
+                if os.fsencode(self.path / "src/start.py") not in words or [spec["benchmark"], spec["topology"]] != [
                     benchmark,
                     topology,
                 ]:

@@ -29,8 +29,7 @@ def test_a_killed_process_leaves_no_cluster(tmp_path: Path, moment: str) -> None
     folder = tmp_path / "cluster"
     code = "import sys, time; from pathlib import Path; from tests.slurm.conftest import Cluster;"
     code += "made = Cluster(Path(sys.argv[1])); print('up', flush=True); time.sleep(900)"
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    owner = subprocess.Popen([sys.executable, "-c", code, folder], env=variables, stdout=subprocess.PIPE)
+    owner = subprocess.Popen([sys.executable, "-c", code, folder], cwd=ROOT, stdout=subprocess.PIPE)
     assert owner.stdout is not None
     try:
         if moment == "while it starts":

@@ -94,7 +94,7 @@ class Run:
 
     def ends(self, status: int, *options: str, **variables: str) -> str:
         """Make the call, which must end with `status`; return its stderr."""
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "THROUGHLINE_LOCKS": str(self.folder / "locks")}
+        environment = os.environ | {"THROUGHLINE_LOCKS": str(self.folder / "locks")}
         done = subprocess.run(
             [*self.command, *options], cwd=self.folder, env=environment | variables, capture_output=True, text=True,
             timeout=200,
@@ -128,7 +128,7 @@ def small_disk(daemon: int, folder: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_horovod_takes_its_variables_to_the_second_host(hosts: Hosts, tmp_path: Path, controller: str) -> None:
-    """Without PYTHONPATH, a rank on the second host does not find its code."""
+    """Without them, a rank on the second host does not find its node's files or libraries."""
     marker = Path(recipes.ready("torch-horovod") or "")
     needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
     run = Run(tmp_path, hosts="ssh", framework="torch-horovod", options={"controller": controller})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 import training_fixtures
 from throughline.checks import equivalence, reference
 from throughline.frameworks import Rank, Unsupported
-from throughline.schedule import Schedule, rates
+from throughline.spec import Schedule
 from throughline.study.config import ConfigError, load
 
 LINEAR = {"name": "linear", "warmup_steps": 4, "total_steps": 12}
@@ -30,7 +30,7 @@ def test_the_share_of_a_step_is_that_of_the_definition_and_of_the_reference(
     schedule: dict[str, Any], shares: dict[int, float]
 ) -> None:
     spec = training_fixtures.spec(optimizer={"learning_rate": 0.5, "schedule": schedule})
-    rate = rates(json.loads(spec.model_dump_json())["optimizer"])
+    rate = spec.optimizer.rates()
     assert rate is not None
     assert {step: rate(step) for step in shares} == pytest.approx({step: share / 2 for step, share in shares.items()})
     for step in range(1, 30):
@@ -40,7 +40,7 @@ def test_the_share_of_a_step_is_that_of_the_definition_and_of_the_reference(
 def test_a_constant_rate_is_the_default_and_appears_nowhere() -> None:
     spec = training_fixtures.spec(optimizer={"schedule": {"name": "constant"}})
     assert "schedule" not in spec.canonical
-    assert rates(spec.optimizer.model_dump()) is None
+    assert spec.optimizer.rates() is None
     assert equivalence.settings(spec).optimizer.learning_rate == equivalence.RATE["adamw"]
 
 
@@ -52,7 +52,7 @@ def test_a_framework_that_cannot_change_the_rate_says_so() -> None:
         def versions(self) -> dict[str, str | None]:
             return {}
 
-    rank = Plain(json.loads(training_fixtures.spec().model_dump_json()), 0, 0, 1, "cpu")
+    rank = Plain(training_fixtures.spec(), 0, 0, 1, "cpu")
     with pytest.raises(Unsupported, match="torch has no learning rate that changes"):
         rank.set_rate(1.0)
 
@@ -81,13 +81,13 @@ def test_a_proof_goes_through_the_whole_course_with_the_same_mean_rate() -> None
         optimizer = equivalence.settings(spec).optimizer
         assert optimizer.schedule.warmup_steps == warmup
         assert optimizer.schedule.total_steps == (50 if "total_steps" in schedule else None)
-        rate = rates(optimizer.model_dump())
+        rate = optimizer.rates()
         assert rate is not None
         mean = sum(map(rate, range(1, 51))) / 50
         assert mean == pytest.approx(equivalence.RATE["lamb"], rel=5e-3)
         shortened = warmup != schedule["warmup_steps"]
         assert ("optimizer.schedule: its whole course in 50 steps" in equivalence.covers([spec])) == shortened
-    half = equivalence.settings(spec.model_copy(update={"precision": "bf16"}))
+    half = equivalence.settings(replace(spec, precision="bf16"))
     assert half.steps.timed == 10 and half.optimizer == equivalence.settings(spec).optimizer
 
 

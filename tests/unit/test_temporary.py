@@ -28,7 +28,7 @@ def agents(folder: Path, rank: str) -> Agents:
     agent = f'exec {shlex.quote(sys.executable)} "$@"'
     python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
     python.chmod(0o755)
-    variables = {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": os.environ["TMPDIR"]}
+    variables = {"TMPDIR": os.environ["TMPDIR"]}
     order = training_fixtures.order(
         "1n1g", "simulated", python=str(python), telemetry=False, variables=variables, shared=True
     )

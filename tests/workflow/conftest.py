@@ -20,6 +20,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Clone]:
 
 
 @pytest.fixture(scope="session")
+def planned(clone: Callable[[], Clone]) -> Clone:
+    """A clone in which nothing is made. Tests only plan there (`--dry-run`), so they share it."""
+    return clone()
+
+
+@pytest.fixture(scope="session")
 def finished(clone: Callable[[], Clone]) -> tuple[Clone, str]:
     """A clone after the whole small job, and what the console printed. Tests leave it complete."""
     done = clone()

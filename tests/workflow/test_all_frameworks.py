@@ -63,7 +63,7 @@ def test_one_model_in_every_framework(finished: tuple[Clone, str]) -> None:
 def looks_whole(clone: Clone, path: str) -> None:
     """The record states all that every framework has to measure on real data."""
     record = read_run(clone.path / path)
-    world = int(record.spec.topology[2])
+    world = record.spec.topology.world
     assert (record.status, record.reason) == ("ok", None), path
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4), path
     assert all(loss is not None and 4 < loss < 15 for loss in record.loss), path

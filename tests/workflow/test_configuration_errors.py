@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -63,22 +64,22 @@ def test_a_dump_by_a_hostile_name_is_only_a_missing_file(clone: Callable[[str], 
 
 
 @pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
-def test_presets_pass_a_dry_run(preset, clone: Callable[[], Clone]) -> None:
+def test_presets_pass_a_dry_run(preset: Path, planned: Clone) -> None:
     command = [sys.executable, "-m", "snakemake", "--dry-run", "--configfile", f"presets/{preset.name}"]
-    done = subprocess.run(command, cwd=clone().path, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=planned.path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert job_counts(done.stdout + done.stderr)["run"] == len(runs.expand(load([preset])))
 
 
 def test_the_command_that_repeats_a_run_of_a_preset_plans_that_run(
-    clone: Callable[[], Clone], monkeypatch: pytest.MonkeyPatch
+    planned: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     preset, values = ROOT / "presets/dlperf-mxnet-bert.yaml", {"runs": {"repeats": "3", "steps": {"timed": "9"}}}
     spec = runs.expand(load([preset], values))[-1]
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv(files.STARTED_WITH, files.started_with([preset], values))
     said = shlex.split(files.snakemake("--dry-run", "--printshellcmds", "--quiet", "host", "--force", spec.record))
-    done = subprocess.run([sys.executable, "-m", *said], cwd=clone().path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", *said], cwd=planned.path, capture_output=True, text=True)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
     assert job_counts(printed)["run"] == 1 and spec.canonical in printed

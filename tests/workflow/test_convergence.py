@@ -21,8 +21,8 @@ from framework_lab import python
 from process_helpers import until, variable, workers_below
 from throughline import records
 from throughline.report.render.topics import checks
+from throughline.spec import canonical
 from throughline.study.benchmark import Convergence
-from throughline.study.section import canonical
 
 from .conftest import ROOT, Clone
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from corpus_helpers import content, same
 from throughline.records import read_run, read_summary
+from throughline.spec import Topology
 
 from .conftest import SMALL, Clone, job_counts
 
@@ -68,7 +69,7 @@ def test_data_come_before_all_runs_and_repeats_stand_side_by_side(clone: Callabl
 
 def test_every_record_holds_its_configuration_and_environment(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
-    digests: dict[str, set[str | None]] = {}
+    digests: dict[tuple[str, Topology], set[str | None]] = {}
     for name in RECORDS:
         record = read_run(clone.path / name)
         assert (clone.path / name).with_suffix(".telemetry.csv").read_text().startswith("node,at_s,in_window")
@@ -78,7 +79,7 @@ def test_every_record_holds_its_configuration_and_environment(finished: tuple[Cl
         assert record.environment["code"] and record.environment["packages"]["torch"]
         empty = {key for key, value in record.environment.items() if value is None}
         assert empty <= set(record.environment["reasons"])
-        digests.setdefault(record.spec.cell + record.spec.topology, set()).add(record.environment["digest"])
+        digests.setdefault((record.spec.cell, record.spec.topology), set()).add(record.environment["digest"])
     assert all(len(found) == 1 and None not in found for found in digests.values())
 
 

@@ -1,14 +1,22 @@
-"""A framework that is added as docs/add-a-framework.md says goes through the whole graph, together with `torch`."""
+"""Frameworks that are added as docs/add-a-framework.md says go through the whole graph, together with `torch`."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from framework_lab import register
 from throughline.records import read_equivalence, read_summary
 
-from .conftest import Clone
+from .conftest import ROOT, Clone, job_counts
 
+TOY = ROOT / "tests/toy_framework"
 CONFIGURATION = """
 corpus: {name: little, parts: 2, shards: {training: 2, test: 1}, sequences: {32: 5}}
 runs: {device: cpu, repeats: 2, steps: {warmup: 2, timed: 4}}
@@ -21,9 +29,20 @@ benchmarks:
     batch: {fp32: [2]}
     options: {data: synthetic}
 """
+OF_TOY = """
+runs: {device: abacus, repeats: 1, steps: {warmup: 2, timed: 4}}
+benchmarks:
+  toys:
+    model: bert-tiny
+    sequence: 32
+    frameworks: [toy]
+    topologies: [1n1g, 1n2g]
+    batch: {fp32: [2]}
+    options: {data: synthetic, pause_ms: 3}
+"""
 
 
-def test_one_file_and_one_entry_are_a_framework(clone: Callable[[str], Clone]) -> None:
+def test_a_framework_with_a_new_library_is_compared(clone: Callable[[str], Clone]) -> None:
     made = clone(CONFIGURATION)
     register(made.path)
     made.made("results/report.html")
@@ -39,3 +58,82 @@ def test_one_file_and_one_entry_are_a_framework(clone: Callable[[str], Clone]) -
     report = (made.path / "results/report.html").read_text(encoding="utf-8")
     assert "fake (unequal)" in report and "What the frameworks can do" in report
     assert "Nothing to be done" in made.made("results/report.html").stdout
+
+
+def with_toy(clone: Callable[[str], Clone], configuration: str) -> Clone:
+    """Return a clone with the folder and the pins of `toy`, and with the files of conda that `make lock` writes."""
+    made = clone(configuration)
+    shutil.copytree(TOY / "toy", made.path / "src/throughline/frameworks/toy", ignore=shutil.ignore_patterns("__py*"))
+    shutil.copy(TOY / "toy.txt", made.path / "envs")
+    called(made, "throughline.launch.conda")
+    return made
+
+
+def called(made: Clone, module: str) -> str:
+    """Run a module of the clone's library as a program, and return its output."""
+    command, variables = [sys.executable, "-m", module], os.environ | {"PYTHONPATH": str(made.path / "src")}
+    done = subprocess.run(command, cwd=made.path, env=variables, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_folder_is_a_framework(clone: Callable[[str], Clone]) -> None:
+    """Nothing beside the folder and the pins is touched: runs, options, devices and refusals come from them."""
+    made = with_toy(clone, OF_TOY)
+    made.made("results/report.html")
+    # The files are read as JSON, because this process does not know the framework.
+    runs = made.path / "results/toys/bz2_fp32/toy"
+    record = json.loads((runs / "1n1g/run1.json").read_text())
+    assert (record["status"], record["spec"]["options"]["pause_ms"]) == ("ok", 3)
+    assert record["device"] == {"kind": "abacus", "name": "wooden abacus", "count": 2, "fp16_native": False}
+    assert record["settings"]["pause_s"] == 0.003 and record["environment"]["framework"]["toy"] == "1.0"
+    refused = json.loads((runs / "1n2g/run1.json").read_text())
+    assert (refused["status"], refused["reason"]) == ("unsupported", "an abacus computes alone")
+    assert "toy" in (made.path / "results/report.html").read_text(encoding="utf-8")
+
+
+def test_an_option_and_a_device_of_a_new_framework_are_keys(clone: Callable[[str], Clone]) -> None:
+    made = with_toy(clone, OF_TOY)
+    for key, value, said in (
+        ("pause_ms: 3", "pause_ms: 3000", "benchmarks.toys.options.pause_ms"),
+        ("device: abacus", "device: slide_rule", "abacus"),
+    ):
+        (made.path / "small.yaml").write_text(OF_TOY.replace(key, value), encoding="utf-8")
+        done = made.snakemake("--dry-run")
+        assert done.returncode == 1 and said in done.stdout, done.stdout
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Map each file of a clone to its digest, without what programs leave behind."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    names = {str(path.relative_to(folder)): path for path in files}
+    left = ("__pycache__", ".snakemake", "logs/")
+    kept = {name: path for name, path in names.items() if not any(word in name for word in left)}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in kept.items()}
+
+
+def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[str], Clone]) -> None:
+    made = with_toy(clone, OF_TOY)
+    assert "- -r toy.txt" in (made.path / "envs/toy.yaml").read_text()
+    before = digests(made.path)
+    called(made, "throughline.study.config_reference")
+    called(made, "throughline.frameworks.reference")
+    texts = {name: (made.path / name).read_text(encoding="utf-8") for name in ("README.md", "docs/frameworks.md")}
+    assert all("| torch-horovod | toy |" in text for text in texts.values())
+    assert "| `toy` | several devices | an abacus computes alone |" in texts["docs/frameworks.md"]
+    reference = (made.path / "docs/configuration.md").read_text(encoding="utf-8")
+    assert "options.pause_ms` | milliseconds that the toy framework rests before each step" in reference
+    assert "| auto or cuda or abacus or cpu |" in reference
+    changed = {name for name, digest in digests(made.path).items() if before.get(name) != digest}
+    assert changed == {*texts, "docs/configuration.md", "resources/config.schema.json"}
+
+    (made.path / "envs/toy.txt").write_text("#: python 3.11\n#: check json\n")
+    called(made, "throughline.launch.conda")
+    assert "toy" in called(made, "throughline.recipes").split()
+    assert "installs the pins of toy.txt" in (made.path / "envs/toy.yaml").read_text()
+    own = {"XDG_CACHE_HOME": str(made.path / "cache")}
+    planned = made.made("--dry-run", "results/toys/bz2_fp32/toy/1n1g/run1.json", **own).stdout
+    assert job_counts(planned) == {"environment": 1, "run": 1}, planned
+    command = [sys.executable, "workflow/scripts/environment.py"]
+    variables = os.environ | own | {"PYTHONPATH": str(made.path / "src")}
+    done = subprocess.run([*command, "toy"], cwd=made.path, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "toy 2/2: check" in done.stderr, done.stderr

@@ -1,27 +1,19 @@
-"""Parse one log of clicks."""
+"""Parse one log of clicks.
 
-import argparse
+malformed_at_most: largest allowed share of malformed lines
+"""
+
 from pathlib import Path
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--part", type=int, required=True)
-    parser.add_argument("--shards", type=int, required=True)
-    parser.add_argument(
-        "--malformed-at-most", type=float, required=True, help="largest allowed share of malformed lines"
-    )
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(source: Path, part: int, shards: int, malformed_at_most: float, output: Path) -> None:
     from throughline.clicks import making
 
-    asked = arguments.part, arguments.shards, arguments.malformed_at_most
-    lines, malformed = making.parse(arguments.source, *asked, arguments.output)
-    print(f"{arguments.source.name}: {lines:,} lines, {malformed:,} of them malformed and left out")
+    lines, malformed = making.parse(source, part, shards, malformed_at_most, output)
+    print(f"{source.name}: {lines:,} lines, {malformed:,} of them malformed and left out")
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

@@ -1,22 +1,19 @@
-"""Gather one shard of clicks from all parts."""
+"""Gather one shard of clicks from all parts.
 
-import argparse
+shard: its number, training shards first
+"""
+
 from pathlib import Path
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", type=Path, required=True, nargs="+")
-    parser.add_argument("--shard", type=int, required=True, help="its number, training shards first")
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(parts: list[Path], shard: int, output: Path) -> None:
     from throughline.clicks import making
 
-    rows = making.gather(arguments.parts, arguments.shard, arguments.output)
-    print(f"{arguments.output.name}: {rows:,} rows")
+    rows = making.gather(parts, shard, output)
+    print(f"{output.name}: {rows:,} rows")
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

@@ -1,25 +1,21 @@
-"""Check one shard of clicks against the parts, and write its digests."""
+"""Check one shard of clicks against the parts, and write its digests.
 
-import argparse
+number: its number, training shards first
+"""
+
 from pathlib import Path
 
 from throughline import files
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shard", type=Path, required=True)
-    parser.add_argument("--parts", type=Path, required=True, nargs="+")
-    parser.add_argument("--number", type=int, required=True, help="its number, training shards first")
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(shard: Path, parts: list[Path], number: int, output: Path) -> None:
     from throughline.clicks import verification
 
-    result = verification.verify(arguments.shard, arguments.parts, arguments.number)
+    result = verification.verify(shard, parts, number)
     print(f"{result['file']}: {result['rows']:,} rows, {result['clicks']:,} clicks")
-    files.write_json(arguments.output, result)
+    files.write_json(output, result)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

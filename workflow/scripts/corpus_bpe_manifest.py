@@ -1,23 +1,21 @@
-"""Write the manifest of all verified shards of GPT-2's tokens."""
+"""Write the manifest of all verified shards of GPT-2's tokens.
 
-import argparse
-import json
+corpus: the corpus's name
+verified: results of all verifications
+parameters: JSON, recorded and digested
+"""
+
 from pathlib import Path
+from typing import Any
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", required=True, help="the corpus's name")
-    parser.add_argument("--verified", type=Path, required=True, nargs="+", help="results of all verifications")
-    parser.add_argument("--parameters", type=json.loads, required=True, help="JSON, recorded and digested")
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(corpus: str, verified: list[Path], parameters: dict[str, Any], output: Path) -> None:
     from throughline.corpus.bpe import manifest
 
-    manifest.merge(arguments.corpus, arguments.verified, arguments.parameters, arguments.output)
+    manifest.merge(corpus, verified, parameters, output)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

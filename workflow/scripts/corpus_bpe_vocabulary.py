@@ -1,19 +1,18 @@
-"""Write GPT-2's published vocabulary. It is rebuilt from an installed package and checked by its SHA-256."""
+"""Write GPT-2's published vocabulary. It is rebuilt from an installed package and checked by its SHA-256.
 
-import argparse
+output: a folder for encoder.json and vocab.bpe
+"""
+
 from pathlib import Path
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True, help="a folder for encoder.json and vocab.bpe")
-    arguments = parser.parse_args()
+def main(output: Path) -> None:
     from throughline.corpus.bpe import vocabulary
 
-    vocabulary.build(arguments.output)
+    vocabulary.build(output)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

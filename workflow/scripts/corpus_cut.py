@@ -1,28 +1,25 @@
-"""Check a dump or text files, and write down where they are cut into parts."""
+"""Check a dump or text files, and write down where they are cut into parts.
 
-import argparse
+dump: .xml or .xml.bz2 files in their order; or a download's listing
+text: the files are plain text, or JSON lines
+"""
+
 from pathlib import Path
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    files = ".xml or .xml.bz2 files in their order; or a download's listing"
-    parser.add_argument("--dump", type=Path, required=True, nargs="+", help=files)
-    parser.add_argument("--text", action="store_true", help="the files are plain text, or JSON lines")
-    parser.add_argument("--parts", type=int, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
-    from throughline.corpus.source import documents, dumps, parts
+def main(dump: list[Path], parts: int, output: Path, text: bool = False) -> None:
+    from throughline.corpus.source import documents, dumps
+    from throughline.corpus.source.parts import check_articles
 
-    if arguments.text:
-        documents.write_cut(arguments.dump, arguments.parts, arguments.output)
+    if text:
+        documents.write_cut(dump, parts, output)
         return
-    named = [path for name in arguments.dump for path in (_listed(name) if name.suffix == ".json" else [name])]
-    cut = dumps.cut(named, arguments.parts)
-    parts.check_articles(cut)
-    dumps.write(arguments.output, cut)
+    named = [path for name in dump for path in (_listed(name) if name.suffix == ".json" else [name])]
+    cut = dumps.cut(named, parts)
+    check_articles(cut)
+    dumps.write(output, cut)
 
 
 def _listed(listing: Path) -> list[Path]:
@@ -32,4 +29,4 @@ def _listed(listing: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

@@ -1,41 +1,38 @@
-"""Download a dump by its name and date, and check it. A download that stopped is continued."""
+"""Download a dump by its name and date, and check it. A download that stopped is continued.
 
-import argparse
+output: the listing; the files come beside it
+name: such as enwiki-20261101 (default: the output's name without .json)
+contact: an e-mail or web address; every request carries it (default: $THROUGHLINE_CONTACT)
+mirror: asked before the official host; may be repeated (default: the words of $THROUGHLINE_MIRRORS)
+official: asked last (default: $THROUGHLINE_OFFICIAL, or Wikimedia's own host)
+timeout_s: seconds without a byte that end a connection
+tries: failures in a row after which a host is given up
+"""
+
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.corpus.source import published
-from throughline.corpus.source.fetch import Client
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--name", help="such as enwiki-20261101 (default: the output's name without .json)")
-    parser.add_argument(
-        "--contact",
-        default=os.environ.get("THROUGHLINE_CONTACT") or None,
-        help="an e-mail or web address; every request carries it (default: $THROUGHLINE_CONTACT)",
-    )
-    parser.add_argument(
-        "--mirror",
-        action="append",
-        help="asked before the official host; may be repeated (default: the words of $THROUGHLINE_MIRRORS)",
-    )
-    parser.add_argument(
-        "--official",
-        default=os.environ.get("THROUGHLINE_OFFICIAL", published.OFFICIAL),
-        help="asked last (default: $THROUGHLINE_OFFICIAL, or %(default)s)",
-    )
-    parser.add_argument("--timeout-s", type=float, default=60, help="seconds without a byte that end a connection")
-    parser.add_argument("--tries", type=int, default=5, help="failures in a row after which a host is given up")
-    parser.add_argument("--output", type=Path, required=True, help="the listing; the files come beside it")
-    arguments = parser.parse_args()
-    client = Client(arguments.contact, tries=arguments.tries, timeout_s=arguments.timeout_s)
-    mirrors = arguments.mirror or os.environ.get("THROUGHLINE_MIRRORS", "").split()
-    name = arguments.name or arguments.output.stem
-    published.download(name, arguments.output, client, mirrors, arguments.official)
+def main(
+    output: Path,
+    name: str | None = None,
+    contact: str | None = os.environ.get("THROUGHLINE_CONTACT") or None,
+    mirror: Sequence[str] = (),
+    official: str | None = os.environ.get("THROUGHLINE_OFFICIAL"),
+    timeout_s: float = 60,
+    tries: int = 5,
+) -> None:
+    from throughline.corpus.source import published
+    from throughline.corpus.source.fetch import Client
+
+    client = Client(contact, tries=tries, timeout_s=timeout_s)
+    mirrors = mirror or os.environ.get("THROUGHLINE_MIRRORS", "").split()
+    host = published.OFFICIAL if official is None else official
+    published.download(name or output.stem, output, client, mirrors, host)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

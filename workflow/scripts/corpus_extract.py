@@ -1,31 +1,35 @@
-"""Extract the text of the articles in one part of the dump, and prove that none is missing."""
+"""Extract the text of the articles in one part of the dump, and prove that none is missing.
 
-import argparse
+cut: parts.json
+part: counted from 0, over all sources
+output: articles as JSON lines
+counts: what was counted, as JSON
+stall_s: stop when nothing moves for so many seconds
+"""
+
 from pathlib import Path
+from typing import Literal
 
-from throughline.files import command_line
+from throughline.command import run
+from throughline.files import read_json
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cut", type=Path, required=True, help="parts.json")
-    parser.add_argument("--part", type=int, required=True, help="counted from 0, over all sources")
-    parser.add_argument("--output", type=Path, required=True, help="articles as JSON lines")
-    parser.add_argument("--counts", type=Path, required=True, help="what was counted, as JSON")
-    parser.add_argument("--extractor", choices=["wikiextractor", "throughline"], default="wikiextractor")
-    parser.add_argument("--stall-s", type=float, default=900, help="stop when nothing moves for so many seconds")
-    arguments = parser.parse_args()
+def main(
+    cut: Path,
+    part: int,
+    output: Path,
+    counts: Path,
+    extractor: Literal["wikiextractor", "throughline"] = "wikiextractor",
+    stall_s: float = 900,
+) -> None:
     from throughline.corpus.source import documents, dumps
     from throughline.corpus.text import extraction
-    from throughline.files import read_json
 
-    if read_json(arguments.cut).get("kind") == documents.KIND:
-        found = documents.articles(arguments.cut, arguments.part)
-        extraction.take_over(found, arguments.part, arguments.output, arguments.counts)
-        return
-    how = {"extractor": arguments.extractor, "stall_s": arguments.stall_s}
-    extraction.extract(dumps.read(arguments.cut), arguments.part, arguments.output, arguments.counts, **how)
+    if read_json(cut).get("kind") == documents.KIND:
+        extraction.take_over(documents.articles(cut, part), part, output, counts)
+    else:
+        extraction.extract(dumps.read(cut), part, output, counts, extractor=extractor, stall_s=stall_s)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

@@ -1,29 +1,32 @@
-"""Gather the documents of one shard from the tokens of all parts."""
+"""Gather the documents of one shard from the tokens of all parts.
 
-import argparse
+parts: tokens of all parts, in their order
+shard: counted from 0 within its split
+training: training shards in all
+test: test shards in all
+memory_mb: data to hold in memory at a time; the rest goes through files
+"""
+
 from pathlib import Path
+from typing import Literal
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", type=Path, required=True, nargs="+", help="tokens of all parts, in their order")
-    parser.add_argument("--split", choices=["training", "test"], required=True)
-    parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
-    parser.add_argument("--training", type=int, required=True, help="training shards in all")
-    parser.add_argument("--test", type=int, required=True, help="test shards in all")
-    parser.add_argument(
-        "--memory-mb", type=int, default=256, help="data to hold in memory at a time; the rest goes through files"
-    )
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(
+    parts: list[Path],
+    split: Literal["training", "test"],
+    shard: int,
+    training: int,
+    test: int,
+    output: Path,
+    memory_mb: int = 256,
+) -> None:
     from throughline.corpus.text import tokens
 
-    number = arguments.shard + (arguments.training if arguments.split == "test" else 0)
-    every, memory_bytes = arguments.training + arguments.test, arguments.memory_mb << 20
-    tokens.gather(arguments.parts, number, every, arguments.output, memory_bytes=memory_bytes)
+    number = shard + (training if split == "test" else 0)
+    tokens.gather(parts, number, training + test, output, memory_bytes=memory_mb << 20)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

@@ -1,26 +1,22 @@
-"""Write the manifest of all verified shards of one sequence length."""
+"""Write the manifest of all verified shards of one sequence length.
 
-import argparse
-import json
+corpus: the corpus's name
+verified: results of all verifications
+parameters: JSON, recorded and digested
+"""
+
 from pathlib import Path
+from typing import Any
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", required=True, help="the corpus's name")
-    parser.add_argument("--verified", type=Path, required=True, nargs="+", help="results of all verifications")
-    parser.add_argument("--vocabulary", type=Path, required=True)
-    parser.add_argument("--parameters", type=json.loads, required=True, help="JSON, recorded and digested")
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(corpus: str, verified: list[Path], vocabulary: Path, parameters: dict[str, Any], output: Path) -> None:
     from throughline.corpus.shards import manifest
-    from throughline.corpus.text import vocabulary
+    from throughline.corpus.text.vocabulary import read
 
-    words = vocabulary.read(arguments.vocabulary)
-    manifest.merge(arguments.corpus, arguments.verified, words, arguments.parameters, arguments.output)
+    manifest.merge(corpus, verified, read(vocabulary), parameters, output)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

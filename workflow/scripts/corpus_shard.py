@@ -1,31 +1,33 @@
-"""Make one shard of pre-training examples."""
+"""Make one shard of pre-training examples.
 
-import argparse
+tokens: the shard's tokens
+shard: counted from 0 within its split
+parameters: JSON: sequence, predictions, probability ...
+unpacked: write it uncompressed
+memory_mb: data to hold in memory at a time; the rest goes through files
+"""
+
 from pathlib import Path
+from typing import Literal
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=Path, required=True, help="the shard's tokens")
-    parser.add_argument("--vocabulary", type=Path, required=True)
-    parser.add_argument("--split", choices=["training", "test"], required=True)
-    parser.add_argument("--shard", type=int, required=True, help="counted from 0 within its split")
-    parser.add_argument("--parameters", required=True, help="JSON: sequence, predictions, probability ...")
-    parser.add_argument("--unpacked", action="store_true", help="write it uncompressed")
-    parser.add_argument(
-        "--memory-mb", type=int, default=256, help="data to hold in memory at a time; the rest goes through files"
-    )
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(
+    tokens: Path,
+    vocabulary: Path,
+    split: Literal["training", "test"],
+    shard: int,
+    parameters: str,
+    output: Path,
+    unpacked: bool = False,
+    memory_mb: int = 256,
+) -> None:
     from throughline.corpus.shards import Parameters, making
 
-    parameters = Parameters.from_json(arguments.parameters)
-    shard = arguments.split, arguments.shard, arguments.output
-    how = {"unpacked": arguments.unpacked, "memory_bytes": arguments.memory_mb << 20}
-    making.make(arguments.tokens, arguments.vocabulary, parameters, *shard, **how)
+    how = Parameters.from_json(parameters)
+    making.make(tokens, vocabulary, how, split, shard, output, unpacked=unpacked, memory_bytes=memory_mb << 20)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

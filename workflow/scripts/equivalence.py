@@ -1,32 +1,27 @@
 """Check whether all frameworks of a benchmark compute the same from the same weights on the same batches.
 
 It writes results/<benchmark>/equivalence.json.
+
+specs: run specifications as a JSON list: frameworks x topologies
+output: equivalence.json; records and logs go beside it
+manifest: manifest.json of the shards (not for synthetic data)
+environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 """
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from throughline import recipes, records
-from throughline.checks import equivalence
-from throughline.files import command_line
-from throughline.study.runs import read_specs
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--specs", required=True, help="run specifications as a JSON list: frameworks x topologies")
-    parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
-    parser.add_argument(
-        "--environment", action="append", default=[], metavar="FRAMEWORK=NAME", help="the workers' environment"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="equivalence.json; records and logs go beside it")
-    arguments = parser.parse_args()
-    specs = read_specs(arguments.specs)
-    pairs = (pair.split("=", 1) for pair in arguments.environment)
-    pythons = {framework: recipes.python_of(name) for framework, name in pairs}
-    result = equivalence.prove(specs, arguments.manifest, pythons, arguments.output.with_suffix(""))
-    records.write(records.Equivalence, result, arguments.output)
+def main(specs: str, output: Path, manifest: Path | None = None, environment: Sequence[str] = ()) -> None:
+    from throughline import recipes, records
+    from throughline.checks import equivalence
+    from throughline.study.runs import read_specs
+
+    result = equivalence.prove(read_specs(specs), manifest, recipes.pythons_of(environment), output.with_suffix(""))
+    records.write(records.Equivalence, result, output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

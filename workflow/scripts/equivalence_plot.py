@@ -1,20 +1,19 @@
-"""Plot results/<benchmark>/equivalence.json as SVG and PNG."""
+"""Plot results/<benchmark>/equivalence.json as SVG and PNG.
 
-import argparse
+output: equivalence.svg; the .png goes beside it
+"""
+
 from pathlib import Path
 
-from throughline.files import command_line
-from throughline.records import read_equivalence
-from throughline.report.render.topics import checks
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("equivalence", type=Path, help="equivalence.json")
-    parser.add_argument("--output", type=Path, required=True, help="equivalence.svg; the .png goes beside it")
-    arguments = parser.parse_args()
-    checks.write_equivalence(read_equivalence(arguments.equivalence), arguments.output)
+def main(equivalence: Path, /, output: Path) -> None:
+    from throughline.records import read_equivalence
+    from throughline.report.render.topics import checks
+
+    checks.write_equivalence(read_equivalence(equivalence), output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

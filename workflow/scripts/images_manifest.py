@@ -1,25 +1,21 @@
-"""Write the manifest of all verified shards of pictures."""
+"""Write the manifest of all verified shards of pictures.
 
-import argparse
-import json
+images: name of the pictures
+verified: results of all verifications
+parameters: JSON, recorded and digested
+"""
+
 from pathlib import Path
+from typing import Any
 
-from throughline.files import command_line
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", required=True, help="name of the pictures")
-    parser.add_argument("--listing", type=Path, required=True)
-    parser.add_argument("--verified", type=Path, required=True, nargs="+", help="results of all verifications")
-    parser.add_argument("--parameters", type=json.loads, required=True, help="JSON, recorded and digested")
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+def main(images: str, listing: Path, verified: list[Path], parameters: dict[str, Any], output: Path) -> None:
     from throughline.images import manifest
 
-    made = arguments.verified, arguments.listing, arguments.parameters
-    manifest.merge(arguments.images, *made, arguments.output)
+    manifest.merge(images, verified, listing, parameters, output)
 
 
 if __name__ == "__main__":
-    command_line(main, single=True)
+    run(main, single=True)

@@ -1,40 +1,34 @@
 """Search for the largest batch per device that fits, or for the most classes, in each framework.
 
 It writes results/<benchmark>/max_<quantity>_<precision>.json.
+
+specs: run specifications as a JSON list, one per framework
+output: the result; records and logs of tries go beside it
+quantity: the batch, or the parameter of the model, whose largest value is searched for
+manifest: manifest.json of the shards (not for synthetic data)
+environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 """
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from throughline import recipes, records
-from throughline.checks import max_batch
-from throughline.files import command_line
-from throughline.launch import lock, nodes
-from throughline.study.runs import read_specs
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--specs", required=True, help="run specifications as a JSON list, one per framework")
-    parser.add_argument(
-        "--quantity",
-        default=max_batch.BATCH,
-        help="the batch, or the parameter of the model, whose largest value is searched for",
-    )
-    parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
-    parser.add_argument(
-        "--environment", action="append", default=[], metavar="FRAMEWORK=NAME", help="the workers' environment"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="the result; records and logs of tries go beside it")
-    arguments = parser.parse_args()
-    specs = read_specs(arguments.specs)
-    pairs = (pair.split("=", 1) for pair in arguments.environment)
-    pythons = {framework: recipes.python_of(name) for framework, name in pairs}
-    hosts, folder = nodes.configured(specs[0].benchmark), arguments.output.with_suffix("")
-    with lock.record(arguments.output):
-        result = max_batch.find(specs, arguments.manifest, pythons, folder, hosts, arguments.quantity)
-        records.write(records.MaxBatch, result, arguments.output)
+def main(
+    specs: str, output: Path, quantity: str = "batch", manifest: Path | None = None, environment: Sequence[str] = ()
+) -> None:
+    from throughline import recipes, records
+    from throughline.checks import max_batch
+    from throughline.launch import lock, nodes
+    from throughline.study.runs import read_specs
+
+    tried, pythons = read_specs(specs), recipes.pythons_of(environment)
+    hosts = nodes.configured(tried[0].benchmark)
+    with lock.record(output):
+        result = max_batch.find(tried, manifest, pythons, output.with_suffix(""), hosts, quantity)
+        records.write(records.MaxBatch, result, output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

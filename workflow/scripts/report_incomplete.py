@@ -1,21 +1,21 @@
-"""Make results/report-incomplete.html from what is measured so far, if a workflow did not finish."""
+"""Make results/report-incomplete.html from what is measured so far, if a workflow did not finish.
 
-import argparse
+expected: the cells that were asked for, as JSON
+output: the page
+results: folder of the records
+"""
+
 from pathlib import Path
 
-from throughline.files import command_line
-from throughline.report.analysis import cells
-from throughline.report.render import page
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
-    parser.add_argument("--expected", required=True, metavar="JSON", help="the cells that were asked for")
-    parser.add_argument("--output", type=Path, required=True, help="the page")
-    arguments = parser.parse_args()
-    page.write_incomplete(arguments.results, cells.read_asked(arguments.expected), arguments.output)
+def main(expected: str, output: Path, results: Path = Path("results")) -> None:
+    from throughline.report.analysis import cells
+    from throughline.report.render import page
+
+    page.write_incomplete(results, cells.read_asked(expected), output)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

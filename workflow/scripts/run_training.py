@@ -1,52 +1,62 @@
-"""Measure one training run: `run_training.py --spec JSON --manifest M --record R.json --log R.log`."""
+"""Measure one training run: `run_training.py --spec JSON --manifest M --record R.json --log R.log`.
 
-import argparse
+spec: the run specification as JSON; missing keys have their defaults
+record: the record that is written
+log: the log; it is kept even if the run fails
+manifest: manifest.json of the shards (not for synthetic data)
+python: the Python that runs the workers (default: this one)
+environment: the workers' environment, by its name
+repair: command that an error names if a shard is missing or changed
+hang_after: seconds without a step after which a run counts as hung
+hosts: names of hosts behind ssh (default: those in THROUGHLINE_HOSTS)
+strict: treat warnings that are found before the start as errors
+"""
+
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from throughline import recipes
-from throughline.files import UserError, command_line
-from throughline.launch import launch, nodes
-from throughline.launch.job import Job, is_strict
-from throughline.study.runs import RunSpec
+from throughline.command import run
+from throughline.files import UserError
+from throughline.processes import START
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="the run specification as JSON; missing keys have their defaults")
-    parser.add_argument("--manifest", type=Path, help="manifest.json of the shards (not for synthetic data)")
-    parser.add_argument("--record", type=Path, required=True, help="the record that is written")
-    parser.add_argument("--log", type=Path, required=True, help="the log; it is kept even if the run fails")
-    parser.add_argument("--python", default=sys.executable, help="the Python that runs the workers (default: this one)")
-    parser.add_argument(
-        "--environment", dest="python", type=recipes.python_of, help="the workers' environment, by its name"
-    )
-    parser.add_argument("--repair", help="command that an error names if a shard is missing or changed")
-    parser.add_argument("--hang-after", type=float, help="seconds without a step after which a run counts as hung")
-    parser.add_argument("--hosts", nargs="*", help="names of hosts behind ssh (default: those in THROUGHLINE_HOSTS)")
-    parser.add_argument(
-        "--strict", action="store_true", help="treat warnings that are found before the start as errors"
-    )
-    arguments = parser.parse_args()
+def main(
+    spec: str,
+    record: Path,
+    log: Path,
+    manifest: Path | None = None,
+    python: str = sys.executable,
+    environment: str | None = None,
+    repair: str | None = None,
+    hang_after: float | None = None,
+    hosts: Sequence[str] = (),
+    strict: bool = False,
+) -> None:
+    from pydantic import ValidationError
+
+    from throughline import recipes
+    from throughline.launch import launch, nodes
+    from throughline.launch.job import Job, is_strict
+    from throughline.study.runs import read_spec
+
     try:
-        spec = RunSpec.model_validate_json(arguments.spec)
+        asked = read_spec(spec)
     except ValidationError as error:
         raise UserError("--spec is not a run specification", why=str(error)) from None
     launch.run(
         Job(
-            spec=spec,
-            record=arguments.record,
-            log=arguments.log,
-            manifest=arguments.manifest,
-            python=arguments.python,
-            repair=arguments.repair,
-            hang_after_s=arguments.hang_after,
-            strict=arguments.strict or is_strict(spec.benchmark),
-            hosts=arguments.hosts or nodes.configured(spec.benchmark),
-            command="PYTHONPATH=src " + shlex.join(["python", *(_relative(word) for word in sys.argv)]),
+            spec=asked,
+            record=record,
+            log=log,
+            manifest=manifest,
+            python=recipes.python_of(environment) if environment else python,
+            repair=repair,
+            hang_after_s=hang_after,
+            strict=strict or is_strict(asked.benchmark),
+            hosts=hosts or nodes.configured(asked.benchmark),
+            command=shlex.join(["python", *map(_relative, [str(START), *sys.argv])]),
         )
     )
 
@@ -58,4 +68,4 @@ def _relative(word: str) -> str:
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

@@ -1,40 +1,39 @@
 """Summarize the run records of one benchmark, batch size and precision.
 
 It writes results/<benchmark>/bz<b>_<precision>.json.
+
+records: run<k>.json of every framework and topology
+asked: repeats that were asked for per cell
+output: the summary
+spec: specification of one of the runs, as JSON; records that do not fit it are refused
+remarks: text to show under the tables
+equivalence: equivalence.json, if the benchmark has one
+strict: fail on warnings instead of writing them down
+terms: goals, prices and task_samples, as JSON
 """
 
-import argparse
 from pathlib import Path
 
-from throughline.files import command_line
-from throughline.report.analysis import summary
-from throughline.study.runs import RunSpec
+from throughline.command import run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("records", nargs="+", type=Path, help="run<k>.json of every framework and topology")
-    parser.add_argument(
-        "--spec", metavar="JSON", help="specification of one of the runs; records that do not fit it are refused"
-    )
-    parser.add_argument("--asked", type=int, required=True, metavar="N", help="repeats that were asked for per cell")
-    parser.add_argument("--remarks", help="text to show under the tables")
-    parser.add_argument("--equivalence", type=Path, help="equivalence.json, if the benchmark has one")
-    parser.add_argument("--strict", action="store_true", help="fail on warnings instead of writing them down")
-    parser.add_argument("--terms", default="{}", metavar="JSON", help="goals, prices and task_samples")
-    parser.add_argument("--output", type=Path, required=True, help="the summary")
-    arguments = parser.parse_args()
-    summary.write(
-        arguments.records,
-        arguments.output,
-        arguments.asked,
-        arguments.remarks,
-        arguments.strict,
-        arguments.equivalence,
-        summary.read_terms(arguments.terms),
-        RunSpec.model_validate_json(arguments.spec) if arguments.spec else None,
-    )
+def main(
+    records: list[Path],
+    /,
+    asked: int,
+    output: Path,
+    spec: str | None = None,
+    remarks: str | None = None,
+    equivalence: Path | None = None,
+    strict: bool = False,
+    terms: str = "{}",
+) -> None:
+    from throughline.report.analysis import summary
+    from throughline.study.runs import read_spec
+
+    fits = read_spec(spec) if spec else None
+    summary.write(records, output, asked, remarks, strict, equivalence, summary.read_terms(terms), fits)
 
 
 if __name__ == "__main__":
-    command_line(main)
+    run(main)

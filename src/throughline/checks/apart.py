@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import throughline
+from throughline import processes
 from throughline.files import UserError
 from throughline.launch import lock, machine
 from throughline.launch.supervision import Interrupted, interruptible
-from throughline.study.runs import RunSpec
+from throughline.spec import RunSpec
 
 
 class Trained(NamedTuple):
@@ -40,10 +40,9 @@ def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> T
 
 
 def _answer(what: str, spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Any:
-    values = json.loads(spec.model_dump_json())
-    variables = machine.worker_variables(values, Path(throughline.__file__).parents[1])
-    command = [sys.executable, "-m", "throughline.checks.reference", what, json.dumps(values)]
-    command += [str(weights), *([str(manifest)] if manifest else [])]
+    variables = machine.worker_variables(spec)
+    words = [what, json.dumps(spec.values()), str(weights), *([str(manifest)] if manifest else [])]
+    command = processes.module(sys.executable, "throughline.checks.reference", *words)
     try:
         with interruptible() as parent, lock.device(target, print, parent.is_gone):
             done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records
+from throughline import files, records, workloads
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
@@ -18,12 +18,10 @@ from throughline.messages import Checkpoint, Training
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
 from throughline.records.checks import AgainstStated, Verdict
-from throughline.study.benchmark import Convergence, Steps
+from throughline.spec import RunSpec, Steps, Topology, canonical
+from throughline.study.benchmark import Convergence
 from throughline.study.config import Config
-from throughline.study.runs import RunSpec
-from throughline.study.section import canonical
 from throughline.study.targets import CHECK
-from throughline.topology import Topology
 
 LAST, CHECKPOINTS = "last", ".checkpoints"
 """LAST is the folder beside a finished curve that holds its last checkpoint.
@@ -43,14 +41,14 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
     topology.
     """
     requested = {}
-    for spec in sorted(specs, key=lambda spec: spec.batch_per_device):
+    for spec in sorted(specs, key=lambda spec: spec.batch):
         block = config.benchmarks.get(spec.benchmark)
         if block is None or block.convergence is None or spec.repeat != 1:
             continue
-        largest = max(block.topologies, key=lambda name: (Topology.parse(name).world, Topology.parse(name)))
-        if spec.topology == largest and spec.batch_per_device == min(block.batch[spec.precision]):
-            place = CHECK.format(**vars(spec), batch=spec.batch_per_device) + ".json"
-            requested[place] = spec.model_copy(update={"steps": Steps(warmup=0, timed=block.convergence.steps)})
+        largest = max(map(Topology.parse, block.topologies), key=lambda one: (one.world, one))
+        if spec.topology == largest and spec.batch == min(block.batch[spec.precision]):
+            place = CHECK.format(**vars(spec)) + ".json"
+            requested[place] = replace(spec, steps=Steps(warmup=0, timed=block.convergence.steps))
     return requested
 
 
@@ -117,12 +115,12 @@ def _last_weights(curve: Path, model: str) -> Checkpoint:
 
 def _data(spec: RunSpec, manifest: Path) -> Manifest:
     """Return the data, with the held-out data checked. Raises UserError if there are no held-out data."""
-    data = Manifest(manifest, str(spec.workload.DATA), spec.typed_parameters, spec.seed)
+    data = Manifest(manifest, str(workloads.of(spec.model).data), spec.parameters, spec.seed)
     if not data.held_out:
         raise UserError(
             f"{manifest} lists no test shards",
             why="a convergence check looks at data that training does not read",
-            next_step=f"set {spec.workload.DATA}.shards.test to 1 or more",
+            next_step=f"set {data.room}.shards.test to 1 or more",
         )
     data.check(data.held_out)
     return data
@@ -134,7 +132,7 @@ def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
     trained = None if bad else ended.reports[0].trained
     return {
         "schema": records.SCHEMA,
-        "spec": job.full,
+        "spec": job.spec.values(),
         "evaluate_every": order.evaluate_every,
         "status": bad.status if bad else "ok",
         "reason": bad.reason if bad else None,
@@ -158,7 +156,7 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     For a figure of which more is better (an accuracy), the tolerance is an absolute difference; for others (a loss),
     it is a share of the stated value.
     """
-    held_out = curve.spec.workload.HELD_OUT
+    held_out = workloads.of(curve.spec.model).held_out
     expected = stated(against, held_out) if against else {}
     compared = [
         _against(there, look, name, held_out[name], tolerance)

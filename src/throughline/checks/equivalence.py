@@ -10,7 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,7 @@ from throughline.launch import launch
 from throughline.launch.job import Job
 from throughline.rank.data import Manifest
 from throughline.records.checks import Comparison
-from throughline.study.benchmark import Schedule, Steps
-from throughline.study.runs import RunSpec
-from throughline.study.section import Section
-from throughline.topology import Layout
+from throughline.spec import Layout, Optimizer, Options, Precision, RunSpec, Schedule, Steps, Topology, values
 
 STEPS = 50
 TOLERANCE = 2e-5
@@ -64,6 +61,7 @@ LIMITS = (
     "every step builds on the one before. Adam turns even the smallest gradients into steps of full size: of a weight "
     "whose second moment's root is near epsilon, one bit decides the direction."
 )
+FP32: Precision = "fp32"
 AS_MEASURED = ("clip", "accumulate", "compile", "checkpointing", "unpadded", "data", "sharding", "tensor")
 
 
@@ -78,9 +76,9 @@ def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
 
 def _needs_proof(block: Sequence[RunSpec]) -> bool:
     first, several = block[0], len({spec.framework for spec in block}) > 1
-    split = any(first.parameters[name] != value for name, value in workloads.whole(first.model).items())
-    own = workloads.own_exchange(first.model_dump()) and any(spec.size.replicas > 1 for spec in block)
-    return several or split or own or first.layout != Layout()
+    split = any(getattr(first.parameters, name) != value for name, value in workloads.whole(first.model).items())
+    own = workloads.of(first.model).own_exchange(first) and any(spec.size.replicas > 1 for spec in block)
+    return several or split or own or first.options.layout != Layout()
 
 
 def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
@@ -94,23 +92,16 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     """
     base = min(block, key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica))
     several = any(spec.size.replicas > 1 for spec in block)
-    alone = not several or base.layout.sharding == "none"
-    batch = max(base.size.batch_per_replica, workloads.proven_batch(base.model))
-    change = {"batch_per_device": batch, "scaling": "weak", "repeat": 1, "hosts": None}
+    alone = not several or base.options.layout.sharding == "none"
+    batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
+    base = replace(base, batch=batch, scaling="weak", repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
     where = [1] * alone + [2] * several
     return [
-        base.model_copy(
-            update={
-                **change,
-                "framework": framework,
-                "topology": f"1n{replicas * base.layout.tensor}g",
-                "precision": precision,
-            }
-        )
+        replace(base, framework=framework, topology=Topology(1, replicas * base.options.tensor), precision=precision)
         for framework in dict.fromkeys(spec.framework for spec in block)
         for replicas in where
-        for precision in ("fp32", *(others if replicas == where[0] else ()))
+        for precision in (FP32, *(others if replicas == where[0] else ()))
     ]
 
 
@@ -122,23 +113,17 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     own, options = spec.optimizer, spec.options
     decays = own.weight_decay and own.name != "adam"  # Adam's decay is part of the gradient, so its effect is visible
     course = _within_a_proof(own.schedule)
-    mean = math.fsum(course.as_schedule().share(step) for step in range(1, STEPS + 1)) / STEPS
-    optimizer = {
-        "learning_rate": float(f"{RATE[own.name] / mean:.3g}"),
-        "weight_decay": DECAY if decays else own.weight_decay,
-        "schedule": course,
-    }
-    changed = {"dropout": 0.0, "exchange": True, "decoder": "pillow"}
-    changed |= {"accumulate": min(options.accumulate, MICRO_BATCHES)}
-    return spec.model_copy(
-        update={
-            "repeat": 1,
-            "job": None,
-            "steps": Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
-            "parameters": spec.parameters | workloads.proven(spec.model_dump()),
-            "optimizer": own.model_copy(update=optimizer),
-            "options": options.model_copy(update=changed),
-        }
+    mean = math.fsum(course.share(step) for step in range(1, STEPS + 1)) / STEPS
+    rate, decay = float(f"{RATE[own.name] / mean:.3g}"), DECAY if decays else own.weight_decay
+    few = min(options.accumulate, MICRO_BATCHES)
+    return replace(
+        spec,
+        repeat=1,
+        job=None,
+        steps=Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
+        parameters=replace(spec.parameters, **workloads.of(spec.model).proven(spec)),
+        optimizer=replace(own, learning_rate=rate, weight_decay=decay, schedule=course),
+        options=replace(options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few),
     )
 
 
@@ -147,38 +132,35 @@ def _within_a_proof(own: Schedule) -> Schedule:
     total = own.total_steps or max(own.warmup_steps, STEPS)
     most = STEPS - 1 if own.total_steps else STEPS // 2
     warmup = min(most, math.ceil(own.warmup_steps * STEPS / total))
-    return own.model_copy(update={"warmup_steps": warmup, "total_steps": own.total_steps and STEPS})
+    return replace(own, warmup_steps=warmup, total_steps=own.total_steps and STEPS)
 
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
     """Return sentences that say what a proof with these runs covers, and how they differ from the measured runs."""
     measured = specs[0]
-    proven, own = settings(measured), workloads.proven(measured.model_dump())
-    where = ", ".join(dict.fromkeys(spec.topology for spec in specs if spec.precision == "fp32"))
+    workload = workloads.of(measured.model)
+    proven, own = settings(measured), workload.proven(measured)
+    where = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
     same = [name for name in AS_MEASURED if getattr(proven.options, name) == getattr(measured.options, name)]
     changes = proven.optimizer.schedule != measured.optimizer.schedule
-    course = {"schedule": proven.optimizer.schedule} if changes else {}
     return [
-        f"fp32 against the reference: {STEPS} steps on {where} with {measured.batch_per_device} "
-        f"{measured.workload.UNIT} a replica",
+        f"fp32 against the reference: {STEPS} steps on {where} with {measured.batch} {workload.unit} a replica",
         *(
             f"{precision} against fp32 of the same framework: {LOWER_STEPS} steps on {topology}"
             for precision, topology in lower.items()
         ),
         f"as measured: {measured.optimizer.name}, "
         + ", ".join(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same).replace('"', ""),
-        *(f"{name}: {value} instead of {measured.parameters[name]}" for name, value in own.items()),
-        *_differences("optimizer", proven.optimizer, measured.optimizer.model_copy(update=course)),
-        *(f"optimizer.schedule: its whole course in {STEPS} steps" for _ in course),
+        *(f"{name}: {value} instead of {getattr(measured.parameters, name)}" for name, value in own.items()),
+        *_differences("optimizer", proven.optimizer, replace(measured.optimizer, schedule=proven.optimizer.schedule)),
+        *[f"optimizer.schedule: its whole course in {STEPS} steps"] * changes,
         *_differences("options", proven.options, measured.options),
     ]
 
 
-def _differences(place: str, *sections: Section) -> list[str]:
-    proven, measured = (
-        {name: json.dumps(value).strip('"') for name, value in section.model_dump().items()} for section in sections
-    )
+def _differences(place: str, *parts: Optimizer | Options) -> list[str]:
+    proven, measured = ({name: json.dumps(value).strip('"') for name, value in values(part).items()} for part in parts)
     changed = (name for name in proven if proven[name] != measured[name])
     return [f"{place}.{name}: {proven[name]} instead of {measured[name]}" for name in changed]
 
@@ -191,7 +173,7 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
     that have their own environment. The records and logs of all runs are written to `folder`.
     """
     first = settings(specs[0])
-    read = str(first.workload.DATA), first.typed_parameters, first.seed
+    read = str(workloads.of(first.model).data), first.parameters, first.seed
     data = Manifest(manifest, *read) if manifest else None
     with temporary.folder() as work:
         runs = _Runs(data, pythons, folder, work / "weights.npz")
@@ -203,14 +185,14 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
         "model": first.model,
-        **first.parameters,
-        "batch_per_device": first.batch_per_device,
+        **values(first.parameters),
+        "batch_per_device": first.batch,
         "covers": covers(specs) + idle * (first.options.clip != "none" and bool(runs.expected) and not clipped),
         "steps": STEPS,
         "tolerance": TOLERANCE,
         "reference": "one process, float64, the mean of the replicas' means",
         "limits": LIMITS,
-        "optimizer": first.optimizer.model_dump(),
+        "optimizer": values(first.optimizer),
         "reference_loss": {str(replicas): _finite(trained.losses) for replicas, trained in runs.expected.items()},
         "frameworks": {name: _dumped(by_topology) for name, by_topology in runs.proven.items()},
         "precisions": {name: _dumped(by_precision) for name, by_precision in runs.lower.items()},
@@ -245,14 +227,15 @@ class _Runs:
         The run in fp32 has to come before those in other precisions.
         """
         if spec.precision == "fp32":
-            self.proven.setdefault(spec.framework, {})[spec.topology] = self._against_reference(spec)
+            self.proven.setdefault(spec.framework, {})[str(spec.topology)] = self._against_reference(spec)
         else:
-            own = self.proven[spec.framework][spec.topology]
+            own = self.proven[spec.framework][str(spec.topology)]
             self.lower.setdefault(spec.framework, {})[spec.precision] = self._against_fp32(spec, own)
 
     def _against_reference(self, spec: RunSpec) -> Comparison:
         no_form = f"the reference is computed in PyTorch, and {spec.model} has no form there"
-        lacking = spec.workload.NO_PROOF if "torch" in spec.workload.LIBRARIES else no_form
+        workload = workloads.of(spec.model)
+        lacking = workload.no_proof if "torch" in workload.libraries else no_form
         if lacking:
             return Comparison(verdict="unsupported", reason=lacking)
         shared = self.data.path if self.data else None, self.weights, f"{self.folder}.json"
@@ -277,7 +260,7 @@ class _Runs:
             return Comparison(verdict="invalid", reason=record["reason"])
         # If the scaler skips a step, later losses lag behind, at most by as much as losses change in these steps.
         behind = (max(expected) - min(expected)) / min(expected) if skipped else 0.0
-        rounding = LOWER[spec.precision] * workloads.rounding(spec.model)
+        rounding = LOWER[spec.precision] * workloads.of(spec.model).rounding
         return judged(_means(record), expected, rounding + behind)
 
     def _ran(self, spec: RunSpec) -> dict[str, Any] | Comparison:

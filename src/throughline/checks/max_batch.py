@@ -8,20 +8,18 @@ We assume that a larger size always needs more memory. The result also names the
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from throughline import records
 from throughline.files import UserError, now
 from throughline.launch import launch, machine
 from throughline.launch.job import Job, lacks
-from throughline.study.benchmark import Steps
+from throughline.spec import RunSpec, Steps, Topology, values
 from throughline.study.config import Config
-from throughline.study.runs import RunSpec
 from throughline.study.targets import SEARCH
-from throughline.topology import Topology
 
 STEPS = Steps(warmup=1, timed=2)
 """The steps of a try. The first one creates the optimizer's states; from the second on, everything is in memory."""
@@ -49,15 +47,21 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
     requested: dict[str, list[RunSpec]] = {}
     for name, block in config.benchmarks.items():
         worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
-        largest = f"1n{max(worlds, default=block.options.tensor)}g"
-        change = {"topology": largest, "steps": STEPS, "job": None, "scaling": "weak"}
+        largest = Topology(1, max(worlds, default=block.options.tensor))
         quantities = [extra.removeprefix("max_") for extra in block.extras if extra.startswith("max_")]
         for quantity, (precision, batches) in product(quantities, block.batch.items()):
-            wanted = (name, precision, min(batches), block.topologies[0], 1)
+            wanted = (name, precision, min(batches), Topology.parse(block.topologies[0]), 1)
             requested[SEARCH.format(benchmark=name, quantity=quantity, precision=precision)] = [
-                spec.model_copy(update={**change, "hosts": None if block.hosts == "simulated" else spec.hosts})
+                replace(
+                    spec,
+                    topology=largest,
+                    steps=STEPS,
+                    job=None,
+                    scaling="weak",
+                    hosts=None if block.hosts == "simulated" else spec.hosts,
+                )
                 for spec in specs
-                if (spec.benchmark, spec.precision, spec.batch_per_device, spec.topology, spec.repeat) == wanted
+                if (spec.benchmark, spec.precision, spec.batch, spec.topology, spec.repeat) == wanted
             ]
     return requested
 
@@ -101,9 +105,9 @@ def find(
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,
         "model": first.model,
-        **first.parameters,
+        **values(first.parameters),
         "precision": first.precision,
-        "topology": first.topology,
+        "topology": str(first.topology),
         "steps": STEPS.warmup + STEPS.timed,
         "memory_limit_mb": first.options.memory_limit_mb,
         **({} if quantity == BATCH else {"quantity": quantity}),
@@ -134,9 +138,7 @@ class _Search:
     @property
     def start(self) -> int:
         """The size that the search starts from, which is the benchmark's own."""
-        return (
-            self.spec.batch_per_device if self.quantity == BATCH else cast("int", self.spec.parameters[self.quantity])
-        )
+        return self.spec.batch if self.quantity == BATCH else int(getattr(self.spec.parameters, self.quantity))
 
     @property
     def at_most(self) -> int:
@@ -144,12 +146,9 @@ class _Search:
 
     def at(self, size: int) -> RunSpec:
         """Return the specification of a run of this size."""
-        change = (
-            {"batch_per_device": size}
-            if self.quantity == BATCH
-            else {"parameters": self.spec.parameters | {self.quantity: size}}
-        )
-        return self.spec.model_copy(update=change)
+        if self.quantity == BATCH:
+            return replace(self.spec, batch=size)
+        return replace(self.spec, parameters=replace(self.spec.parameters, **{self.quantity: size}))
 
     def run(self) -> dict[str, Any]:
         """Search, and return this framework's entry in the result."""
@@ -171,7 +170,7 @@ class _Search:
         found = {"largest_batch_per_device": largest}
         if self.quantity != BATCH:
             found = {
-                "largest_batch_per_device": self.spec.batch_per_device if largest else None,
+                "largest_batch_per_device": self.spec.batch if largest else None,
                 "largest_size": largest,
             }
         return {
@@ -185,9 +184,10 @@ class _Search:
         }
 
     def _is_unlimited(self) -> bool:
-        if self.spec.options.memory_limit_mb is not None or self.spec.device == "cuda":
+        spec = self.spec
+        if spec.options.memory_limit_mb is not None or spec.device not in ("auto", "cpu"):
             return False
-        return self.spec.device == "cpu" or machine.gpus(self.spec.framework, self.python, os.environ).count == 0
+        return machine.gpus(spec.framework, self.python, os.environ, spec.device).count == 0
 
     def _fits(self, size: int) -> bool:
         framework, quantity = self.spec.framework, self.quantity
@@ -210,11 +210,7 @@ class _Search:
         status = "oom" if record["status"] == "oom" else "fits"
         reason = record["reason"] if status == "oom" else None
         peak = record["peak_memory_bytes"]
-        tried = (
-            {"batch_per_device": size}
-            if quantity == BATCH
-            else {"batch_per_device": spec.batch_per_device, "size": size}
-        )
+        tried = {"batch_per_device": size} if quantity == BATCH else {"batch_per_device": spec.batch, "size": size}
         self.tries.append({**tried, "status": status, "reason": reason, "peak_memory_bytes": peak})
         print(f"{framework}, {quantity} {size}: {status}")
         return status == "fits"

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from throughline import workloads
+from throughline import frameworks, workloads
 from throughline.checks.apart import Trained
 from throughline.processes import die_with_parent
 from throughline.rank.data import Manifest, batches, synthetic_seeds
-from throughline.study.benchmark import Optimizer
-from throughline.study.runs import RunSpec
+from throughline.spec import Optimizer, Options, RunSpec
 
 Batches = Iterator[dict[str, Any]]
+PLAIN = Options()
+"""The options of a reference: it takes batches as they are."""
 
 
 def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
@@ -60,7 +62,7 @@ def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequ
             loss.backward()
             total += float(loss.detach())
         every.append(total)
-        at_rate = spec.optimizer.model_copy(update={"learning_rate": _rate(step, spec.optimizer)})
+        at_rate = replace(spec.optimizer, learning_rate=_rate(step, spec.optimizer))
         with torch.no_grad():
             clipped += _clip([parameter.grad for parameter in parameters], spec.options.clip)
             for parameter, (mean, square) in zip(parameters, moments, strict=True):
@@ -74,7 +76,7 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
     model, size = workloads.of(spec.model), spec.size
     if manifest:
         rows = batches(manifest, spec.seed, replica, size.replicas, size.batch_per_replica)
-        return (model.batch(some, {}) for some in manifest.decoded(rows, size.batch_per_replica))
+        return (model.batch(some, PLAIN) for some in manifest.decoded(rows, size.batch_per_replica))
     seeds = itertools.cycle(synthetic_seeds(spec.seed, replica))
     return (model.synthetic(size.batch_per_replica, _whole(spec), seed) for seed in seeds)
 
@@ -183,9 +185,9 @@ def _network(spec: RunSpec, manifest: Manifest | None) -> Any:
     return workloads.form(spec.model, "torch").build(_whole(spec), facts)
 
 
-def _whole(spec: RunSpec) -> dict[str, Any]:
-    """Return the specification as a dictionary, with the whole model on one rank."""
-    return {**spec.model_dump(), **workloads.whole(spec.model)}
+def _whole(spec: RunSpec) -> RunSpec:
+    """Return the specification with the whole model on one rank."""
+    return replace(spec, parameters=replace(spec.parameters, **workloads.whole(spec.model)))
 
 
 def _double(array: Any, at: str) -> Any:
@@ -202,8 +204,8 @@ def main() -> None:
     """
     die_with_parent(os.getppid(), signal.SIGKILL)
     what, values, weights, *manifest = sys.argv[1:]
-    spec = RunSpec.model_validate_json(values)
-    read = str(spec.workload.DATA), spec.typed_parameters, spec.seed
+    spec = frameworks.specification(json.loads(values))
+    read = str(workloads.of(spec.model).data), spec.parameters, spec.seed
     data = Manifest(Path(manifest[0]), *read) if manifest else None
     if what == "initial":
         initial(spec, data, Path(weights))

@@ -13,10 +13,12 @@ from throughline.checks import equivalence
 from throughline.files import write_text
 from throughline.frameworks.reference import table
 from throughline.report.numbers import scaled
+from throughline.spec import RunSpec
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config
 from throughline.study.config_reference import of_workload
-from throughline.study.runs import RunSpec, expand
+from throughline.study.runs import expand
+from throughline.workloads import Workload
 
 PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
 BY_FEATURE = {"clipping": "clip", "accumulation": "accumulate"}
@@ -52,19 +54,18 @@ def _section(folder: str) -> str:
     models = [model for model, own in workloads.models().items() if own == folder]
     specs = [_default(model) for model in models]
     workload, first = workloads.of(models[0]), specs[0]
-    values = first.model_dump(mode="json")
-    known, parameters = workload.facts(None), first.typed_parameters
-    units = [f"`{unit}/s` ({count(parameters):g} per sample by default)" for unit, count in workload.UNITS.items()]
-    declared = [f"{one.name} ({one.unit}, {one.better} is better): {one.description}" for one in workload.FIGURES]
+    known, parameters = workload.facts(None), first.parameters
+    units = [f"`{unit}/s` ({count(parameters):g} per sample by default)" for unit, count in workload.units.items()]
+    declared = [f"{one.name} ({one.unit}, {one.better} is better): {one.description}" for one in workload.figures]
     facts = {
-        "throughput": ", ".join([f"`{workload.UNIT}/s`", *units]),
+        "throughput": ", ".join([f"`{workload.unit}/s`", *units]),
         "data": _data(workload, parameters),
         "figures of its own": "; ".join(declared) or "none",
-        "loss": _learns(workload) if workloads.trains(models[0]) else "none: it trains nothing",
-        **{f"features in {library}": _words(own) for library, own in workload.LIBRARIES.items()},
-        **{f"not in {library}": why for library, why in workload.NO_FORM.items()},
-        **{f"proof in {library}": workload.NO_PROOF or _proven(own) for library, own in workload.LIBRARIES.items()},
-        **{name.replace("_", " "): text for name, text in workload.convention(values).items()},
+        "loss": _learns(workload) if workload.trains else "none: it trains nothing",
+        **{f"features in {library}": _words(own) for library, own in workload.libraries.items()},
+        **{f"not in {library}": why for library, why in workload.no_form.items()},
+        **{f"proof in {library}": workload.no_proof or _proven(own) for library, own in workload.libraries.items()},
+        **{name.replace("_", " "): text for name, text in workload.convention(first).items()},
     }
     work = [[f"`{spec.model}`", _flops(workload, spec, known)] for spec in specs]
     return (
@@ -73,32 +74,32 @@ def _section(folder: str) -> str:
         + "\nFLOPs of one sample, with the conventions above and the default keys:\n\n"
         + table(["model", "FLOPs per sample"], work)
         + "".join(
-            f"\n{_own_words(folder, f'in_{library}', f'`in_{library}.py`: ')}\n" for library in workload.LIBRARIES
+            f"\n{_own_words(folder, f'in_{library}', f'`in_{library}.py`: ')}\n" for library in workload.libraries
         )
     )
 
 
-def _default(model: str) -> RunSpec:
+def _default(model: str) -> RunSpec[Any]:
     """Return the specification of a run of a model with the default keys."""
     return expand(Config.model_validate({"benchmarks": {"any": {"model": model, "options": {"data": "synthetic"}}}}))[0]
 
 
-def _flops(workload: workloads.Workload, spec: RunSpec, facts: dict[str, object]) -> str:
-    each = workload.flops_per_sample(spec.model_dump(mode="json"), facts, {})
+def _flops(workload: Workload[Any], spec: RunSpec[Any], facts: dict[str, Any]) -> str:
+    each = workload.flops_per_sample(spec, facts, {})
     return each if isinstance(each, str) else scaled(each)
 
 
-def _data(workload: workloads.Workload, parameters: Any) -> str:
-    if workload.DATA is None:
+def _data(workload: Workload[Any], parameters: Any) -> str:
+    if workload.data is None:
         return "only made-up batches"
     place = f"data/<name>/{workload.folder(parameters)}/"
-    return f"`{workload.DATA}`, from `{place}`; or made-up batches (`options.data: synthetic`)"
+    return f"`{workload.data}`, from `{place}`; or made-up batches (`options.data: synthetic`)"
 
 
-def _learns(workload: workloads.Workload) -> str:
-    if workload.LEARNS_FROM is None:
+def _learns(workload: Workload[Any]) -> str:
+    if workload.learns_from is None:
         return "losses are not judged"
-    return f"a run of {workload.LEARNS_FROM} timed steps or more on real data is invalid if its loss does not fall"
+    return f"a run of {workload.learns_from} timed steps or more on real data is invalid if its loss does not fall"
 
 
 def _words(features: frozenset[str]) -> str:

@@ -14,11 +14,11 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from throughline.console import SAID
 from throughline.console.cause import cause
+from throughline.console.plan import Plan, span
 from throughline.console.screen import Screen, Status
 from throughline.files import UserError
 from throughline.records import read_run
-from throughline.study.plan import Plan, span
-from throughline.study.runs import RunSpec
+from throughline.spec import RunSpec
 
 LONG_S = 60.0
 """A job that makes no data and is no run gets its own line if it took longer than this."""
@@ -216,7 +216,7 @@ def in_queue(name: str) -> str:
 
 def _outcome(spec: RunSpec, plan: Plan) -> str:
     """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`."""
-    where = f"{spec.benchmark} bz{spec.batch_per_device} {spec.precision} {spec.framework} {spec.topology}"
+    where = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology}"
     speeds: list[float] = []
     said = ""
     for one in plan.specs:

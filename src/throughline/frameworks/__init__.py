@@ -15,19 +15,16 @@ import pkgutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from functools import cache
-from typing import Any
+from typing import IO, Any
 
 from throughline import memory, workloads
 from throughline.files import UserError
 from throughline.frameworks import starters
-from throughline.schedule import Schedule
-from throughline.topology import Topology
+from throughline.spec import Options, Part, RunSpec
+from throughline.workloads import Form
 from throughline.workloads import Unsupported as Unsupported
-
-Spec = dict[str, Any]
-"""The run specification, as parsed JSON."""
 
 
 class Rank(ABC):
@@ -39,18 +36,23 @@ class Rank(ABC):
 
     network: Any
     """The network that `model` has built, as the workload's form knows it."""
+    form: Form[Any, Any]
+    """The workload's form in the framework's library."""
     own_step: str | None = None
     """What a step is, in words, if the library trains in its own loop. Then `drive` is called instead of `step`."""
 
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
-        """`kind` is `cpu` or `cuda`. The libraries are already imported, and no memory limit is set yet."""
-        self.spec, self.options = spec, spec["options"]
+    def __init__(self, spec: RunSpec[Any], rank: int, local_rank: int, world: int, kind: str) -> None:
+        """`kind` is `cpu` or one of the framework's accelerators.
+
+        The libraries are already imported, and no memory limit is set yet.
+        """
+        self.spec, self.options = spec, spec.options
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
-        tensor = self.options["tensor"]
+        tensor = self.options.tensor
         self.replica, self.replicas = rank // tensor, world // tensor
-        self.trains = workloads.trains(spec["model"])
-        self.exchanges = self.replicas > 1 and self.options["exchange"] and self.trains
-        self.form = workloads.form(spec["model"], of(spec["framework"]).library)
+        self.trains = workloads.of(spec.model).trains
+        self.exchanges = self.replicas > 1 and self.options.exchange and self.trains
+        self.form = workloads.form(spec.model, of(spec.framework).library)
 
     def join(self) -> None:
         """Meet the other ranks."""
@@ -80,7 +82,7 @@ class Rank(ABC):
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the next step. If the run has a schedule, this is called before every step."""
-        raise Unsupported(f"{self.spec['framework']} has no learning rate that changes (optimizer.schedule)")
+        raise Unsupported(f"{self.spec.framework} has no learning rate that changes (optimizer.schedule)")
 
     def step(self, batches: list[Any]) -> Any:
         """Make one optimizer step over delivered micro-batches. Return the mean loss as a value on the device."""
@@ -157,7 +159,7 @@ class Rank(ABC):
 
         None if `product` returns None.
         """
-        size = MATMUL_SIZE[self.kind]
+        size = CPU_MATMUL_SIZE if self.kind == "cpu" else MATMUL_SIZE
         multiply = self.product(size)
         if multiply is None:
             return None
@@ -187,20 +189,20 @@ class Rank(ABC):
 
         The keys are those of SETTINGS, in this file.
         """
-        clip, threads = self.options["clip"], self.threads() if self.kind == "cpu" else None
-        optimizer = self.spec["optimizer"]
-        schedule = Schedule.of(optimizer)  # with a schedule, the optimizer itself only knows the rate of the last step
+        clip, threads = self.options.clip, self.threads() if self.kind == "cpu" else None
+        optimizer = self.spec.optimizer
+        schedule = optimizer.schedule  # with a schedule, the optimizer itself only knows the rate of the last step
         if not self.trains:
             return {**self.form.settings(self.network), "threads": threads}
         return {
             **self.form.settings(self.network),
-            "optimizer": optimizer["name"],
-            "sharding": self.options["sharding"],
+            "optimizer": optimizer.name,
+            "sharding": self.options.sharding,
             **self.update_settings(),
-            **({"learning_rate": optimizer["learning_rate"], "schedule": schedule.words} if schedule else {}),
+            **({"learning_rate": optimizer.learning_rate, "schedule": schedule.words} if schedule.changes else {}),
             "clip": clip,
             "clip_at": None if clip == "none" else CLIP_AT,
-            "graph": self.options["graph"],
+            "graph": self.options.graph,
             "threads": threads,
         }
 
@@ -210,7 +212,7 @@ class Rank(ABC):
 
     def threads(self) -> int:
         """Return the number of threads that compute on a CPU. The launcher sets OMP_NUM_THREADS."""
-        return int(self.spec["threads"])
+        return self.spec.threads
 
     @abstractmethod
     def versions(self) -> dict[str, str | None]:
@@ -220,14 +222,27 @@ class Rank(ABC):
         """True if the error means that an allocator refused memory. It is not called for a MemoryError."""
         return memory.is_refusal(str(error))
 
+    def seed(self, value: int) -> None:
+        """Seed the random numbers of dropout, for a convergence check."""
+        raise NotImplementedError
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Write everything that a step changes, such as the weights and the optimizer's states, as plain arrays."""
+        raise NotImplementedError
+
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
+        """Read what `save` has written, or only its weights. Nothing in the file may run code."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Leave the other ranks."""
 
 
 CLIP_AT = 1.0
 """The limit at which gradients are clipped: each value, the norm of each gradient, or the norm of all."""
-MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the matrices that `matmul` multiplies, large enough to reach the device's highest rate."""
+MATMUL_SIZE = 8192
+"""Rows and columns of the matrices that `matmul` multiplies, large enough to reach the highest rate of a GPU."""
+CPU_MATMUL_SIZE = 1024
 
 FEATURES = {
     "devices": "several devices",
@@ -257,10 +272,14 @@ class Framework:
 
     * rank: module and class of its Rank, as `module:Class` below this room
     * library: the library whose form of a workload it trains (`workloads.form`)
-    * gpus: a line of Python that runs in its environment and prints {count, name, fp16} of the GPUs that it sees
+    * packages: the packages whose versions decide what is measured, by their names in its pins. If its builds for
+      CPUs and for GPUs have different names, it has both
+    * accelerators: each kind of accelerator that it trains on, and a line of Python that prints {count, name, fp16} of
+      those that it sees. The line runs in its environment. `runs.device: auto` takes the first kind that it sees
     * features: the features that it has, see FEATURES
     * gpus_only: those of its features that it has on GPUs only. On a CPU its Rank refuses them, with a reason
     * reasons: for some missing features, the reason why they are missing
+    * options: a dataclass of the options that only it has; several frameworks may share it
     * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
     * calls: True if it can measure a workload that trains nothing
     * jobs: True if it trains whole jobs, with epochs and evaluations
@@ -269,10 +288,12 @@ class Framework:
 
     rank: str
     library: str
-    gpus: str
+    packages: tuple[str, ...]
+    accelerators: Mapping[str, str]
     features: frozenset[str]
     gpus_only: frozenset[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    options: type[Part] | None = None
     starter: starters.Starter | None = None
     calls: bool = False
     jobs: bool = False
@@ -283,7 +304,7 @@ SETTINGS = (
     "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
     "weight_decay", "decays", "clip", "clip_at", "graph", "sharding", "threads",
 )  # fmt: skip
-"""The keys that every framework's `settings` has, in addition to those of the workload's form (`Workload.SETTINGS`).
+"""The keys that every framework's `settings` has, in addition to those of the workload's form (`Workload.settings`).
 
 Their values are read from what was built, and not copied from what was asked for.
 """
@@ -302,56 +323,80 @@ def of(name: str) -> Framework:
     return known
 
 
+@cache
+def accelerators() -> tuple[str, ...]:
+    """Return the kinds of accelerators that some framework trains on."""
+    return tuple(dict.fromkeys(kind for name in NAMES for kind in of(name).accelerators))
+
+
+@cache
+def packages() -> tuple[str, ...]:
+    """Return the packages whose versions decide what is measured: those of every framework, and what all ranks use."""
+    return tuple(dict.fromkeys(["numpy", "h5py", *(package for name in NAMES for package in of(name).packages)]))
+
+
+@cache
+def options() -> type[Options]:
+    """Return the class of a run's options: those of every framework, and after them each framework's own."""
+    own = dict.fromkeys(framework.options for framework in map(of, NAMES) if framework.options)
+    return make_dataclass("Options", [], bases=(*reversed(own), Options), frozen=True)
+
+
+def specification(value: Mapping[str, Any]) -> RunSpec[Any]:
+    """Return a run's specification from its JSON values. Raise ValueError if a key is missing or unknown."""
+    return RunSpec.of(value, workloads.of(value["model"]).parameters, options())
+
+
 def features(name: str, model: str) -> frozenset[str]:
     """Return the features of a framework with a model: those that the framework and the workload's form both have."""
-    framework = of(name)
-    if not (framework.calls or workloads.trains(model)):
+    framework, workload = of(name), workloads.of(model)
+    if not (framework.calls or workload.trains):
         return frozenset()
-    return framework.features & workloads.of(model).LIBRARIES.get(framework.library, frozenset())
+    return framework.features & workload.libraries.get(framework.library, frozenset())
 
 
-def refuse(spec: Spec) -> None:
+def refuse(spec: RunSpec[Any]) -> None:
     """Raise Unsupported if a run needs a feature that the workload's form or the framework lacks.
 
     The form is imported only if its reason is needed.
     """
-    model, framework = spec["model"], of(spec["framework"])
-    offered = workloads.of(model).LIBRARIES.get(framework.library)
+    model, workload, framework = spec.model, workloads.of(spec.model), of(spec.framework)
+    offered = workload.libraries.get(framework.library)
     if offered is None:
-        why = workloads.of(model).NO_FORM.get(framework.library, f"{spec['framework']} trains with {framework.library}")
+        why = workload.no_form.get(framework.library, f"{spec.framework} trains with {framework.library}")
         raise Unsupported(f"{model} has no form in {framework.library}: {why}")
-    if not (framework.calls or workloads.trains(model)):
-        raise Unsupported(f"{spec['framework']} only trains, and {model} trains nothing: torch measures it")
-    if spec.get("job") and not framework.jobs:
+    if not (framework.calls or workload.trains):
+        raise Unsupported(f"{spec.framework} only trains, and {model} trains nothing: torch measures it")
+    if spec.job and not framework.jobs:
         able = ", ".join(name for name in NAMES if of(name).jobs)
-        raise Unsupported(f"{spec['framework']} trains steps, and no whole jobs: {able} does")
+        raise Unsupported(f"{spec.framework} trains steps, and no whole jobs: {able} does")
     for feature in needs(spec):
         if feature not in offered:
-            load(spec["framework"])  # before the form: the framework chooses the backend of a library that has several
-            lacks = workloads.form(model, framework.library).LACKS
+            load(spec.framework)  # before the form: the framework chooses the backend of a library that has several
+            lacks = workloads.form(model, framework.library).lacks
             raise Unsupported(lacks.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
         if feature not in framework.features:
-            raise Unsupported(framework.reasons.get(feature) or f"{spec['framework']} has no {FEATURES[feature]}")
+            raise Unsupported(framework.reasons.get(feature) or f"{spec.framework} has no {FEATURES[feature]}")
 
 
-def needs(spec: Spec) -> list[str]:
+def needs(spec: RunSpec[Any]) -> list[str]:
     """Return the features that a run needs."""
-    options, topology = spec["options"], Topology.parse(spec["topology"])
+    options, topology = spec.options, spec.topology
     needed = {
         "devices": topology.world > 1,
         "nodes": topology.nodes > 1,
-        "amp": spec["precision"] == "fp16",
-        "bf16": spec["precision"] == "bf16",
-        "fp8": spec["precision"] == "fp8",
-        "compile": options["compile"],
-        "graph": options["graph"],
-        "accumulation": options["accumulate"] > 1,
-        "clipping": options["clip"] != "none",
-        "checkpointing": options["checkpointing"],
-        "unpadded": options["unpadded"],
-        "sharding": options["sharding"] != "none",
-        "tensor": options["tensor"] > 1,
-        "own_exchange": topology.world > 1 and workloads.own_exchange(spec),
+        "amp": spec.precision == "fp16",
+        "bf16": spec.precision == "bf16",
+        "fp8": spec.precision == "fp8",
+        "compile": options.compile,
+        "graph": options.graph,
+        "accumulation": options.accumulate > 1,
+        "clipping": options.clip != "none",
+        "checkpointing": options.checkpointing,
+        "unpadded": options.unpadded,
+        "sharding": options.sharding != "none",
+        "tensor": options.tensor > 1,
+        "own_exchange": topology.world > 1 and workloads.of(spec.model).own_exchange(spec),
     }
     return [feature for feature, is_needed in needed.items() if is_needed]
 

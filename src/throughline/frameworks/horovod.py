@@ -1,41 +1,116 @@
-"""What the frameworks on Horovod share: how their ranks meet, and the versions of Horovod."""
+"""What the frameworks on Horovod share: their options, how their ranks start and meet, and the versions of Horovod.
+
+Standard library only at its top.
+"""
 
 import os
+import shlex
 import shutil
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Literal
 
-from throughline.frameworks import Unsupported
+from throughline import processes
+from throughline.frameworks.starters import WORKER, Starter, srun
+from throughline.messages import Order
+from throughline.spec import Options, Part, RunSpec, key
+from throughline.workloads import Unsupported
 
 
-def join(hvd: ModuleType, options: dict[str, Any], kind: str) -> None:
+@dataclass(frozen=True)
+class HorovodOptions(Part):
+    """The options that only Horovod has."""
+
+    controller: Literal["gloo", "mpi"] = key(
+        "how Horovod's ranks find each other, and on CPUs how they exchange gradients", default="gloo"
+    )
+    nccl: bool = key(
+        "false: Horovod exchanges the gradients of GPUs without NCCL; it has to be built without NCCL", default=True
+    )
+
+
+def started(spec: RunSpec, order: Order, path: str, folder: str) -> list[str]:
+    """Return the command of horovodrun, or of mpirun if the options ask for MPI.
+
+    Both reach the other nodes through `ssh`.
+    """
+    hosts, remote = [], []
+    if order.hosts:
+        hosts = ["-H", ",".join(f"{name}:{order.per_node}" for name in order.hosts)]
+    if order.reach == "slurm":
+        remote = ["env", f"PATH={_srun_as_ssh(order, folder)}{os.pathsep}{os.environ['PATH']}"]
+    start = ["-np", str(order.world), *hosts]
+    worker = processes.module(order.python, WORKER, path)
+    wants_mpi = isinstance(spec.options, HorovodOptions) and spec.options.controller == "mpi"
+    if wants_mpi and shutil.which("mpirun"):  # without mpirun, ranks start over gloo and report that it is missing
+        passed = [word for name in sorted(order.variables) if order.hosts for word in ("-x", name)]
+        once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
+        # MPI must not use its own support for Slurm, because Snakemake removes the variables that this needs.
+        once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]
+        return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *passed, *worker]
+    return [*remote, str(Path(order.python).with_name("horovodrun")), *start, "--gloo", *worker]
+
+
+def _srun_as_ssh(order: Order, folder: str) -> str:
+    """Make a folder with a program `ssh` that runs its command on a node of the Slurm job, and return its path.
+
+    The program uses srun, because on the nodes of a Slurm cluster the real ssh is often not allowed.
+    """
+    place = Path(folder, "bin")
+    place.mkdir()
+    step = shlex.join(srun(1, order.cores))
+    (place / "ssh").write_text(
+        "#!/bin/sh\n"
+        "host=\n"
+        'while :; do case "$1" in -[opi]) shift 2 ;; -*) shift ;;\n'
+        '  *) if [ "$host" ]; then break; fi; host=$1; shift ;; esac; done\n'
+        f'exec {step} --overlap --nodelist="$host" sh -c "$*" < /dev/null\n'
+    )
+    (place / "ssh").chmod(0o755)
+    return str(place)
+
+
+STARTER = Starter(
+    "horovod",
+    started,
+    (
+        ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ),
+)
+
+
+def join(hvd: ModuleType, options: Options, kind: str) -> None:
     """Meet the other ranks through the launcher that started this rank.
 
     Raises Unsupported if Horovod was built without the controller, and on GPUs if NCCL is built in but the options say
     no, or the other way round.
     """
-    if options["controller"] == "mpi" and shutil.which("mpirun") is None:
+    assert isinstance(options, HorovodOptions)
+    if options.controller == "mpi" and shutil.which("mpirun") is None:
         raise Unsupported("there is no mpirun here (Debian, Ubuntu: openmpi-bin)")
-    if options["controller"] == "mpi" and not hvd.mpi_built():
+    if options.controller == "mpi" and not hvd.mpi_built():
         raise Unsupported(
             "Horovod was built without MPI: install its compiler (libopenmpi-dev), remove this environment's folder "
             "below ~/.cache/throughline/environments, and make frameworks"
         )
     has_nccl = bool(hvd.nccl_built())
-    if kind == "cuda" and options["nccl"] and not has_nccl:
+    if kind == "cuda" and options.nccl and not has_nccl:
         raise Unsupported(
             "Horovod was built without NCCL, so gradients would travel through the host: build it where nvcc and NCCL "
             "are (make frameworks), or measure it as it is with options: {nccl: false}"
         )
-    if kind == "cuda" and has_nccl and not options["nccl"]:
+    if kind == "cuda" and has_nccl and not options.nccl:
         raise Unsupported("Horovod was built with NCCL, and options.nccl is false: build one without nvcc on the path")
     # The size of Horovod's buckets: gradients that are ready in the same cycle travel together, up to this many bytes.
-    os.environ["HOROVOD_FUSION_THRESHOLD"] = str(options["bucket_mb"] << 20)
+    os.environ["HOROVOD_FUSION_THRESHOLD"] = str(options.bucket_mb << 20)
     hvd.init()
 
 
-def versions(hvd: ModuleType, options: dict[str, Any]) -> dict[str, str | None]:
+def versions(hvd: ModuleType, options: Options) -> dict[str, str | None]:
     import horovod
 
+    assert isinstance(options, HorovodOptions)
     nccl = "built" if hvd.nccl_built() else "not built"
-    return {"horovod": horovod.__version__, "controller": options["controller"], "horovod_nccl": nccl}
+    return {"horovod": horovod.__version__, "controller": options.controller, "horovod_nccl": nccl}

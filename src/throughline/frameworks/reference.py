@@ -13,12 +13,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
 README = ROOT.parents[1] / "README.md"
 
-LIBRARIES = (
-    "torch", "mxnet", "gluonnlp", "horovod", "jax", "optax", "keras-hub", "paddlepaddle", "tensorflow-cpu",
-    "transformers", "accelerate", "numpy",
-)  # fmt: skip
-"""Packages whose pins the page shows."""
-
 
 def tables() -> dict[Path, dict[str, str]]:
     """Map each page to its places, and each place to the table that belongs there."""
@@ -109,10 +103,10 @@ def _facts() -> str:
 
 
 def _pins(name: str) -> str:
-    own = recipes.of(name)
-    path = recipes.PINS / f"{own.framework if own else name}.txt"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return ", ".join(line.split()[0].replace("==", " ") for line in lines if line.partition("==")[0] in LIBRARIES)
+    """Return the pinned versions of a framework's packages, and of numpy."""
+    shown = (*frameworks.of(name).packages, "numpy")
+    pins = (line.split()[0] for line in recipes.requirements(name))
+    return ", ".join(pin.replace("==", " ") for pin in pins if pin.partition("==")[0] in shown)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import throughline
+from throughline import processes
 from throughline.workloads import Unsupported
 
 KIND = "images"
@@ -132,13 +132,12 @@ class Pictures:
         }
 
     def _started(self, memory: int, size: int, python: str) -> subprocess.Popen[bytes]:
-        source = str(Path(throughline.__file__).parents[1])
         worker = subprocess.Popen(
-            [python, "-m", "throughline.images.decoding"],
+            processes.module(python, "throughline.images.decoding"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[memory],
-            env={**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         job = {**self.job, "size": size, "memory": memory, "parent": os.getpid()}
         assert worker.stdin

@@ -15,7 +15,7 @@ from typing import Any
 from throughline.files import write_text
 from throughline.imports.log import Log, Reading, Unusable, number
 from throughline.records import Cell, Summary
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 INDEX_KEYS = {"FINAL_RESULT", "model_name", "gpu_num"}
 CASE = r"(?:[a-z]+_)?(?P<model>[\w-]+?)_(?:sp|mp)_bs(?P<batch>\d+)_(?P<precision>[tbf][fp](?:32|16|8))_\d+_speed"

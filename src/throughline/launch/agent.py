@@ -28,6 +28,7 @@ from throughline.frameworks.starters import WORKER, Starter
 from throughline.launch import launchers
 from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Reserved, Stacks, Standing, Start
 from throughline.rank import heartbeat, ranks
+from throughline.spec import RunSpec
 
 EVERY_S = 1.0
 """How often the agent reports the progress of the ranks."""
@@ -77,8 +78,9 @@ class Agent:
             _tell(Refusal(self.node, faults))
             _end_all()
             return 1
-        if starter := frameworks.of(self.order.spec["framework"]).starter:
-            self._start_starter(starter)
+        spec = frameworks.specification(self.order.spec)
+        if starter := frameworks.of(spec.framework).starter:
+            self._start_starter(starter, spec)
         else:
             self._start_ranks()
         last = 0.0
@@ -122,13 +124,13 @@ class Agent:
             self._tell_where()
         for local_rank, rank in enumerate(self.ranks if self.addresses else ()):
             self.children[rank] = self._start(
-                [self.order.python, "-m", WORKER, str(self.path)],
+                processes.module(self.order.python, WORKER, str(self.path)),
                 f"[rank {rank}] ",
                 subprocess.DEVNULL,
                 {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, self.addresses)},
             )
 
-    def _start_starter(self, starter: Starter) -> None:
+    def _start_starter(self, starter: Starter, spec: RunSpec) -> None:
         """Start the framework's own launcher.
 
         Its ranks are no children of this process. So each rank writes its output to a named pipe, and the agent looks
@@ -139,7 +141,7 @@ class Agent:
             pipe = self.folder / f"rank_{rank}.out"
             os.mkfifo(pipe)
             self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
-        command = starter.command(self.order, str(self.path), str(self.folder))
+        command = starter.command(spec, self.order, str(self.path), str(self.folder))
         self.children[None] = self._start(command, "", subprocess.DEVNULL, {ranks.NODE_FOLDER: str(self.folder)})
 
     def _are_running(self) -> bool:
@@ -173,9 +175,8 @@ class Agent:
         if not self.order.telemetry:
             return None
         place = [str(self.path), str(self.node), str(self.folder)]
-        return self._start(
-            [self.order.beside, "-m", "throughline.observe.telemetry", *place], TELEMETRY, subprocess.PIPE, {}
-        )
+        command = processes.module(self.order.beside, "throughline.observe.telemetry", *place)
+        return self._start(command, TELEMETRY, subprocess.PIPE, {})
 
     def _faults(self, sampler: subprocess.Popen[bytes]) -> list[str]:
         """Return the faults that the sampler has found in this node's GPUs; none if it does not answer in time."""
@@ -272,7 +273,7 @@ def _say(line: str) -> None:
 
 def _is_worker(pid: int) -> bool:
     """True if this is a rank that handles the signal for its stacks. A starter or a shell would end at the signal."""
-    if b"throughline.rank.worker" not in processes.command_line(pid).split(b"\0"):
+    if WORKER.encode() not in processes.command_line(pid).split(b"\0"):
         return False
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1)

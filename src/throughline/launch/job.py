@@ -1,24 +1,22 @@
 """A run's inputs: what the launcher has to do (Job), the log, and the nodes and device with their warnings (Site)."""
 
 import contextlib
-import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import throughline
 from throughline import files, recipes, workloads
 from throughline.files import UserError
 from throughline.launch import machine, nodes
 from throughline.launch.nodes import Nodes
 from throughline.messages import Device, Question, Training
 from throughline.observe import environment
-from throughline.study.runs import RunSpec
-from throughline.topology import Topology
+from throughline.records.glance import Glance, siblings
+from throughline.spec import RunSpec
 
 WHERE = {
     "here": "this machine",
@@ -64,15 +62,9 @@ class Job:
         return lacks(self.spec.framework, self.python)
 
     @property
-    def full(self) -> dict[str, Any]:
-        """The specification with its defaults, as JSON values."""
-        value: dict[str, Any] = json.loads(self.spec.model_dump_json())
-        return value
-
-    @property
-    def handed(self) -> dict[str, Any]:
-        """The full specification, with the additional content that ranks get from files that it names by digest."""
-        return workloads.handed(self.full)
+    def with_content(self) -> RunSpec:
+        """The specification with the content of the files that it names by digest, as ranks get it."""
+        return replace(self.spec, content=workloads.of(self.spec.model).content(self.spec))
 
     def failed(self, what: str, why: str | None) -> UserError:
         """Return the UserError for a run that an infrastructure failure ended."""
@@ -123,51 +115,58 @@ class Site:
     device: Device
     environment: dict[str, Any]
     ranks: int
-    earlier: dict[str, dict[str, Any]]
+    earlier: dict[str, Glance]
     warnings: list[str]
 
 
 def survey(job: Job) -> Site:
     """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
-    topology, spec = Topology.parse(job.spec.topology), job.full
-    framework, model, wants_gpus = job.spec.framework, job.spec.model, job.spec.device != "cpu"
+    spec, topology = job.spec, job.spec.topology
+    framework, model = spec.framework, spec.model
     if job.lacks:
         framework = "torch"  # in the workflow's own environment, torch can tell which devices there are
-    where = nodes.find(job.spec, job.hosts)
+    where, earlier = nodes.find(job.spec, job.hosts), siblings(job.record)
     names = os.environ[files.NODES] = host_names(where.names)  # from now on, logs and records say node0, node1, ...
-    variables = machine.worker_variables(spec, Path(throughline.__file__).parents[1]) | {files.NODES: names}
+    variables = machine.worker_variables(spec) | {files.NODES: names}
     doubts: list[str] = []
     if where.elsewhere:
         question = Question(
             framework=framework,
             model=model,
-            gpus=wants_gpus,
+            device=spec.device,
             seen=str(job.log.resolve()),
             record=str(job.record.resolve()),
             ranks=topology.devices,
             threads=job.spec.threads,
             strict=job.strict,
+            rank_bytes=rank_bytes(earlier),
         )
         answer, doubts = nodes.survey(where, question, job.python, variables)
         gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
     else:
         variables["GLOO_SOCKET_IFNAME"] = "lo"
-        gpus = machine.gpus(framework, job.python, os.environ | variables) if wants_gpus else machine.NO_GPUS
+        gpus = machine.gpus(framework, job.python, os.environ | variables, spec.device)
         cpu, facts = machine.processor(), environment.describe(framework, model)
     device = machine.choose(spec, gpus, cpu)
     ranks = topology.world if where.kind == "simulated" else topology.devices
     warnings = machine.fits(spec, ranks, device)
     if where.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
-    return Site(where, variables, device, facts, ranks, machine.siblings(job.record), [*warnings, *doubts])
+    return Site(where, variables, device, facts, ranks, earlier, [*warnings, *doubts])
 
 
 def last_doubts(site: Site, job: Job, others: environment.Others) -> list[str]:
     """Return the warnings just before the run. Raise UserError if the run should not start."""
-    texts = machine.same_surroundings(site.environment, site.earlier, job.strict)
+    environments = {name: one.environment for name, one in site.earlier.items()}
+    texts = machine.same_surroundings(site.environment, environments, job.strict)
     if not site.nodes.elsewhere:  # other machines have already checked themselves
-        texts += machine.look(job.record, others, site.ranks, job.spec.threads, job.strict)
+        texts += machine.look(job.record, others, site.ranks, job.spec.threads, job.strict, rank_bytes(site.earlier))
     return texts
+
+
+def rank_bytes(earlier: Mapping[str, Glance]) -> int:
+    """Return the most memory that a rank of an earlier repeat took on a CPU; 0 if that is not known."""
+    return max((one.peak_memory_bytes or 0 for one in earlier.values() if one.device == "cpu"), default=0)
 
 
 def host_names(names: Iterable[str]) -> str:

@@ -1,7 +1,6 @@
 """Measure one run: start its agents and ranks, supervise them, and make a record from their reports."""
 
 import contextlib
-import json
 import os
 import shutil
 import sys
@@ -23,8 +22,8 @@ from throughline.observe import environment, observed, telemetry_window, work
 from throughline.observe.observed import Observation
 from throughline.processes import Parent
 from throughline.rank.data import Manifest
+from throughline.spec import RunSpec
 from throughline.study.runs import CONFIGURATION, unpacked
-from throughline.topology import Topology
 
 AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"})
 """The keys of a record whose values are not scrubbed: `scrub` would take a version with four numbers for an address."""
@@ -104,7 +103,7 @@ def _turn(job: Job) -> Iterator[Turn]:
             log.write(f"# again: {files.snakemake('--force', job.target)}")
             if job.command:
                 log.write(f"# directly: {job.command}")
-            progress = Progress(job.full, job.spec.size.samples_per_step)
+            progress = Progress(job.spec)
             with interruptible() as parent, lock.device(job.target, progress.say, parent.is_gone):
                 yield Turn(log, progress, parent, time.monotonic())
         except (Interrupted, InterruptedError):
@@ -138,15 +137,15 @@ def _attempt(job: Job, turn: Turn) -> Ended:
             agents = Agents(order, folder, turn.log.write, where.nodes.names)
             reports = supervise(job, agents, turn.progress, turn.parent)
         observations = observed.nodes(order, folder, reports)
-    facts = _environment(order, reports, where, observations)
+    facts = _environment(job.spec, reports, where, observations)
     data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows} if manifest else None
     return Ended(reports, order, where, observations, asdict(device), data, facts, started, now())
 
 
 def _order(job: Job, where: Site) -> Order:
-    topology = Topology.parse(job.spec.topology)
+    topology, spec = job.spec.topology, job.with_content
     return Order(
-        spec=job.handed,
+        spec=spec.values() | ({} if spec.content is None else {"content": spec.content}),
         python=job.python,
         world=topology.world,
         nodes=topology.nodes,
@@ -162,7 +161,7 @@ def _order(job: Job, where: Site) -> Order:
         weights=str(job.weights.resolve()) if job.weights else None,
         workflow=sys.executable,
         telemetry=job.telemetry,
-        earlier_gpus=next((one["environment"].get("gpus") or [] for one in reversed(where.earlier.values())), []),
+        earlier_gpus=next((one.environment.get("gpus") or [] for one in reversed(where.earlier.values())), []),
         strict=job.strict,
         convergence=job.convergence,
     )
@@ -194,8 +193,8 @@ def _checked_data(job: Job) -> Manifest | None:
     if job.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
     workload = workloads.of(spec.model)
-    manifest = Manifest(job.manifest, str(workload.DATA), spec.typed_parameters, spec.seed, job.repair)
-    manifest.fits(workload, spec.typed_parameters, spec.size.replicas)
+    manifest = Manifest(job.manifest, str(workload.data), spec.parameters, spec.seed, job.repair)
+    manifest.fits(workload, spec.parameters, spec.size.replicas)
     batches = (spec.steps.warmup + spec.steps.timed) * spec.size.accumulate
     read = manifest.used(spec.seed, spec.size.replicas, batches, spec.size.batch_per_replica)
     manifest.check(read, job.repair)
@@ -203,7 +202,7 @@ def _checked_data(job: Job) -> Manifest | None:
 
 
 def _environment(
-    order: Order, reports: dict[int, RankReport], where: Site, observations: list[Observation]
+    spec: RunSpec, reports: dict[int, RankReport], where: Site, observations: list[Observation]
 ) -> dict[str, Any]:
     """Return the record's `environment`."""
     software = reports[0].software if 0 in reports else None
@@ -217,7 +216,7 @@ def _environment(
         "variables": environment.variables(dict(os.environ) | where.variables),
     }
     bound = {rank: one.software.bound for rank, one in sorted(reports.items()) if one.software}
-    facts["binding"] = environment.binding(bound, facts["variables"], order.spec["binding"])
+    facts["binding"] = environment.binding(bound, facts["variables"], spec.binding)
     facts["digest"] = environment.digest(facts, asdict(where.device))
     cards = sampled.reasons.devices if sampled else []
     return {**facts, "reasons": environment.reasons(facts, where.device.kind, cards)}
@@ -226,12 +225,12 @@ def _environment(
 def _record(job: Job, ended: Ended) -> dict[str, Any]:
     """Return the validated record of a measured run."""
     order, reports = ended.order, ended.reports
-    measured = outcome.assemble(job.full, reports, order.per_node, every_loss=bool(job.weights))
+    measured = outcome.assemble(job.spec, reports, order.per_node, every_loss=bool(job.weights))
     software = reports[0].software if 0 in reports else None
     record: dict[str, Any] = {
         "schema": records.SCHEMA,
-        "spec": job.full,
-        "unit": f"{workloads.of(job.spec.model).UNIT}/s",
+        "spec": job.spec.values(),
+        "unit": f"{workloads.of(job.spec.model).unit}/s",
         **measured.as_record(),
         "device": ended.device,
         "data": ended.data,
@@ -240,11 +239,11 @@ def _record(job: Job, ended: Ended) -> dict[str, Any]:
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,
-        "work": work.of(order.spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
+        "work": work.of(job.spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.site.warnings + record["warnings"]
-    record |= observed.record(order, reports, ended.observations, record)
-    records.RunRecord.model_validate_json(json.dumps(record, allow_nan=False))
+    record |= observed.record(job.spec, order, reports, ended.observations, record)
+    records.RunRecord.model_validate(record)
     return record
 
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from throughline import frameworks
+from throughline import frameworks, processes
 from throughline.frameworks.starters import srun
 from throughline.messages import Order
 
@@ -34,7 +34,7 @@ def commands(order: Order, path: Path, names: Sequence[str] = ()) -> list[list[s
     """Return the commands to run on this machine. Each is an agent, or starts agents on other machines."""
 
     def agent(node: int | str) -> list[str]:
-        return [order.python, "-m", "throughline.launch.agent", str(path), str(node)]
+        return processes.module(order.python, "throughline.launch.agent", str(path), str(node))
 
     count = order.agents
     if order.reach == "slurm" and count > 1:

@@ -27,14 +27,15 @@ from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
 from throughline.processes import wait_until
+from throughline.spec import RunSpec
 
-ACCELERATORS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
-"""Device files of GPUs. If none of them exists there is no GPU, and we need not import a framework to ask it."""
+DEVICE_FILES = {"cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")}
+"""Device files of a kind of accelerator. If none of them exists there is none, and we need not import a framework to
+ask it."""
 PROBE_S = 300.0
 """How long a framework may take to say which GPUs it sees."""
-NO_GPUS = Gpus(count=0, name=None, fp16=False)
-PACKAGES = ("torch", "numpy", "h5py", "horovod", "mxnet", "gluonnlp", "paddlepaddle", "transformers", "accelerate")
-NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH")
+NO_GPUS = Gpus(kind=None, count=0, name=None, fp16=False)
+NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH|PYTHONPATH")
 """Variables that ranks need to find each other and their libraries, in addition to those in a record."""
 WORKER_BYTES = 384 << 20
 """The memory of a rank of any framework, with its libraries loaded, on the smallest model."""
@@ -46,20 +47,31 @@ SEEN_WITHIN_S = 10.0
 """How long a shared file system may take to show a new file."""
 
 
-def gpus(framework: str, python: str, variables: Mapping[str, str]) -> Gpus:
-    """Return the GPUs that the framework sees in a rank's environment. Raise UserError if it cannot tell."""
-    if not any(os.access(path, os.F_OK) for path in ACCELERATORS):
-        return NO_GPUS
-    command = [python, "-c", frameworks.of(framework).gpus]
+def gpus(framework: str, python: str, variables: Mapping[str, str], device: str = "auto") -> Gpus:
+    """Return the accelerators that the framework sees in a rank's environment. Raise UserError if it cannot tell.
+
+    `device` is `runs.device`: we look for the first kind of which the framework sees one, or for this kind only.
+    """
+    for kind, question in frameworks.of(framework).accelerators.items():
+        files = DEVICE_FILES.get(kind)
+        if device in ("auto", kind) and (files is None or any(os.access(path, os.F_OK) for path in files)):
+            seen = _asked(framework, kind, [python, "-c", question], variables)
+            if seen.count:
+                return seen
+    return NO_GPUS
+
+
+def _asked(framework: str, kind: str, command: list[str], variables: Mapping[str, str]) -> Gpus:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=dict(variables), check=False, timeout=PROBE_S
         )
         # The answer is the last line, because the framework may print other lines first.
-        return messages.parsed(Gpus, json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else ""))
+        found = json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else "")
+        return messages.parsed(Gpus, {**found, "kind": kind})
     except subprocess.TimeoutExpired:
         said = f"it did not answer within {PROBE_S:.0f} s"
-    except (IndexError, ValueError):
+    except (IndexError, TypeError, ValueError):
         said = [f"its process ended with status {done.returncode} and no answer", *done.stderr.strip().splitlines()][-1]
     raise UserError(
         f"{framework} could not say which GPUs there are",
@@ -72,51 +84,50 @@ def processor() -> Device:
     return Device("cpu", environment.cpu_name(), environment.cpu_cores(), environment.cpu_has_fp16())
 
 
-def choose(spec: dict[str, Any], seen: Gpus, cpu: Device) -> Device:
-    """Return the device for `runs.device` auto, cuda or cpu. Raise UserError if it is cuda and there is no GPU."""
-    if spec["device"] == "cpu" or (spec["device"] == "auto" and not seen.count):
+def choose(spec: RunSpec, seen: Gpus, cpu: Device) -> Device:
+    """Return the device for `runs.device`. Raise UserError if it is an accelerator and the framework sees none."""
+    if spec.device == "cpu" or (spec.device == "auto" and not seen.count):
         return cpu
-    if not seen.count:
+    if seen.kind is None:
         raise UserError(
-            "runs.device is cuda, but the framework sees no GPU here",
-            why=f"the environment of {spec['framework']} finds none (driver, container or a CPU-only build)",
-            next_step="set runs.device: auto or cpu, or install the framework's CUDA build",
+            f"runs.device is {spec.device}, but the framework sees no GPU here",
+            why=f"the environment of {spec.framework} finds none (driver, container or a CPU-only build)",
+            next_step=f"set runs.device: auto or cpu, or install the framework's {spec.device.upper()} build",
         )
-    return Device("cuda", str(seen.name), seen.count, seen.fp16)
+    return Device(seen.kind, str(seen.name), seen.count, seen.fp16)
 
 
-def fits(spec: dict[str, Any], per_machine: int, device: Device) -> list[str]:
+def fits(spec: RunSpec, per_machine: int, device: Device) -> list[str]:
     """Return warnings about `per_machine` ranks on one machine. Raise UserError if the machine cannot run them."""
-    if device.kind == "cuda":
+    if device.kind != "cpu":
         if per_machine > device.count:
             raise UserError(
-                f"topology {spec['topology']} needs {per_machine} GPUs a machine, and there are {device.count}",
+                f"topology {spec.topology} needs {per_machine} GPUs a machine, and there are {device.count}",
                 why=f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
                 next_step="choose a smaller topology, or runs.device: cpu",
             )
         return []
     warnings = []
-    if per_machine * spec["threads"] > device.count:
+    if per_machine * spec.threads > device.count:
         warnings.append(
-            f"{per_machine} workers x {spec['threads']} threads on {device.count} cores: they share cores, "
+            f"{per_machine} workers x {spec.threads} threads on {device.count} cores: they share cores, "
             "so the speedup says nothing about scaling"
         )
-    if spec["precision"] == "fp16" and device.fp16_native is False:
+    if spec.precision == "fp16" and device.fp16_native is False:
         warnings.append("this CPU has no fp16 units: fp16 is emulated and gains nothing")
     return warnings
 
 
-def worker_variables(spec: dict[str, Any], source: Path) -> dict[str, str]:
+def worker_variables(spec: RunSpec) -> dict[str, str]:
     """Return the environment variables of every rank on every node.
 
-    They are the user's variables that a record keeps or that a network needs, the number of threads of the
-    specification, and the path of our code.
+    They are the user's variables that a record keeps or that a network needs, and the number of threads of the
+    specification.
     """
     return {
         **{name: value for name, value in os.environ.items() if _is_handed_on(name)},
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(spec["threads"])),
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(spec.threads)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # number devices as NVML does, and so nvidia-smi and our telemetry
-        "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -127,12 +138,15 @@ def _is_handed_on(name: str) -> bool:
     return bool(decides or NETWORK.fullmatch(name))
 
 
-def look(record: Path, others: environment.Others, ranks: int, threads: int, strict: bool) -> list[str]:
+def look(
+    record: Path, others: environment.Others, ranks: int, threads: int, strict: bool, rank_bytes: int = 0
+) -> list[str]:
     """Return warnings about this machine just before `ranks` start on it. Raise UserError if they should not start.
 
-    They should not start with too little memory or disk, nor on a busy machine with `strict`.
+    They should not start with too little memory or disk, nor on a busy machine with `strict`. `rank_bytes`: the memory
+    that a rank of an earlier repeat took on a CPU.
     """
-    _room(record, ranks)
+    _room(record, ranks, rank_bytes)
     cores, wanted = environment.cpu_cores(), ranks * threads
     warning = environment.crowded(others.cores(), cores, wanted, "use {}")
     if warning:  # look again, because a short burst of work does not matter
@@ -148,28 +162,14 @@ def look(record: Path, others: environment.Others, ranks: int, threads: int, str
     return [warning] if warning else []
 
 
-def siblings(record: Path) -> dict[str, dict[str, Any]]:
-    """Return the finished records of the same framework and topology by name, oldest first."""
-    paths = [path for path in record.parent.glob("run*.json") if path.name != record.name]
-    finished = {}
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
-        try:
-            value = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
-        if isinstance(value, dict) and value.get("status") == "ok" and isinstance(value.get("environment"), dict):
-            finished[path.stem] = value
-    return finished
-
-
-def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict: bool) -> list[str]:
+def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]], strict: bool) -> list[str]:
     """Return a warning for each difference to the machine's state at the latest earlier repeat.
 
-    With `strict`, raise UserError instead.
+    `earlier`: the environment of each earlier repeat by name, oldest first. With `strict`, raise UserError instead.
     """
     if not earlier:
         return []
-    name, before = [(name, record["environment"]) for name, record in earlier.items()][-1]
+    name, before = list(earlier.items())[-1]
     known = [key for key in environment.DECIDES if key in now and key in before]
     changed = [f"{key} was {before[key]} and is {now[key]}" for key in known if now[key] != before[key]]
     if changed and strict:
@@ -181,13 +181,12 @@ def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Any], strict
     return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
 
 
-def _room(record: Path, ranks: int) -> None:
+def _room(record: Path, ranks: int, rank_bytes: int) -> None:
     """Raise UserError if the free memory or disk cannot be enough.
 
     We expect that a rank needs at least as much memory as a rank of an earlier repeat on a CPU used.
     """
-    on_cpu = [value for value in siblings(record).values() if (value.get("device") or {}).get("kind") == "cpu"]
-    each = max([WORKER_BYTES, *(value.get("peak_memory_bytes") or 0 for value in on_cpu)])
+    each = max(WORKER_BYTES, rank_bytes)
     known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
     free = _free_memory_bytes()
     if free is not None and free < ranks * each:
@@ -234,8 +233,8 @@ def software(question: Question) -> dict[str, str | None]:
 
     The version of `throughline` is a digest of our code that a rank runs.
     """
-    versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
-    for name in PACKAGES:
+    versions: dict[str, str | None] = dict.fromkeys(frameworks.packages())
+    for name in frameworks.packages():
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     code = environment.code(question.framework, question.model)
@@ -249,9 +248,9 @@ def answer(question: Question) -> Answer:
     sees_files, seen = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5), NO_GPUS
     try:
         if sees_files:
-            warnings = look(Path(question.record), others, question.ranks, question.threads, question.strict)
-        if question.gpus:
-            seen = gpus(question.framework, sys.executable, os.environ)
+            asked = question.ranks, question.threads, question.strict, question.rank_bytes
+            warnings = look(Path(question.record), others, *asked)
+        seen = gpus(question.framework, sys.executable, os.environ, question.device)
     except UserError as error:
         refused = Fault(error.what, error.why, error.next_step)
     return Answer(

@@ -12,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from throughline import files, messages
+from throughline import files, messages, processes
 from throughline.files import UserError
 from throughline.frameworks.starters import srun
 from throughline.launch import launchers
 from throughline.messages import Answer, Question
 from throughline.observe.environment import DECIDES
-from throughline.study.runs import RunSpec
-from throughline.topology import Topology
+from throughline.spec import RunSpec
 
 REACH = {
     "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
@@ -53,7 +52,7 @@ def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> lis
 
 def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ) -> Nodes:
     """Return the nodes for this run. Raise UserError if there are too few."""
-    topology = Topology.parse(spec.topology)
+    topology = spec.topology
     if spec.hosts == "ssh":
         if len(hosts) < topology.nodes:
             raise UserError(
@@ -110,10 +109,10 @@ def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str
     Raise UserError unless every node answers, sees the file `question.seen`, has the same software, and is fit for a
     run now.
     """
-    command = [python, "-m", "throughline.launch.machine", messages.text(question)]
+    command = processes.module(python, "throughline.launch.machine", messages.text(question))
     if nodes.kind == "slurm":
         count = len(nodes.names)
-        step = [*srun(count, nodes.cores), "--overlap"]
+        step = [*srun(count, nodes.cores), "--overlap", "--label"]
         replies = _through_srun(count, [*step, *command], variables)
     else:
         with ThreadPoolExecutor(32) as pool:  # ask all hosts at the same time
@@ -173,10 +172,24 @@ def _through_srun(count: int, command: list[str], variables: Mapping[str, str]) 
         done = _run(command, variables)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"does not answer through srun ({type(error).__name__})"] * count
-    answers = [_parsed(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    by_node = {answer.node: answer for answer in answers if isinstance(answer, Answer)}
+    by_node = {answer.node: answer for answer in map(_parsed, whole(done.stdout)) if isinstance(answer, Answer)}
     why = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
     return [by_node.get(node, f"does not answer through srun ({why})") for node in range(count)]
+
+
+def whole(labelled: str) -> list[str]:
+    """Return the answers in the output of `srun --label`.
+
+    srun passes on at most 1,024 bytes at a time. So longer lines come in pieces, and those of several nodes are mixed.
+    The label before each piece says whose it is.
+    """
+    pieces: dict[str, list[str]] = {}
+    for line in labelled.splitlines():
+        label, _, piece = line.partition(": ")
+        if label.strip().isdecimal():
+            pieces.setdefault(label.strip(), []).append(piece)
+    said = ["".join(of_node) for of_node in pieces.values()]
+    return [text[start:] for text in said if (start := text.rfind('{"node": ')) >= 0]
 
 
 def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:

@@ -7,15 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from throughline import job, memory, records, workloads
+from throughline import memory, records, workloads
 from throughline.messages import Measured, RankReport
-from throughline.topology import StepSize
+from throughline.spec import RunSpec
 
 SKIPPED_AT_MOST = 0.01
 """The share of timed steps that the loss scaler may skip."""
-
-Spec = Mapping[str, Any]
-"""The run specification with its defaults, as JSON values."""
 
 
 def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
@@ -93,29 +90,29 @@ class Outcome:
         return {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
 
 
-def assemble(spec: Spec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
+def assemble(spec: RunSpec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
     """Return the outcome of a run whose ranks ended normally, ran out of memory, or do not support the run."""
-    steps = _steps(spec)
+    steps = spec.timed
     for status in ("oom", "unsupported"):
         if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
             where = f"rank {refused[0].rank}: " if status == "oom" else ""
             reason = where + str(refused[0].reason).splitlines()[0]
-            return Outcome(status=status, reason=reason, steps_asked=steps["timed"])
+            return Outcome(status=status, reason=reason, steps_asked=steps.timed)
     ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
     outcome = _measured(spec, ranks, per_node, every_loss)
     if invalid := fault(spec, ranks):
         return replace(outcome, status="invalid", reason=invalid)
     warnings = []
-    if outcome.steps_timed < steps["timed"] or outcome.warmup_steps < steps["warmup"]:
+    if outcome.steps_timed < steps.timed or outcome.warmup_steps < steps.warmup:
         warnings.append(
-            f"at_most_s {steps['at_most_s']:g}: {outcome.warmup_steps} of {steps['warmup']} warm-up "
-            f"and {outcome.steps_timed} of {steps['timed']} timed steps"
+            f"at_most_s {steps.at_most_s:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
+            f"and {outcome.steps_timed} of {steps.timed} timed steps"
         )
-    samples = StepSize.of_spec(spec).samples_per_step * outcome.steps_timed
+    samples = spec.size.samples_per_step * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
 
 
-def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
+def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
     """Return the figures of all ranks. Whether they are valid is checked later.
 
     Each node has its own clock, so the windows of a node are relative to the first start of a window on this node. The
@@ -139,11 +136,11 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
     ]
     stalls = [rank.loader_stall_s / rank.window.seconds for rank in ranks if rank.loader_stall_s is not None]
     peaks = [entry.peak_memory_bytes for entry in entries if entry.peak_memory_bytes is not None]
-    busy = [rank.cpu_seconds / (rank.window.seconds * spec["threads"]) for rank in ranks]
+    busy = [rank.cpu_seconds / (rank.window.seconds * spec.threads) for rank in ranks]
     return Outcome(
         status="ok",
         reason=None,
-        steps_asked=_steps(spec)["timed"],
+        steps_asked=spec.timed.timed,
         window_s=max(entry.window_end_s for entry in entries),
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
@@ -161,14 +158,14 @@ def _measured(spec: Spec, ranks: Sequence[Measured], per_node: int, every_loss: 
     )
 
 
-def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+def _of_steps(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return the percentiles of step times that the workload declares, in milliseconds, of the slowest rank.
 
     A percentile p is the time of one step: the smallest step time that p % of the steps do not exceed. Only the median
     of an even number of steps is the mean of two step times.
     """
     steps = sorted(max((rank.step_seconds for rank in ranks), key=sum))
-    declared = (one for one in workloads.of(spec["model"]).FIGURES if steps)
+    declared = (one for one in workloads.of(spec.model).figures if steps)
     return [
         _entry(
             one,
@@ -180,11 +177,11 @@ def _of_steps(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     ]
 
 
-def _of_counts(spec: Spec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+def _of_counts(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return the figures that the ranks counted in their batches, as means over the ranks."""
     return [
         _entry(one, sum(rank.counted[one.name] for rank in ranks) / len(ranks))
-        for one in workloads.of(spec["model"]).FIGURES
+        for one in workloads.of(spec.model).figures
         if one.of_counts and all(one.name in rank.counted for rank in ranks)
     ]
 
@@ -193,17 +190,13 @@ def _entry(one: workloads.Figure, value: float, at: str | None = None) -> dict[s
     return {"name": one.name, "unit": one.unit, "better": one.better, "at": at, "value": value}
 
 
-def _steps(spec: Spec) -> dict[str, Any]:
-    return job.timed(spec, StepSize.of_spec(spec).samples_per_step)
-
-
 def _finite(values: Iterable[float | None]) -> list[float | None]:
     return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
-def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
+def fault(spec: RunSpec, ranks: Sequence[Measured]) -> str | None:
     """Return why the figures of a finished run must not be used in a median; None if they may be."""
-    first, requested = ranks[0], _steps(spec)["timed"]
+    first, requested = ranks[0], spec.timed.timed
     timed = first.steps_timed
     for number, rank in enumerate(ranks):
         done = len(rank.step_seconds if rank.loss is None else rank.loss)
@@ -216,11 +209,11 @@ def fault(spec: Spec, ranks: Sequence[Measured]) -> str | None:
         skipped = rank.scaler_skipped_steps
         if skipped > SKIPPED_AT_MOST * timed:
             return f"the loss scaler skipped {skipped} of {timed} timed steps: no update, no exchange to measure"
-    if timed < requested and _steps(spec)["at_most_s"] is None:
+    if timed < requested and spec.timed.at_most_s is None:
         return f"{timed} steps timed of {requested} asked"
-    learns_from = workloads.of(spec["model"]).LEARNS_FROM
+    learns_from = workloads.of(spec.model).learns_from
     learns = learns_from is None or timed < learns_from or falls((first.warmup_loss or []) + (first.loss or []))
-    if spec["options"]["data"] == "real" and not learns:
+    if spec.options.data == "real" and not learns:
         return f"the loss does not fall over {timed} timed steps on real data: nothing is learned"
     return None
 

@@ -3,7 +3,6 @@
 import subprocess
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from throughline.files import UserError
 
@@ -12,7 +11,7 @@ MENDING = "set runs.device to cuda or cpu, for instance with --config 'runs={dev
 
 
 @cache
-def device(partition: str | None) -> tuple[Literal["cuda", "cpu"], str]:
+def device(partition: str | None) -> tuple[str, str]:
     """Return the device that `runs.device: auto` means in a partition (None: the default partition), and the reason.
 
     It is `cuda` if all nodes of the partition have GPUs, and `cpu` if no node has. Raise UserError if only some nodes

@@ -3,9 +3,10 @@
 import os
 import sys
 import time
-from typing import Any, TextIO
+from typing import TextIO
 
 from throughline.messages import Beat
+from throughline.spec import RunSpec
 
 # The console shows the last line, and sets the variable to get lines more often.
 EVERY_S, TERMINAL_EVERY_S = float(os.environ.get("THROUGHLINE_PROGRESS_S", 15)), 0.5
@@ -24,15 +25,12 @@ A rank that waits for another rank may be several phases ahead of it, such as wh
 
 
 class Progress:
-    """Prints a progress line: on a terminal, always the same line; otherwise, a new line from time to time.
+    """Prints a progress line: on a terminal, always the same line; otherwise, a new line from time to time."""
 
-    `samples_per_step` is the number of samples of all ranks together.
-    """
-
-    def __init__(self, spec: dict[str, Any], samples_per_step: int, stream: TextIO | None = None) -> None:
-        where = f"{spec['benchmark']} {spec['precision']} bz{spec['batch_per_device']}"
-        self._title = f"{where} {spec['framework']} {spec['topology']} run {spec['repeat']}"
-        self._samples = samples_per_step
+    def __init__(self, spec: RunSpec, stream: TextIO | None = None) -> None:
+        where = f"{spec.benchmark} {spec.precision} bz{spec.batch}"
+        self._title = f"{where} {spec.framework} {spec.topology} run {spec.repeat}"
+        self._samples = spec.size.samples_per_step
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._said = time.monotonic()

@@ -134,7 +134,7 @@ def code(framework: str, model: str) -> str:
     forms = sorted((sources.ROOT / "workloads" / folder).glob(f"in_{known.library}*.py"))
     # A rank loads these modules by name, so no import statement mentions them.
     loaded = [f"frameworks.{known.rank.partition(':')[0]}", *(f"workloads.{folder}.{form.stem}" for form in forms)]
-    loaded += [f"{workload.DATA}.{half}" for half in ("reading", "decoding")] if workload.DATA else []
+    loaded += [f"{workload.data}.{half}" for half in ("reading", "decoding")] if workload.data else []
     return sources.digest(sources.closure("throughline.rank.worker", *(f"throughline.{name}" for name in loaded)))
 
 

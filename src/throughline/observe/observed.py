@@ -10,6 +10,7 @@ from throughline import messages
 from throughline.messages import NodeSamples, Order, RankReport, Window
 from throughline.observe import environment, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
+from throughline.spec import RunSpec
 
 STEAL = 0.02
 """The share of processor time that a hypervisor may take without a warning."""
@@ -43,7 +44,11 @@ def nodes(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Obse
 
 
 def record(
-    order: Order, reports: dict[int, RankReport], observations: Sequence[Observation], part: dict[str, Any]
+    spec: RunSpec,
+    order: Order,
+    reports: dict[int, RankReport],
+    observations: Sequence[Observation],
+    part: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the record's `telemetry`, `memory`, `utilization` and `warnings`. `part` is the record so far."""
     telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window, one.why) for one in observations]
@@ -57,11 +62,13 @@ def record(
         "telemetry": telemetry,
         "memory": _memory(order.kind, reports, telemetry, [one.sampled for one in observations if one.sampled]),
         "utilization": {**part["utilization"], "gpu": gpu},
-        "warnings": part["warnings"] + warnings(observations, telemetry, order),
+        "warnings": part["warnings"] + warnings(observations, telemetry, order, spec.threads),
     }
 
 
-def warnings(observations: Sequence[Observation], telemetry: Sequence[dict[str, Any]], order: Order) -> list[str]:
+def warnings(
+    observations: Sequence[Observation], telemetry: Sequence[dict[str, Any]], order: Order, threads: int
+) -> list[str]:
     """Return the warnings of the samplers: about GPUs before the run, and about other processes within the window."""
     texts = [f"node {one.node}: {text}" for one in observations if one.sampled for text in one.sampled.warnings]
     texts += [f"node {one.node}: {text}" for one in observations[1:] for text in _other_cards(one, observations[0])]
@@ -69,7 +76,7 @@ def warnings(observations: Sequence[Observation], telemetry: Sequence[dict[str, 
     for one, node in zip(observations, telemetry, strict=True):
         busy, steal = node["machine"]["cpu_others_share"], node["machine"].get("cpu_steal_share")
         if one.sampled and busy:
-            cores, wanted = one.sampled.cpus, ranks * order.spec["threads"]
+            cores, wanted = one.sampled.cpus, ranks * threads
             text = environment.crowded(busy["mean"] * cores, cores, wanted, "used {} within the window")
             texts += [f"node {one.node}: {text}"] if text else []
         if steal and steal["mean"] > STEAL:

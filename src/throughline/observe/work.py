@@ -10,10 +10,11 @@ from typing import Any
 
 from throughline import gpus, workloads
 from throughline.messages import RankReport
+from throughline.spec import RunSpec
 
 
 def of(
-    spec: Mapping[str, Any],
+    spec: RunSpec,
     samples_per_s: float | None,
     world: int,
     device: Mapping[str, Any] | None,
@@ -24,7 +25,7 @@ def of(
     raw: the measurements of the run, all of them optional: `matmul_flops_per_s` of one device at the run's precision;
     the workload's `facts` about its data, and what it `counted` in them; `reasons` for missing measurements.
     """
-    workload, precision = workloads.of(spec["model"]), spec["precision"]
+    workload, precision = workloads.of(spec.model), spec.precision
     facts, counted = raw.get("facts") or workload.facts(None), raw.get("counted") or {}
     reasons: dict[str, str] = dict(raw.get("reasons") or {})
     gpu = gpus.find(device["name"]) if device and device["kind"] != "cpu" else None
@@ -34,17 +35,17 @@ def of(
     matmul = raw.get("matmul_flops_per_s")
     if matmul is None:
         reasons.setdefault("matmul_flops_per_s", "no matrix product was measured in this run")
-    tokens = workload.UNITS.get("tokens")
-    share = 1.0 if tokens and spec["options"]["data"] == "synthetic" else counted.get("real_token_share")
+    tokens = workload.units.get("tokens")
+    share = 1.0 if tokens and spec.options.data == "synthetic" else counted.get("real_token_share")
     if share is None:
-        why = "the run did not count its padding" if tokens else f"{spec['model']} has no tokens"
+        why = "the run did not count its padding" if tokens else f"{spec.model} has no tokens"
         reasons.setdefault("real_token_share", why)
     each = workload.flops_per_sample(spec, facts, counted)
     per_sample = None if isinstance(each, str) else float(each)
     if isinstance(each, str):
         reasons["flops_per_sample"] = each
     rate = per_sample * samples_per_s / world if per_sample and samples_per_s else None
-    real_tokens = share * tokens(workloads.parameters(spec)) if tokens and share else None
+    real_tokens = share * tokens(spec.parameters) if tokens and share else None
     figures = {
         "flops_per_sample": per_sample,
         "flops_per_s": rate,
@@ -55,8 +56,8 @@ def of(
         "real_token_share": share,
         "real_tokens_per_s": real_tokens * samples_per_s if real_tokens and samples_per_s else None,
     }
-    causal = getattr(workload, "causal_flops_per_sample", lambda spec: "")(spec)
-    if rate and peak and not isinstance(causal, str):
+    causal = workload.causal_flops_per_sample(spec)
+    if rate and peak and per_sample and isinstance(causal, (int, float)):
         figures["mfu_causal"] = rate / peak * causal / per_sample
     _explain(figures, reasons, samples_per_s)
     return {

@@ -6,6 +6,8 @@ training that resumes between two segments computes exactly the same as one with
 and numpy only.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json
@@ -15,12 +17,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from throughline import files, frameworks, messages, workloads
 from throughline.messages import Checkpoint, Trained, Training
 from throughline.rank.data import Manifest
 from throughline.rank.heartbeat import Heart
+from throughline.spec import Options
+
+if TYPE_CHECKING:
+    from throughline.rank.worker import Run
 
 STATE = "state.json"
 KEPT = 2
@@ -29,15 +35,17 @@ PIECE = 1 << 25
 """How many bytes we write and sync at a time."""
 
 
-def train(run: Any, order: Training) -> Trained:
+def train(run: Run, order: Training) -> Trained:
     """Train to the last step, from the start or from the checkpoint that the launcher has verified."""
     framework, heart = run.framework, run.heart
-    if "convergence" not in frameworks.features(run.spec["framework"], run.spec["model"]):
-        raise frameworks.Unsupported(f"{run.spec['framework']} has no checkpoints that are safe to load")
-    if run.options["tensor"] > 1 or run.options["sharding"] != "none":
+    if "convergence" not in frameworks.features(run.spec.framework, run.spec.model):
+        raise frameworks.Unsupported(f"{run.spec.framework} has no checkpoints that are safe to load")
+    if run.options.tensor > 1 or run.options.sharding != "none":
         whole = "a convergence check looks at whole replicas, with all states of the optimizer"
         raise frameworks.Unsupported(f"{whole}: train it without options.tensor and options.sharding")
-    if split := [name for name, value in workloads.whole(run.spec["model"]).items() if run.spec[name] != value]:
+    if split := [
+        name for name, value in workloads.whole(run.spec.model).items() if getattr(run.spec.parameters, name) != value
+    ]:
         raise frameworks.Unsupported(
             f"a convergence check looks at whole models, and {', '.join(split)} splits this one"
         )
@@ -61,7 +69,7 @@ def train(run: Any, order: Training) -> Trained:
         heart.phase("training", order.steps)
         heart.step(done)
         # Each rank and segment has its own seed.
-        framework.seed((run.spec["seed"] * 1_000_003 + run.rank) * 1_000_003 + done + 1 & 2**63 - 1)
+        framework.seed((run.spec.seed * 1_000_003 + run.rank) * 1_000_003 + done + 1 & 2**63 - 1)
         until = min(order.steps, (done // order.evaluate_every + 1) * order.evaluate_every)
         values = []
         for step in range(done + 1, until + 1):
@@ -81,10 +89,11 @@ def train(run: Any, order: Training) -> Trained:
     return Trained(curve, losses)
 
 
-def _held_out(run: Any, samples: int) -> Iterator[Any]:
+def _held_out(run: Run, samples: int) -> Iterator[Any]:
     """Yield the first `samples` rows of the test shards, as batches on the device."""
+    assert run.manifest
     for rows in run.decoded(_first(run.manifest, samples, run.size.batch_per_replica)):
-        yield run.framework.deliver(run.framework.data(run.workload.batch(rows, {})))
+        yield run.framework.deliver(run.framework.data(run.workload.batch(rows, Options())))
 
 
 def _first(manifest: Manifest, samples: int, size: int) -> Iterator[dict[str, Any]]:
@@ -100,7 +109,7 @@ def _first(manifest: Manifest, samples: int, size: int) -> Iterator[dict[str, An
         left -= count
 
 
-def _looked(run: Any, held_out: list[Any]) -> dict[str, float | None]:
+def _looked(run: Run, held_out: list[Any]) -> dict[str, float | None]:
     """Return the workload's figures of the held-out samples, from sums over all batches.
 
     Each batch counts as progress for the watchdog.

@@ -83,7 +83,7 @@ class Manifest:
         self.rows = sum(map(self.reader.rows, self.shards))
         self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))
 
-    def fits(self, workload: Workload, parameters: Any, replicas: int) -> None:
+    def fits(self, workload: Workload[Any], parameters: Any, replicas: int) -> None:
         """Raise UserError unless the shards fit these parameters and have at least one row for every replica."""
         fault = workload.fits(parameters, self.content)
         if fault:

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, messages, workloads
-from throughline.job import Job, figures, timed
 from throughline.messages import Measured, Memory, Network, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
 from throughline.rank.data import Decoder, Loader, Manifest, batches, held_out, synthetic_seeds
 from throughline.rank.heartbeat import Heart
-from throughline.schedule import rates
-from throughline.topology import StepSize
+from throughline.spec import Job
+from throughline.spec.job import figures
 
 MATMUL_S = 1.0
 NETWORK_S = 2.0
@@ -88,19 +87,22 @@ class Run:
     """One rank of one run, with its framework, workload and data."""
 
     def __init__(self, order: Order, rank: int, heart: Heart) -> None:
-        self.order, self.spec, self.rank, self.world, self.heart = order, order.spec, rank, order.world, heart
-        self.size, self.options = StepSize.of_spec(self.spec), self.spec["options"]
-        self.job, self.steps = Job.of(self.spec), timed(self.spec, self.size.samples_per_step)
+        self.order, self.rank, self.world, self.heart = order, rank, order.world, heart
+        self.spec = frameworks.specification(order.spec)
+        if self.spec.binding == "numa":
+            binding.to_numa_node(order.kind, rank % order.devices)
+        self.size, self.options = self.spec.size, self.spec.options
+        self.job, self.steps = self.spec.job, self.spec.timed
         self.replica = rank // (self.world // self.size.replicas)
-        self.workload, self.trains = workloads.of(self.spec["model"]), workloads.trains(self.spec["model"])
-        read = str(self.workload.DATA), workloads.parameters(self.spec), self.spec["seed"]
+        self.workload, self.trains = workloads.of(self.spec.model), workloads.of(self.spec.model).trains
+        read = str(self.workload.data), self.spec.parameters, self.spec.seed
         self.manifest = Manifest(Path(order.manifest), *read) if order.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
-        self.rates, self.steps_made = rates(self.spec["optimizer"]) if self.trains else None, 0
+        self.rates, self.steps_made = self.spec.optimizer.rates() if self.trains else None, 0
         frameworks.refuse(self.spec)
-        framework = frameworks.load(self.spec["framework"])
+        framework = frameworks.load(self.spec.framework)
         self.framework = framework(self.spec, rank, rank % order.devices, self.world, order.kind)
 
     def build(self) -> None:
@@ -119,7 +121,7 @@ class Run:
             stage()
 
     def _model(self) -> None:
-        report.limit_memory(self.options["memory_limit_mb"])
+        report.limit_memory(self.options.memory_limit_mb)
         self.framework.model(self.facts)
         if self.order.weights:
             import numpy as np
@@ -132,16 +134,16 @@ class Run:
         if self.job:
             self._open_job(self.job)
             return
-        count, seed = self.size.batch_per_replica, self.spec["seed"]
+        count, seed = self.size.batch_per_replica, self.spec.seed
         if self.manifest:
             training = self.order.convergence
             done = training.resume.step if training and training.resume else 0
             source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
-            source = itertools.islice(source, done * self.options["accumulate"], None)
+            source = itertools.islice(source, done * self.options.accumulate, None)
             self.loader = Loader(self.decoded(source), self._prepared, self.manifest.ahead(count))
         else:
             made = [self.workload.synthetic(count, self.spec, one) for one in synthetic_seeds(seed, self.replica)]
-            if any(one.of_counts for one in self.workload.FIGURES):
+            if any(one.of_counts for one in self.workload.figures):
                 self.counts += map(self.workload.counts, made)
             kept = [self.framework.deliver(self.framework.data(arrays)) for arrays in made]
             self.resident: Iterator[Any] = itertools.cycle(kept)
@@ -152,15 +154,15 @@ class Run:
         Rows that need decoding are decoded by processes in the workflow's environment, or by DALI in this process.
         """
         assert self.manifest
-        reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec["threads"]
-        if self.options["decoder"] == "dali" and isinstance(reader, Decoder):
+        reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec.threads
+        if self.options.decoder == "dali" and isinstance(reader, Decoder):
             gpu = self.framework.local_rank if self.order.kind == "cuda" else None
             return reader.by_dali(rows, size, threads, gpu)
         return self.manifest.decoded(rows, size, threads, self.order.beside)
 
     def _open_job(self, job: Job) -> None:
         """Load all samples at once. The framework divides them among the ranks."""
-        seed, ready = self.spec["seed"], self.framework.data
+        seed, ready = self.spec.seed, self.framework.data
         if self.manifest is None:
             training, evaluation = (
                 ready(self.workload.synthetic(count, self.spec, one)) if count else None
@@ -183,7 +185,7 @@ class Run:
         """
         if not self.counts:
             return {}
-        each = self.options["accumulate"]
+        each = self.options.accumulate
         window = self.counts
         if not self.job:  # synthetic batches repeat
             window = [*itertools.islice(itertools.cycle(window), warmup * each, (warmup + timed) * each)]
@@ -193,7 +195,7 @@ class Run:
 
     def micro_batches(self) -> list[Any]:
         """Return the micro-batches of one optimizer step, on their way to the device."""
-        count = self.options["accumulate"]
+        count = self.options.accumulate
         if self.loader is None:
             return [next(self.resident) for _ in range(count)]
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
@@ -281,7 +283,7 @@ class Run:
 
     def _figures(self) -> list[dict[str, Any]]:
         """Return the figures beside throughput that the workload declares and its form measures after the window."""
-        declared = {one.name: one for one in self.workload.FIGURES if not (one.of_steps or one.of_counts)}
+        declared = {one.name: one for one in self.workload.figures if not (one.of_steps or one.of_counts)}
         return [
             {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
             for name, at, value in (self.framework.form.figures(self.framework.network) if declared else ())
@@ -289,7 +291,7 @@ class Run:
 
     def _network(self) -> Network | None:
         """Measure the exchange of a step's gradients alone. Return None if the run does not ask for it."""
-        asked = self.spec["network"]
+        asked = self.spec.network
         asked = self.order.kind == "cuda" if asked is None else asked
         if not (asked and self.framework.exchanges) or self.order.weights:
             return None
@@ -326,8 +328,8 @@ class Run:
 
     def _warm_up(self) -> Generator[None, Any, tuple[list[Any], int, int]]:
         """Make the warm-up. Return its losses, its number of steps, and the number of steps to time."""
-        framework, cap = self.framework, self.steps["at_most_s"]
-        requested, timed = self.steps["warmup"], self.steps["timed"]
+        framework, cap = self.framework, self.steps.at_most_s
+        requested, timed = self.steps.warmup, self.steps.timed
         losses: list[Any] = []
         self.heart.phase("warm-up", requested)
 
@@ -359,11 +361,11 @@ class Run:
             return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
         read = f", {f'{how}, ' if how else ''}prepared {self.loader.ahead} batches ahead" if self.loader else ""
-        ours = f"deliver, forward, backward, {'exchange, ' if self.options['exchange'] else ''}clip, update"
+        ours = f"deliver, forward, backward, {'exchange, ' if self.options.exchange else ''}clip, update"
         return {
             **self.framework.settings(),
-            "bucket_mb": self.options["bucket_mb"],
-            "data": self.options["data"] + read,
+            "bucket_mb": self.options.bucket_mb,
+            "data": self.options.data + read,
             "timed_step": self.framework.own_step or ours,
         }
 
@@ -388,8 +390,6 @@ def main() -> int:
         if world != order.world:
             raise RuntimeError(f"{world} ranks were started, and {order.world} belong to this run")
         gc.disable()  # imports and the model stay in memory; looking for garbage takes a sixth of a rank's start-up
-        if order.spec["binding"] == "numa":
-            binding.to_numa_node(order.kind, rank % order.devices)
         run = Run(order, rank, heart)
         run.build()
         gc.freeze()

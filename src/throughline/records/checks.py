@@ -7,13 +7,12 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from throughline.records.entry import Count, Device, Entry, NonNegative, OfTraining, OfWorkload, Positive, Whole
-from throughline.study.benchmark import Optimizer
-from throughline.study.runs import RunSpec
-from throughline.study.section import Precision
+from throughline.spec import Optimizer, Precision
+from throughline.study.runs import Specification
 
 
 class Look(Entry):
-    """An evaluation on held-out data after `step` steps, with the figures of the workload's HELD_OUT and `loss`."""
+    """An evaluation on held-out data after `step` steps, with the figures of the workload's `held_out` and `loss`."""
 
     step: Whole
     samples: Count
@@ -56,7 +55,7 @@ class ConvergenceVerdict(Entry):
     """results/<benchmark>/convergence_<...>.json: whether a long training follows the stated curve."""
 
     schema_: Literal[2] = Field(alias="schema")
-    spec: RunSpec
+    spec: Specification
     verdict: Verdict
     reason: str
     against: str | None

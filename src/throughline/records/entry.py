@@ -1,11 +1,13 @@
 """The base class of all parts of a record, and the parts that several kinds of files share."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from throughline.study.runs import RunSpec, parameter_fields
+from throughline import frameworks, workloads
+from throughline.study.runs import Specification
 from throughline.study.section import Value
 
 SCHEMA: Final = 2
@@ -15,6 +17,10 @@ NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+if TYPE_CHECKING:
+    DeviceKind = str
+else:
+    DeviceKind = Literal[("cpu", *frameworks.accelerators())]
 
 
 class Entry(BaseModel):
@@ -36,7 +42,7 @@ class OfWorkload(Entry):
     def _gather(cls, value: Any) -> Any:
         if not isinstance(value, Mapping) or "parameters" in value or not isinstance(value.get("model"), str):
             return value
-        names = parameter_fields(value["model"])
+        names = [field.name for field in fields(workloads.of(value["model"]).parameters)]
         others = {key: entry for key, entry in value.items() if key not in names}
         return {**others, "parameters": {key: value[key] for key in names if key in value}}
 
@@ -57,7 +63,7 @@ class Figure(Entry):
 
 
 class Device(Entry):
-    kind: Literal["cpu", "cuda"]
+    kind: DeviceKind
     name: str
     count: Count
     fp16_native: bool | None
@@ -72,7 +78,7 @@ class OfTraining(Entry):
     """A file about one training run: its specification, outcome, device, data, environment and times."""
 
     schema_: Literal[2] = Field(alias="schema")
-    spec: RunSpec
+    spec: Specification
     reason: str | None
     warnings: list[str]
     device: Device | None

@@ -1,5 +1,6 @@
 """bz<b>_<precision>.json: the repeats of every framework and topology, for one batch size and precision."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
@@ -7,8 +8,8 @@ from pydantic import Field
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive, Whole
 from throughline.records.run import Memory, Network, Series, Utilization, Work
-from throughline.study.benchmark import Job, Optimizer, Options, Scaling, Steps
-from throughline.study.section import Precision
+from throughline.spec import Job, Optimizer, Precision, Scaling, Steps
+from throughline.study.benchmark import Options
 
 
 class LeftOut(Entry):
@@ -140,3 +141,9 @@ class Summary(OfWorkload):
     reasons: dict[str, str] = Field(default_factory=dict)
     baselines: dict[str, str]
     frameworks: dict[str, dict[str, Cell]]
+
+    def cells(self) -> Iterator[tuple[str, str, Cell]]:
+        """Yield framework, topology and cell, in the order of the file."""
+        for framework, topologies in self.frameworks.items():
+            for topology, cell in topologies.items():
+                yield framework, topology, cell

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, create_model, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
-from throughline import job, schedule, workloads
+from throughline import frameworks, workloads
+from throughline.spec import Job, Optimizer, Precision, RunSpec, Scaling, Steps
 from throughline.study.config_errors import allowed
-from throughline.study.section import TOPOLOGY, Name, PositiveInt, Precision, Section, Share, Sizes, Text, Value
-from throughline.topology import Layout
+from throughline.study.places import FilePath, lead
+from throughline.study.section import TOPOLOGY, Name, PositiveInt, Section, Share, Sizes, Value
+
+if typing.TYPE_CHECKING:
+    from throughline.spec import Options as Options
+
+    DeviceName = str
+else:
+    Options = frameworks.options()
+    DeviceName = Literal[("auto", *frameworks.accelerators(), "cpu")]
 
 FrameworkName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 TopologyName = Annotated[str, Field(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.:&|*()\[\]-]*$")]
-Scaling = Literal["weak", "strong"]
 KINDS: dict[Any, Any] = {tuple[int, ...]: Sizes}
 """Map the type of a workload's parameter to the type that a configuration may write, if the two differ."""
-
-
-class Steps(Section):
-    warmup: NonNegativeInt = Field(20, description="optimizer steps before the clock starts")
-    timed: PositiveInt = Field(100, description="optimizer steps inside the timed window")
-    at_most_s: PositiveFloat | None = Field(
-        None,
-        description="the longest that warm-up and timed steps together take, in seconds, without the first step, "
-        "in which some libraries compile. A slow device or a large model gets fewer of both, but at least 2 and 3; "
-        "the record says so. null: every run takes all steps",
-    )
 
 
 class Placement(Section):
@@ -47,24 +51,24 @@ class Placement(Section):
 
 
 class Runs(Section):
-    device: Literal["auto", "cuda", "cpu"] = Field(
-        "auto", description="`auto` uses the GPUs if there are any, otherwise the CPU; the record says which"
+    device: DeviceName = Field(
+        RunSpec.device, description="`auto` uses the GPUs if there are any, otherwise the CPU; the record says which"
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(
-        1,
+        RunSpec.threads,
         description="threads per worker on a CPU, the same in every topology. If a run reads pictures, also the number "
         "of processes that decode them for each worker, on a CPU and beside a GPU; each decodes about 200 pictures a "
         "second",
     )
     binding: Literal["none", "numa"] = Field(
-        "none",
+        RunSpec.binding,
         description="`numa` binds each rank to the cores of its GPU's NUMA node. If the system does not say which node "
         "that is, and on a CPU, such a run ends as `unsupported`. Records name the cores (`environment.binding`)",
     )
     network: bool | None = Field(
-        None,
+        RunSpec.network,
         description="true: after the window, measure how fast the network is alone. For two seconds the ranks exchange "
         "messages as large as their gradients, and compute nothing. null, the default: on GPUs, not "
         "on CPUs. Only frameworks that exchange with PyTorch's DistributedDataParallel can. Records of others say why "
@@ -80,126 +84,12 @@ class Runs(Section):
         description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification, so "
         "finished runs stay valid when it changes",
     )
-    seed: NonNegativeInt = Field(42, description="seed of weights, dropout and the order of the data")
+    seed: NonNegativeInt = Field(RunSpec.seed, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
         description="true: a run does not start on a machine that is busy or has changed, and a summary fails if it "
         "has mixed environments or warnings",
     )
-
-
-class Schedule(Section):
-    name: schedule.Name = Field(
-        "constant", description="how the learning rate falls after the warm-up; `constant`: it does not fall"
-    )
-    warmup_steps: NonNegativeInt = Field(
-        0, description="the number of first steps in which the rate rises: step n has n / warmup_steps of it"
-    )
-    total_steps: PositiveInt | None = Field(
-        None, description="the step at which the rate has fallen to `last`, where it stays; not for `constant`"
-    )
-    power: PositiveFloat = Field(
-        1.0, description="for `polynomial`: the exponent of the share of steps that is left, such as 0.5"
-    )
-    last: Share = Field(0.0, description="what the rate falls to, as a share of learning_rate")
-    decay_from: schedule.From = Field(
-        "warmup_end",
-        description="the step from which the fall is counted: the end of the warm-up, or the first step (`start`), as "
-        "in BERT's own code and NVIDIA's. With `start` the rate drops at the end of the warm-up",
-    )
-
-    def as_schedule(self) -> schedule.Schedule:
-        return schedule.Schedule(**self.model_dump())
-
-    def mistakes(self) -> Iterable[str]:
-        """Yield a text for each mistake that involves several keys of the schedule."""
-        changed = self.model_dump(include={"total_steps", "last", "decay_from"}, exclude_defaults=True)
-        if self.name == "constant" and changed:
-            yield f"{next(iter(changed))}: a constant rate does not fall; name another schedule, or remove the key"
-        if self.name != "constant" and self.total_steps is None:
-            yield f"total_steps: missing; a {self.name} schedule needs it"
-        if self.total_steps is not None and self.total_steps <= self.warmup_steps:
-            yield f"total_steps = {self.total_steps}: no step is left after {self.warmup_steps} of warm-up"
-        if self.name != "polynomial" and self.power != 1.0:
-            yield f"power = {self.power:g}: a key of polynomial alone"
-
-
-class Optimizer(Section):
-    name: Literal["adamw", "adam", "lamb", "sgd"] = Field("adamw", description="the update rule")
-    learning_rate: PositiveFloat = Field(1e-4, description="learning rate; with a schedule, the highest one")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="decay per step")
-    betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = Field(
-        default_factory=lambda: [0.9, 0.999], description="decay of the first and the second moment; not for `sgd`"
-    )
-    epsilon: PositiveFloat = Field(1e-6, description="added to the root of the second moment; not for `sgd`")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.9, description="share of the last update that the next one keeps; only for `sgd` (without Nesterov's change)"
-    )
-    schedule: Schedule = Field(
-        default_factory=Schedule,
-        description="how the learning rate changes from step to step, also in the run's warm-up steps",
-    )
-
-
-class Options(Section):
-    clip: Literal["none", "value", "norm", "global_norm"] = Field(
-        "none", description="gradient clipping at 1.0: by value, by each tensor's norm, by the global norm"
-    )
-    accumulate: PositiveInt = Field(1, description="micro-batches per optimizer step")
-    compile: bool = Field(
-        False,
-        description="compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
-        "compiles, so its cells with this option are n/a",
-    )
-    graph: bool = Field(
-        False,
-        description="replay forward and backward as one CUDA graph. It helps if kernels take longer to launch than to "
-        "compute. It needs `compile` and one GPU; other topologies end as `unsupported`",
-    )
-    checkpointing: bool = Field(False, description="recompute activations in the backward pass to save memory")
-    unpadded: bool = Field(False, description="compute only the real tokens, without padding")
-    data: Literal["real", "synthetic"] = Field("real", description="the data that the model reads, or made-up batches")
-    decoder: Literal["pillow", "dali"] = Field(
-        "pillow",
-        description="what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
-        "rank itself, on its GPU or on the CPU. If the framework's environment lacks DALI, a run ends as `unsupported`",
-    )
-    exchange: bool = Field(
-        True, description="false: every rank keeps its own gradients, to show how much time their exchange takes"
-    )
-    bucket_mb: PositiveInt = Field(25, description="MiB of gradients per all-reduce")
-    controller: Literal["gloo", "mpi"] = Field(
-        "gloo", description="how Horovod's ranks find each other, and on CPUs how they exchange gradients"
-    )
-    nccl: bool = Field(
-        True, description="false: Horovod exchanges the gradients of GPUs without NCCL; it has to be built without NCCL"
-    )
-    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="dropout of the model")
-    memory_limit_mb: PositiveInt | None = Field(
-        None, description="MiB of memory for each worker on a CPU; a run that needs more ends as out of memory"
-    )
-    sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = Field(
-        "none",
-        description="what the replicas split instead of each keeping a copy: the optimizer's states; or states, "
-        "gradients and weights, gathered once a step (`optimizer_gradients`) or for each layer in each pass (`full`)",
-    )
-    tensor: PositiveInt = Field(1, description="devices that share one replica of the model (tensor parallelism)")
-
-    @property
-    def layout(self) -> Layout:
-        """How the model is divided among its ranks."""
-        return Layout(self.tensor, self.sharding)
-
-
-class Job(Section):
-    samples: PositiveInt = Field(2048, description="training samples of an epoch")
-    held_out: NonNegativeInt = Field(
-        1024, description="held-out samples of the evaluation after each epoch; 0: no evaluation"
-    )
-    epochs: PositiveInt = Field(2, description="how often the run trains on every sample")
-
-    def as_job(self) -> job.Job:
-        return job.Job(self.samples, self.held_out, self.epochs)
 
 
 class Convergence(Section):
@@ -214,7 +104,7 @@ class Convergence(Section):
         "precision. That check trains first, and this one begins with its last weights: phase 2 of BERT at 512 tokens "
         "after phase 1 at 128, for example. null: random weights",
     )
-    against: Text | None = Field(
+    against: FilePath | None = Field(
         None,
         description="a CSV file with the stated curve: a column `step` and some of the model's figures of held-out "
         "data",
@@ -256,7 +146,7 @@ class Benchmark(Runs):
         "devices",
     )
     scaling: Scaling = Field(
-        "weak",
+        RunSpec.scaling,
         description="`weak`: the batch size is per replica, so more devices take more samples per step. `strong`: it "
         "is the sum over all replicas, so more devices share the same samples",
     )
@@ -300,13 +190,13 @@ class Benchmark(Runs):
     def of(folder: str) -> type[Benchmark]:
         """Return the block's class for the models of a workload, with the workload's parameters as keys."""
         models = tuple(model for model, place in workloads.models().items() if place == folder)
-        parameters = workloads.of(models[0]).Parameters
+        parameters = workloads.of_folder(folder).parameters
         types, own = typing.get_type_hints(parameters), {}
         for field in dataclasses.fields(parameters):
             facts = field.metadata
             if facts["asked"]:
                 default = ... if field.default is dataclasses.MISSING else field.default
-                limits = {"description": facts["description"], "ge": facts["least"], "le": facts["most"]}
+                limits: Any = {name: facts.get(name) for name in ("description", "ge", "le", "gt", "lt")}
                 kind = (
                     Literal[tuple(facts["choices"])]
                     if facts["choices"]
@@ -334,15 +224,18 @@ class Benchmark(Runs):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_the_keys_of_its_model(cls, values: Any, handler: Any) -> Any:
+    def _with_the_keys_of_its_model(cls, values: Any, handler: Any, info: ValidationInfo) -> Any:
         right = cls.variant(values) if isinstance(values, Mapping) else cls
-        return handler(values) if right is cls else right.model_validate(values)
+        return handler(values) if right is cls else right.model_validate(values, context=info.context)
 
     @field_validator("model", mode="wrap")
     @classmethod
-    def _is_a_model(cls, model: Any, handler: Any) -> str:
+    def _is_a_model(cls, model: Any, handler: Any, info: ValidationInfo) -> str:
         """Return the model's name. If a map describes the model, the returned name also carries the map's content."""
         if isinstance(model, Mapping):
+            file = next(iter(workloads.of_folder(cls.folder).described), None)
+            if isinstance(path := model.get(file), str):
+                model = {**model, file: lead(path, info)}
             return workloads.of_map(model)
         name: str = handler(model)
         if name not in workloads.models():
@@ -377,6 +270,7 @@ class Benchmark(Runs):
 # fmt: off
 RESERVED = {
     *Benchmark.model_fields,
-    "benchmark", "framework", "parameters", "batch_per_device", "precision", "topology", "repeat", "corpus", "protocol",
+    "benchmark", "content", "framework", "parameters", "batch_per_device", "precision", "topology", "repeat", "corpus",
+    "protocol",
 }
 """Names that no workload's parameter may have, because a block or a run specification already uses them."""

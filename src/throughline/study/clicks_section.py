@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from throughline.study.section import DataSection, Name, PositiveInt, Section, Share, Text
+from throughline.study.places import FilePath
+from throughline.study.section import DataSection, Name, PositiveInt, Section, Share
 
 CLICKS_PROTOCOL = 1
 """A developer raises this number when the same logs give different shards. It changes the digest of all clicks."""
@@ -24,7 +25,7 @@ class ClickShards(Section):
 
 class Clicks(DataSection):
     name: Name = Field("synthetic", description="name of the folder under data/; every source needs its own")
-    source: Literal["synthetic"] | Annotated[list[Text], Field(min_length=1)] = Field(
+    source: Literal["synthetic"] | Annotated[list[FilePath], Field(min_length=1)] = Field(
         SYNTHETIC,
         description="a list of files in Criteo's format (a label, 13 whole numbers, 26 categories of 8 hex digits, "
         "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, made-up ones",

@@ -14,8 +14,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from throughline import workloads
+from throughline import frameworks, workloads
 from throughline.files import UserError
+from throughline.spec import StepSize, Topology
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import allowed, explain, shown
@@ -23,8 +24,8 @@ from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
 from throughline.study.images_section import Faces, Images, Pictures
 from throughline.study.imports_section import Import
+from throughline.study.places import Places
 from throughline.study.section import DataSection, Name, Section
-from throughline.topology import StepSize, Topology
 
 
 class ConfigError(UserError):
@@ -74,13 +75,13 @@ class Config(Section):
     def folders(self, section: str) -> set[str]:
         """Return the folders of a section's data that the models of the blocks read."""
         read = ((workloads.of(block.model), block) for block in self.benchmarks.values())
-        return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.DATA}
+        return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.data}
 
     def parameters_of(self, block: Benchmark) -> Any:
         """Return the Parameters of a block's workload. Raises ValueError if the data lack what the block's keys ask."""
         workload = workloads.of(block.model)
         known = {"model": block.model, **block.own}
-        return workload.Parameters(**block.own, **workload.complete(known, self.data_of(block)))
+        return workload.parameters(**block.own, **workload.complete(known, self.data_of(block)))
 
     def model_files(self) -> dict[str, str]:
         """Return the paths of the files that describe models, by SHA-256."""
@@ -89,7 +90,7 @@ class Config(Section):
 
     def data_of(self, block: Benchmark) -> DataSection | None:
         """Return the section of the data that a block's model reads, or None if its batches are made up."""
-        name = workloads.of(block.model).DATA
+        name = workloads.of(block.model).data
         section = None if name is None else self.data_sections()[name]
         return None if section is None or section.is_made_up else section
 
@@ -100,22 +101,25 @@ def block_name(benchmark: str) -> str:
 
 
 def load(
-    paths: Sequence[str | Path], overrides: Mapping[str, Any] | None = None, *, frameworks: Iterable[str] = ()
+    paths: Sequence[str | Path],
+    overrides: Mapping[str, Any] | None = None,
+    places: Places | None = None,
 ) -> Config:
     """Read, merge and check configuration files.
 
     Maps are merged and lists are replaced. A later file wins over an earlier one. `overrides` are the values of
-    Snakemake's --config, as text; they win over all files. `frameworks` are the names of all frameworks that exist.
-    Raises ConfigError with one line per mistake.
+    Snakemake's --config, as text, or the configuration that another workflow hands over; they win over all files.
+    `places` says where relative paths lead; without it, they
+    lead into the working directory. Raises ConfigError with one line per mistake.
     """
     raw: dict[str, Any] = {}
-    for path in paths:
-        raw = _merge(raw, _read(Path(path)))
+    for path in map(str, paths):
+        raw = _merge(raw, _read(Path(places.find(path) if places else path)))
     raw = _merge(raw, _from_text(dict(overrides or {})))
-    _validate(raw)
+    _validate(raw, places)
     blocks = {name: _merge(raw.get("runs", {}), block) for name, block in raw.get("benchmarks", {}).items()}
-    config = _validate({**raw, "benchmarks": blocks})
-    if mistakes := list(_mistakes(config, list(frameworks))):
+    config = _validate({**raw, "benchmarks": blocks}, places)
+    if mistakes := list(_mistakes(config)):
         raise _error(mistakes)
     return config
 
@@ -147,7 +151,10 @@ def _merge(below: Any, above: Any) -> Any:
 
 
 def _from_text(value: Any) -> Any:
-    """Read the values and keys that --config passes as text, as the YAML that the user wrote."""
+    """Read the values and keys that Snakemake passes as text, as the YAML that the user wrote.
+
+    Snakemake passes the values of --config as text, and `1e-4` in its own configuration files, which are YAML 1.1.
+    """
     if isinstance(value, Mapping):
         return {_from_text(key): _from_text(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -157,18 +164,18 @@ def _from_text(value: Any) -> Any:
             read = YAML(typ="safe", pure=True).load(value)
         except YAMLError:
             return value
-        return value if isinstance(read, (dict, list)) else read
+        return value if isinstance(read, (dict, list, str)) else read
     return value
 
 
-def _validate(raw: dict[str, Any]) -> Config:
+def _validate(raw: dict[str, Any], places: Places | None) -> Config:
     try:
-        return Config.model_validate(raw)
+        return Config.model_validate(raw, context=places)
     except ValidationError as error:
-        raise _error(explain(raw, error, Config)) from None
+        raise _error(explain(raw, error, Config), places.lost() if places else []) from None
 
 
-def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
+def _mistakes(config: Config) -> Iterable[str]:
     """Yield a line for each mistake that involves several places of the configuration."""
     for name, section in config.data_sections().items():
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
@@ -178,11 +185,11 @@ def _mistakes(config: Config, frameworks: Sequence[str]) -> Iterable[str]:
         where = f"benchmarks.{name}"
         if "__" in name:
             yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
-        yield from (f"{where}.{mistake}" for mistake in _of_block(config, block, frameworks))
+        yield from (f"{where}.{mistake}" for mistake in _of_block(config, block))
         yield from (f"{where}.convergence.begin_from{mistake}" for mistake in _of_phases(config, name, block))
 
 
-def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> Iterable[str]:
+def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
     workload = workloads.of(block.model)
     section = config.data_of(block)
     try:
@@ -195,22 +202,22 @@ def _of_block(config: Config, block: Benchmark, frameworks: Sequence[str]) -> It
         yield "convergence: it needs options.data: real and options.exchange: true, their defaults"
     if block.job and block.convergence:
         yield "job: a convergence check has steps of its own; give it a block without job"
-    yield from (f"optimizer.schedule.{mistake}" for mistake in block.optimizer.schedule.mistakes())
-    if block.options.decoder != "pillow" and workload.DATA != "images":
+    yield from (f"optimizer.{mistake}" for mistake in block.optimizer.mistakes())
+    if block.options.decoder != "pillow" and workload.data != "images":
         yield f"options.decoder: {block.model} reads no pictures; remove the key"
-    if block.convergence and not workload.HELD_OUT:
+    if block.convergence and not workload.held_out:
         yield f"convergence: {block.model} has no figures of held-out data"
     yield from _of_tensor(block.model, block.options.tensor)
     if "fp8" in block.batch and not _any_has("fp8", workload):
         can = ", ".join(model for model in workloads.models() if _any_has("fp8", workloads.of(model)))
         yield f"batch.fp8: {block.model} has no fp8; these have: {can}"
-    if not workloads.has_batch(block.model) and any(batches != [1] for batches in block.batch.values()):
+    if not workload.has_batch and any(batches != [1] for batches in block.batch.values()):
         precisions = ", ".join(f"{precision}: [1]" for precision in block.batch)
         yield f"batch: a call of {block.model} has no batch; write batch: {{{precisions}}}"
     for position, framework in enumerate(block.frameworks):
-        if frameworks and framework not in frameworks:
-            yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks)}"
-    if not workloads.has_batch(block.model) and block.scaling == "strong":
+        if framework not in frameworks.NAMES:
+            yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks.NAMES)}"
+    if not workload.has_batch and block.scaling == "strong":
         yield f"scaling: a call of {block.model} has no batch that devices could share; remove the key"
         return
     for topology in map(Topology.parse, block.topologies):
@@ -253,9 +260,9 @@ def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:
         first = before.begin_from or ""
 
 
-def _any_has(feature: str, workload: workloads.Workload) -> bool:
+def _any_has(feature: str, workload: workloads.Workload[Any]) -> bool:
     """True if the workload has the feature in at least one library."""
-    return any(feature in features for features in workload.LIBRARIES.values())
+    return any(feature in features for features in workload.libraries.values())
 
 
 def _of_tensor(model: str, tensor: int) -> Iterable[str]:
@@ -274,9 +281,10 @@ def _of_tensor(model: str, tensor: int) -> Iterable[str]:
         yield f"options.tensor = {tensor}: {model} has {has}, which divide by {possible}"
 
 
-def _error(mistakes: Sequence[str]) -> ConfigError:
+def _error(mistakes: Sequence[str], lost: Sequence[str] = ()) -> ConfigError:
     count = "one mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     return ConfigError(
         f"the configuration has {count}:\n  " + "\n  ".join(mistakes),
+        why="; ".join(lost) or None,
         next_step="correct it; docs/configuration.md describes every key",
     )

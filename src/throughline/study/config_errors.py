@@ -1,17 +1,20 @@
 """Error messages for mistakes in the configuration: the key, its value, the allowed values and the closest of them."""
 
+import dataclasses
 import difflib
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
+from throughline.spec import Part
 from throughline.study.section import PATTERNS, Section
 
-Model = type[Section]
+Model = type[Section] | type[Part]
+"""A map of keys: a section of the configuration, or a part of a specification."""
 
 
 def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
@@ -37,7 +40,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-@dataclass
+@dataclasses.dataclass
 class _Place:
     """A place in the configuration.
 
@@ -72,8 +75,10 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
                 break
             continue
         if section is not None:
-            place.model = section.variant(place.value if isinstance(place.value, Mapping) else {})
-            field = place.model.model_fields.get(str(part))
+            place.model = section
+            if issubclass(section, Section):
+                place.model = section.variant(place.value if isinstance(place.value, Mapping) else {})
+            field = fields_of(place.model).get(str(part))
             place.annotation = field.annotation if field else None
         else:
             of = typing.get_args(options[0])
@@ -91,16 +96,17 @@ def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
 def _meant(models: Sequence[Model], value: Any) -> Model | None:
     """Return the section that has a key of `value`, otherwise the first section, or None if there are no sections."""
     keys = set(value) if isinstance(value, Mapping) else set()
-    return next((model for model in models if keys & model.model_fields.keys()), next(iter(models), None))
+    return next((model for model in models if keys & fields_of(model).keys()), next(iter(models), None))
 
 
 def _line(problem: Any, place: _Place) -> str:
     path = ".".join(map(str, place.keys))
     if problem["loc"][-1] == "[key]":
         return f"{path}: key {shown(place.value)}: {_wording(problem, place)}"
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         key = str(place.keys[-1])
-        return f"{path}: {place.model.unknown(key) or f'unknown key; {allowed(key, list(place.model.model_fields))}'}"
+        known = place.model.unknown(key) if issubclass(place.model, Section) else None
+        return f"{path}: {known or f'unknown key; {allowed(key, list(fields_of(place.model)))}'}"
     if problem["type"] == "missing":
         return f"{path}: missing; it has to be given"
     return f"{path} = {shown(place.value)}: {_wording(problem, place)}"
@@ -112,7 +118,7 @@ _MESSAGES = {
     "string_type": "a text is needed",
     **dict.fromkeys(("list_type", "tuple_type"), "a list is needed, such as [a, b]"),
     "dict_type": "a map is needed, such as {key: value}",
-    "model_type": "a map of keys is needed, such as {key: value}",
+    **dict.fromkeys(("model_type", "dataclass_type"), "a map of keys is needed, such as {key: value}"),
     "finite_number": "a finite number is needed",
     "too_short": "at least one entry is needed",
     "string_too_short": "the text is empty",
@@ -147,7 +153,7 @@ def kind(annotation: Any) -> str:
     if typing.get_origin(plain) in (list, tuple):
         return "a list"
     if is_model(plain):
-        return "{" + ", ".join(plain.model_fields) + "}"
+        return "{" + ", ".join(fields_of(plain)) + "}"
     names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(plain, str(plain))
 
@@ -164,8 +170,17 @@ def _is_union(annotation: Any) -> bool:
 
 
 def is_model(annotation: Any) -> bool:
-    """True if the annotation is a section, which has its own keys."""
-    return isinstance(annotation, type) and issubclass(annotation, Section)
+    """True if the annotation is a map with keys of its own."""
+    return isinstance(annotation, type) and issubclass(annotation, (Section, Part))
+
+
+def fields_of(model: type[BaseModel] | type[Part]) -> dict[str, FieldInfo]:
+    """Return the keys of a section or a part, with their types, descriptions and defaults."""
+    if issubclass(model, BaseModel):
+        return model.model_fields
+    types = typing.get_type_hints(model, include_extras=True)
+    fields = dataclasses.fields(typing.cast(Any, model))
+    return {one.name: FieldInfo.from_annotated_attribute(types[one.name], one) for one in fields}
 
 
 def strip(annotation: Any) -> Any:

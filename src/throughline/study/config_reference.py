@@ -16,9 +16,10 @@ from pydantic.fields import FieldInfo
 
 from throughline import workloads
 from throughline.files import write_text
+from throughline.spec import Part
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.config import Config
-from throughline.study.config_errors import branches, is_model, kind, strip
+from throughline.study.config_errors import Model, branches, fields_of, is_model, kind, strip
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs" / "configuration.md"
@@ -71,7 +72,7 @@ def schema() -> str:
         if workloads.DEFAULT not in block.models:
             keys["required"] = [*keys.get("required", []), "model"]
         blocks.append(keys)
-        if described := workloads.described_by(block.folder):
+        if described := workloads.of_folder(block.folder).described:
             kind = {
                 "type": "object",
                 "properties": described,
@@ -86,7 +87,7 @@ def schema() -> str:
 
 def of_workload(block: type[Benchmark]) -> str:
     """Return the part of the page about a workload: its models, their held-out figures, and their own keys."""
-    held_out = workloads.of(block.models[0]).HELD_OUT
+    held_out = workloads.of_folder(block.folder).held_out
     facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models)}."
     if held_out:
         facts += f" Figures of held-out data, for `convergence`: {', '.join(f'`{name}`' for name in held_out)}."
@@ -94,8 +95,8 @@ def of_workload(block: type[Benchmark]) -> str:
     return f"{facts}\n\n" + (TABLE + "\n".join(rows) + "\n" if rows else "They take no keys of their own.\n")
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    for name, field in model.model_fields.items():
+def _rows(model: Model, prefix: str) -> Iterator[str]:
+    for name, field in fields_of(model).items():
         if prefix == BLOCK and name in Runs.model_fields:
             continue
         path, plain = f"{prefix}{name}", strip(field.annotation)
@@ -124,7 +125,7 @@ def _default(field: FieldInfo, section: Any) -> str:
     if field.is_required():
         return "(required)"
     value = field.get_default(call_default_factory=True)
-    if isinstance(value, BaseModel):
+    if isinstance(value, (BaseModel, Part)):
         return ""
     text = (
         "null" if value is None else json.dumps(value) if isinstance(value, (bool, list, tuple, dict)) else str(value)

@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, model_validator
 
 from throughline.files import UserError
+from throughline.study.places import FilePath, lead
 from throughline.study.section import Contact, DataSection, HttpAddress, Name, PositiveInt, Section, Share, Text
 
 DATA_PROTOCOL = 1
@@ -57,7 +58,7 @@ class Masking(Section):
 
 
 class ShardFolder(Section):
-    shards: Text = Field(
+    shards: FilePath = Field(
         description="a folder of finished files, which are used as they are; parts, shards and masking are not used. "
         "For BERT: HDF5 files in NVIDIA's layout, whose names say `training` or `test`; corpus.sequences has to name "
         "their lengths. For GPT-2: token files (.bin) of nanoGPT, llm.c or Megatron-LM (with .idx), whose names say "
@@ -66,7 +67,7 @@ class ShardFolder(Section):
 
 
 class TextFiles(Section):
-    text: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+    text: FilePath | Annotated[list[FilePath], Field(min_length=1)] = Field(
         description="text files in place of a dump, such as books: a path or a list of paths, no folder and no "
         "pattern. UTF-8, one sentence a line with an empty line between documents, as NVIDIA's scripts write them; or "
         'all of them end in .jsonl and have a document a line, such as {"text": "..."}'
@@ -83,7 +84,9 @@ class TextFiles(Section):
 
 
 class VocabularyFile(Section):
-    path: str | None = Field(None, description="a WordPiece vocabulary, one entry a line")
+    path: Annotated[str, AfterValidator(lead)] | None = Field(
+        None, description="a WordPiece vocabulary, one entry a line"
+    )
     url: HttpAddress | None = Field(None, description="where it is published (instead of path)")
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
         description="the file's SHA-256, checked before it is used"
@@ -95,12 +98,14 @@ class VocabularyFile(Section):
     )
 
 
-PartFiles = Annotated[list[Text], Field(min_length=1)]
+Dump = Annotated[Text, AfterValidator(lambda dump, info: dump if is_named(dump) else lead(dump, info))]
+"""The name of a dump or the path of its file."""
+PartFiles = Annotated[list[Dump], Field(min_length=1)]
 
 
 class Corpus(DataSection):
     name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
-    dump: Text | Annotated[list[Text | PartFiles | TextFiles], Field(min_length=1)] | ShardFolder | TextFiles = Field(
+    dump: Dump | Annotated[list[Dump | PartFiles | TextFiles], Field(min_length=1)] | ShardFolder | TextFiles = Field(
         "sample",
         description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
         "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, "

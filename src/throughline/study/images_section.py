@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import AfterValidator, Field, NonNegativeInt
 
+from throughline.study.places import FilePath, lead
 from throughline.study.section import DataSection, Name, PositiveInt, Section, Text
 
 IMAGES_PROTOCOL = 1
 """A developer raises this number when the same pictures give different shards. It changes the digest of all images."""
 SAMPLE = "sample"
+
+Source = Annotated[Text, AfterValidator(lambda source, info: source if source == SAMPLE else lead(source, info))]
+"""The sample or the path of a folder."""
 
 
 class ImageShards(Section):
@@ -60,7 +64,7 @@ class Pictures(DataSection):
 
 class Images(Pictures):
     name: Name = Field("sample", description="name of the folder under data/; every source needs its own")
-    source: Text = Field(
+    source: Source = Field(
         SAMPLE,
         description="`sample` (crops of a photograph that is installed with Throughline) or a folder. The folder has "
         "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or the "
@@ -70,7 +74,7 @@ class Images(Pictures):
 
 class Faces(Pictures):
     name: Name = Field("faces", description="name of the folder under data/; every source needs its own")
-    source: Text | None = Field(
+    source: FilePath | None = Field(
         None,
         description="a folder of aligned faces of 112 x 112 pixels: `train/` with a folder for each person, or MXNet's "
         "RecordIO (`train.rec`, `train.idx`), as InsightFace's sets have it. Without one, faces are made up",

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from throughline.study.section import Section, Text, canonical
+from throughline.spec import canonical
+from throughline.study.places import FilePath
+from throughline.study.section import Section
 
 
 class Import(Section):
-    logs: Text = Field(description="folder with the logs, searched with all folders in it")
+    logs: FilePath = Field(description="folder with the logs, searched with all folders in it")
 
     def state(self) -> str:
         """Return 12 hexadecimal digits that change with the names, sizes or times of the files in the folder.

@@ -1,31 +1,22 @@
-"""The training runs that a configuration asks for: their specifications (RunSpec), their order and their paths."""
+"""The training runs that a configuration asks for: their specifications and their order."""
 
 import base64
 import dataclasses
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializationInfo, TypeAdapter, model_serializer, model_validator
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.study.benchmark import (
-    Benchmark,
-    FrameworkName,
-    Job,
-    Optimizer,
-    Options,
-    Runs,
-    Scaling,
-    Steps,
-    TopologyName,
-)
+from throughline.spec import RunSpec, Steps, Topology, canonical
+from throughline.spec.part import is_stated
+from throughline.spec.run import NAMES
+from throughline.study.benchmark import Benchmark, Options
 from throughline.study.config import Config, block_name
-from throughline.study.section import DataIdentity, Name, PositiveInt, Precision, Section, Value, canonical
-from throughline.topology import Layout, StepSize, Topology
 
 PROTOCOL = 3
 """A developer raises this number when the way of measuring changes. Every run is then made again."""
@@ -40,122 +31,54 @@ CHANGED: dict[str, dict[str, Any]] = {"aa": {}, "synthetic": {"data": "synthetic
 """Map each extra that adds runs to the options that these runs change. `aa` changes nothing."""
 
 
-class RunSpec(Section):
-    """Everything that decides one run.
+def manifest(spec: RunSpec) -> str | None:
+    """Return the path of the manifest of the data that a run reads, or None if its batches are made up."""
+    if spec.corpus is None:
+        return None
+    return f"data/{spec.corpus.name}/{workloads.of(spec.model).folder(spec.parameters)}/manifest.json"
 
-    Its canonical JSON leaves out values that equal their defaults, so that adding an option does not make finished
-    runs again. In JSON, the workload's parameters stand on the same level as the other keys.
+
+def _typed(value: Any) -> Any:
+    """Return the JSON values of a specification by its fields, with those types that depend on the model.
+
+    Whatever is wrong stays as it is, for the error of the validation.
     """
-
-    benchmark: Name
-    framework: FrameworkName
-    model: str
-    parameters: dict[str, Value]
-    batch_per_device: PositiveInt
-    precision: Precision
-    topology: TopologyName
-    repeat: PositiveInt
-    steps: Steps = Field(default_factory=Steps)
-    seed: int = Runs.model_fields["seed"].default
-    device: str = Runs.model_fields["device"].default
-    threads: int = Runs.model_fields["threads"].default
-    binding: Literal["none", "numa"] = Runs.model_fields["binding"].default
-    network: bool | None = Runs.model_fields["network"].default
-    hosts: Literal["simulated", "ssh"] | None = None
-    optimizer: Optimizer = Field(default_factory=Optimizer)
-    options: Options = Field(default_factory=Options)
-    scaling: Scaling = "weak"
-    job: Job | None = None
-    corpus: DataIdentity | None = None
-    protocol: int
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_parameters(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "parameters" in values or not workloads.folder(str(values.get("model"))):
-            return values
-        own = parameter_fields(values["model"])
-        if missing := [name for name, field in own.items() if name not in values and _is_needed(field)]:
-            raise ValueError(f"missing: {', '.join(missing)}")
-        parameters = {name: values.get(name, field.default) for name, field in own.items()}
-        return {key: value for key, value in values.items() if key not in parameters} | {"parameters": parameters}
-
-    @model_serializer(mode="wrap")
-    def _flatten_parameters(self, handler: Any, info: SerializationInfo) -> dict[str, Any]:
-        own = parameter_fields(self.model)
-        parameters = {
-            name: value
-            for name, value in self.parameters.items()
-            if not info.exclude_defaults or _is_needed(own[name]) or value != own[name].default
-        }
-        values: dict[str, Any] = {}
-        for key, value in handler(self).items():
-            values |= parameters if key == "parameters" else {key: value}
-        return values
-
-    @property
-    def workload(self) -> workloads.Workload:
-        """The workload of the run's model: its framework-neutral file."""
-        return workloads.of(self.model)
-
-    @property
-    def typed_parameters(self) -> Any:
-        """The parameters as an object of the workload's class Parameters."""
-        return self.workload.Parameters(**self.parameters)
-
-    @property
-    def manifest(self) -> str | None:
-        """Path of the manifest of the data that the run reads, or None if its batches are made up."""
-        if self.corpus is None:
-            return None
-        return f"data/{self.corpus.name}/{self.workload.folder(self.typed_parameters)}/manifest.json"
-
-    @property
-    def canonical(self) -> str:
-        """The JSON that is passed as a parameter of the run's rule, with sorted keys and without defaults."""
-        return canonical(self.model_dump(exclude_defaults=True))
-
-    @property
-    def layout(self) -> Layout:
-        return self.options.layout
-
-    @property
-    def size(self) -> StepSize:
-        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
-        topology = Topology.parse(self.topology)
-        return StepSize.of(topology, self.layout, self.batch_per_device, self.scaling, self.options.accumulate)
-
-    @property
-    def cell(self) -> str:
-        """`<benchmark>/bz<b>_<precision>`. One summary holds all frameworks, topologies and repeats of a cell."""
-        return f"{self.benchmark}/bz{self.batch_per_device}_{self.precision}"
-
-    @property
-    def summary(self) -> str:
-        return f"results/{self.cell}.json"
-
-    @property
-    def record(self) -> str:
-        return f"results/{self.cell}/{self.framework}/{self.topology}/run{self.repeat}.json"
-
-    @property
-    def log(self) -> str:
-        return self.record.removesuffix(".json") + ".log"
+    if not isinstance(value, Mapping) or not workloads.folder(str(value.get("model"))):
+        return value
+    kind = workloads.of(value["model"]).parameters
+    own = {one.name: one for one in dataclasses.fields(kind)}
+    if missing := [name for name, one in own.items() if name not in value and is_stated(one)]:
+        raise ValueError(f"missing: {', '.join(missing)}")
+    parameters = {key: item for key, item in value.items() if key in own}
+    rest = {NAMES.get(key, key): item for key, item in value.items() if key not in own}
+    return {
+        **rest,
+        "parameters": TypeAdapter(kind).validate_python(parameters),
+        "options": TypeAdapter(Options).validate_python(value.get("options", {})),
+        **({"topology": _topology(value["topology"])} if "topology" in value else {}),
+    }
 
 
-def parameter_fields(model: str) -> dict[str, dataclasses.Field[Any]]:
-    """Return the fields of a model's Parameters, by name."""
-    return {field.name: field for field in dataclasses.fields(workloads.of(model).Parameters)}
+def _topology(text: Any) -> Topology:
+    try:
+        return Topology.parse(text)
+    except (UserError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
-    """True if a specification states this parameter even when its value is the default."""
-    return field.default is dataclasses.MISSING or field.metadata["stated"]
+Specification = Annotated[RunSpec, BeforeValidator(_typed), PlainSerializer(RunSpec.values)]
+"""A specification as a part of something that pydantic validates. In JSON it is flat (`RunSpec.values`)."""
+
+
+def read_spec(text: str) -> RunSpec:
+    """Return the specification in a JSON text; keys that are missing have their defaults. May raise ValidationError."""
+    spec: RunSpec = TypeAdapter(Specification).validate_json(text)
+    return spec
 
 
 def read_specs(text: str) -> list[RunSpec]:
     """Return the specifications in a JSON list. Raises UserError if the list is empty."""
-    specs = TypeAdapter(list[RunSpec]).validate_json(text)
+    specs = TypeAdapter(list[Specification]).validate_json(text)
     if not specs:
         raise UserError("the list of run specifications is empty", next_step="give one for every framework")
     return specs
@@ -189,7 +112,7 @@ def _with_extras(config: Config, name: str, block: Benchmark) -> Iterable[RunSpe
 
 
 def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
-    return block.model_copy(update={"options": block.options.model_copy(update=options)})
+    return block.model_copy(update={"options": dataclasses.replace(block.options, **options)})
 
 
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
@@ -201,17 +124,18 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
         block = _changed(block, {"data": "synthetic"})
     if block.job:  # a job decides its own number of steps
         block = block.model_copy(update={"steps": Steps()})
-    of_block = {key: value for key, value in block if key in RunSpec.model_fields and key != "hosts"}
+    known = {field.name for field in dataclasses.fields(RunSpec)} - {"batch", "hosts"}
+    of_block = {key: value for key, value in block if key in known}
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
     repeats = range(1, block.repeats + 1)
     for (precision, batch), framework, topology, repeat in product(sizes, block.frameworks, block.topologies, repeats):
         yield RunSpec(
             benchmark=name,
             framework=framework,
-            parameters=dataclasses.asdict(parameters),
-            batch_per_device=batch,
+            parameters=parameters,
+            batch=batch,
             precision=precision,
-            topology=topology,
+            topology=Topology.parse(topology),
             repeat=repeat,
             hosts=kind_of_hosts(block, topology),
             corpus=corpus,
@@ -229,12 +153,13 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
     """
     same = ("model", "parameters", "optimizer", "steps", "scaling")
     alike = all(getattr(before, name) == getattr(after, name) for name in same)
-    changed = [key for key, value in before.options if value != getattr(after.options, key)]
+    pairs = {key: (value, getattr(after.options, key)) for key, value in vars(before.options).items()}
+    changed = [key for key, (value, other) in pairs.items() if value != other]
     if not alike or len(changed) != 1 or any(name.endswith("__aa") for name in (before.benchmark, after.benchmark)):
         return None
-    key, value = changed[0], getattr(before.options, changed[0])
+    (key,) = changed
     derived = any(key in options for options in CHANGED.values())
-    return None if derived or value != Options.model_fields[key].default else (key, value, getattr(after.options, key))
+    return None if derived or pairs[key][0] != getattr(Options(), key) else (key, *pairs[key])
 
 
 def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:

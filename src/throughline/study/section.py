@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-NAME = r"[a-z][a-z0-9_]*"
+from throughline.spec import NAME, DataIdentity, canonical
+
 TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 
 Name = Annotated[str, Field(pattern=rf"^{NAME}$")]
 Text = Annotated[str, Field(min_length=1)]
-Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 PositiveInt = Annotated[int, Field(ge=1)]
 Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 """A list of whole numbers, read into a tuple, which cannot be changed."""
@@ -48,18 +47,6 @@ class Section(BaseModel):
     def unknown(cls, key: str) -> str | None:
         """Return the error text for an unknown key, or None: then the error lists the keys of the section."""
         return None
-
-
-def canonical(value: Any) -> str:
-    """Return JSON in canonical form: equal values always give the same text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-class DataIdentity(Section):
-    """The name and the digest of the data that a run reads. Both are known before the data are made."""
-
-    name: Name
-    digest: str
 
 
 class DataSection(Section):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from throughline.files import UserError
+from throughline.spec import RunSpec, canonical
 from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.config import Config, block_name
 from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, TextFiles, files_of, is_named
 from throughline.study.images_section import Pictures
-from throughline.study.runs import RunSpec, switch
-from throughline.study.section import canonical
+from throughline.study.runs import manifest, switch
 
 RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
@@ -146,7 +146,7 @@ class Targets:
 
     def manifests(self) -> list[str]:
         """Return the manifests that the runs read."""
-        return sorted({spec.manifest for spec in self.specs.values() if spec.manifest})
+        return sorted({made for spec in self.specs.values() if (made := manifest(spec))})
 
     def summary_options(self, **wildcards: str) -> list[str]:
         """Return the arguments, apart from the records, of the command that makes a summary."""
@@ -155,7 +155,7 @@ class Targets:
         terms = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
             "prices": {name: price.model_dump() for name, price in self.config.prices.items()},
-            "task_samples": block.task_samples or (block.job.as_job().trained if block.job else None),
+            "task_samples": block.task_samples or (block.job.trained if block.job else None),
         }
         remarks = [f"--remarks={block.remarks}"] if block.remarks else []
         strict = ["--strict"] if block.strict else []

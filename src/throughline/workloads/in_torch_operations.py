@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, embedding, layer_norm, scaled_dot_product_attention
 
-from throughline.workloads import Arrays
-
 CACHED = 2**19
 """How many scores a CPU computes at a time, so that they stay in its caches."""
 
@@ -34,26 +32,6 @@ def pin_attention(kind: str, precision: str, dropout: float, masked: bool) -> st
         return "FlashAttention"
     new = torch.cuda.get_device_capability() >= (8, 0)
     return "memory-efficient kernel" + (", each product as three in TF32" if new and not half else "")
-
-
-def versions() -> dict[str, str | None]:
-    """Return no versions: the form uses nothing beside the library."""
-    return {}
-
-
-def weights(network: torch.nn.Module) -> Arrays:
-    """Return the weights by name. The forms in all other libraries use the same names."""
-    return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
-
-
-def load(network: torch.nn.Module, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    parameters = dict(network.named_parameters())
-    if parameters.keys() != weights.keys():
-        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(torch.from_numpy(weights[name]))
 
 
 def attended(

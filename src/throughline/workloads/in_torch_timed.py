@@ -11,6 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from throughline.spec import RunSpec
+
+CPU = torch.device("cpu")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}
 """The type of operands and weights by precision. For fp32 and tf32 it is fp32."""
 SETTINGS = {
@@ -23,8 +26,8 @@ TOGETHER = "the median of blocks of calls that all ranks make together; each blo
 BLOCKS = 5
 
 
-def dtype(spec: dict[str, Any]) -> torch.dtype:
-    return DTYPES.get(spec["precision"], torch.float32)
+def dtype(spec: RunSpec[Any]) -> torch.dtype:
+    return DTYPES.get(spec.precision, torch.float32)
 
 
 def random(*shape: int, at: torch.device, dtype: torch.dtype) -> Tensor:

@@ -12,7 +12,8 @@ GPUS = '{"count": 0, "name": null, "fp16": null}'
 FRAMEWORK = Framework(
     rank="fake.rank:Fake",
     library="numpy",
-    gpus=f"print({GPUS!r})",
+    packages=("numpy",),
+    accelerators={"cuda": f"print({GPUS!r})"},
     features=frozenset(FEATURES if os.environ.get("FAKE_TAKES") == "everything" else ITS_OWN),
     reasons={"convergence": "the fake framework writes no checkpoints"},
 )

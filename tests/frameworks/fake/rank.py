@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from throughline import memory
-from throughline.frameworks import SETTINGS, Rank, Spec, Unsupported
+from throughline.frameworks import SETTINGS, Rank, Unsupported
+from throughline.spec import RunSpec
 
 IMPORT_S = 1
 """Seconds that the import of a real library takes."""
 
 
 class Fake(Rank):
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+    def __init__(self, spec: RunSpec[Any], rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.others: list[Connection[Any, Any]] = []
         self.left = float(os.environ.get("FAKE_DIVERGES_AT", "inf"))
@@ -50,7 +51,7 @@ class Fake(Rank):
                     time.sleep(0.02)
 
     def device(self) -> None:
-        if self.spec["precision"] not in ("fp32", "bf16"):
+        if self.spec.precision not in ("fp32", "bf16"):
             raise Unsupported("the fake framework counts in fp32")
 
     def model(self, facts: dict[str, Any]) -> None:
@@ -60,7 +61,7 @@ class Fake(Rank):
         return self.form.batch(arrays)
 
     def optimizer(self) -> None:
-        self.rate = self.spec["optimizer"]["learning_rate"] * 1e4
+        self.rate = self.spec.optimizer.learning_rate * 1e4
 
     def set_rate(self, rate: float) -> None:
         self.rate = rate * 1e4
@@ -74,8 +75,8 @@ class Fake(Rank):
             loss, slope = self.form.loss(self.network, batch)
             total += loss / len(batches)
             gradient += slope / len(batches)
-        gradient = self._mean(gradient) if self.options["exchange"] else gradient
-        if self.options["clip"] != "none":
+        gradient = self._mean(gradient) if self.options.exchange else gradient
+        if self.options.clip != "none":
             gradient /= max(1.0, float(np.linalg.norm(gradient)))
         self.network -= self.rate * gradient
         return total

@@ -6,12 +6,13 @@ import time
 from typing import Any
 
 import torch
-from throughline.workloads.patches import HIDDEN
+from throughline.workloads.patches import HIDDEN, Parameters
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu
 
-CHANGING: frozenset[str] = frozenset()
-LACKS = {"bf16": "patches has no bf16 yet"}
+from throughline.spec import RunSpec
+from throughline.workloads import Values
+from throughline.workloads.in_torch_form import TorchForm
 
 
 class Classifier(nn.Module):
@@ -29,38 +30,29 @@ class Classifier(nn.Module):
         return scores
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Classifier:
-    return Classifier(spec["image"] ** 2, HIDDEN[spec["model"]], spec["classes"])
+class PatchesInTorch(TorchForm[Parameters, Classifier]):
+    lacks = {"bf16": "patches has no bf16 yet"}
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Classifier:
+        return Classifier(spec.parameters.image**2, HIDDEN[spec.model], spec.parameters.classes)
+
+    def settings(self, network: Classifier) -> dict[str, Any]:
+        return {
+            "parameters": sum(parameter.numel() for parameter in network.parameters()),
+            "hidden": network.first.out_features,
+            "dropout": [],
+            "loss": "mean cross entropy, of each rank",
+        }
+
+    @torch.no_grad()
+    def figures(self, network: Classifier) -> list[tuple[str, Any, float | None]]:
+        found: list[tuple[str, Any, float | None]] = []
+        for count in (1, 8):
+            pixels = torch.zeros(count, network.first.in_features, device=network.first.weight.device)
+            start = time.monotonic()
+            network.scores(pixels).sum().item()
+            found.append(("latency", count, 1000 * (time.monotonic() - start)))
+        return found
 
 
-def weights(network: nn.Module) -> dict[str, Any]:
-    return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
-
-
-def load(network: nn.Module, weights: dict[str, Any]) -> None:
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-
-
-def settings(network: Classifier) -> dict[str, Any]:
-    return {
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "hidden": network.first.out_features,
-        "dropout": [],
-        "loss": "mean cross entropy, of each rank",
-    }
-
-
-def versions() -> dict[str, str | None]:
-    return {}
-
-
-@torch.no_grad()
-def figures(network: Classifier) -> list[tuple[str, Any, float | None]]:
-    """Return figures: name, number of images, and value."""
-    found: list[tuple[str, Any, float | None]] = []
-    for count in (1, 8):
-        pixels = torch.zeros(count, network.first.in_features, device=network.first.weight.device)
-        start = time.monotonic()
-        network.scores(pixels).sum().item()
-        found.append(("latency", count, 1000 * (time.monotonic() - start)))
-    return found
+FORM = PatchesInTorch()

@@ -12,6 +12,7 @@ FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="hf_loop.rank:HfLoop",
     library="transformers",
+    packages=("torch", "transformers", "accelerate"),
     calls=False,
     features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded"},
 )

@@ -24,13 +24,13 @@ class HfLoop(TorchDDP):
         self.facts = facts
         self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
         self.parameters, self.norms, self.changing = list(self.network.parameters()), norms_here, {}
-        self.in_parts = self.options["sharding"] in sharding.WEIGHTS
-        if self.options["compile"]:  # layer by layer if weights are split, because they are gathered between the layers
+        self.in_parts = self.options.sharding in sharding.WEIGHTS
+        if self.options.compile:  # layer by layer if weights are split, because they are gathered between the layers
             for module in self.form.blocks(self.network) if self.in_parts else [self.network.model]:
                 module.compile()
         if self.world > 1 and not self.in_parts:
-            self.parallel = DistributedDataParallel(self.network, bucket_cap_mb=self.options["bucket_mb"])
-        torch.manual_seed(self.spec["seed"] + 1 + self.replica)
+            self.parallel = DistributedDataParallel(self.network, bucket_cap_mb=self.options.bucket_mb)
+        torch.manual_seed(self.spec.seed + 1 + self.replica)
 
     def step(self, batches: list[Batch]) -> Tensor:
         total = torch.zeros((), device=self.at)
@@ -40,14 +40,14 @@ class HfLoop(TorchDDP):
                     loss = self.parallel(**batch) / len(batches)
                 self.scaler.scale(loss).backward()
             total += loss.detach()
-        if self.options["clip"] != "none":
+        if self.options.clip != "none":
             self.scaler.unscale_(self.update)
-            clip(self.options["clip"], self.parameters)
+            clip(self.options.clip, self.parameters)
         self.scaler.step(self.update)
         self.scaler.update()
         self.update.zero_grad()
         return total
 
     def autocast(self) -> AbstractContextManager[Any]:
-        half = HALF.get(self.spec["precision"])
+        half = HALF.get(self.spec.precision)
         return torch.autocast(self.kind, dtype=half, enabled=half is not None)

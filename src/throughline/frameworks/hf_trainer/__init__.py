@@ -11,6 +11,7 @@ FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="hf_trainer.rank:HfTrainer",
     library="transformers",
+    packages=("torch", "transformers", "accelerate"),
     calls=False,
     jobs=True,
     features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence"},

@@ -19,12 +19,11 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
-from throughline.frameworks import CLIP_AT, Spec, Unsupported
+from throughline.frameworks import CLIP_AT, Unsupported
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.frameworks.torch.optimizers import build
-from throughline.job import FIGURES, Job
-from throughline.schedule import rates
-from throughline.topology import StepSize
+from throughline.spec import RunSpec
+from throughline.spec.job import FIGURES
 
 Arguments = dict[str, Tensor]
 """The arguments of the model's `forward`, including the labels."""
@@ -40,22 +39,22 @@ class HfTrainer(TorchDDP):
         "accelerate's, forward, backward, exchange, look at the loss, norm of all gradients, clip, update, log"
     )
 
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+    def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
-        self.job = Job.of(spec)
+        self.job = spec.job
         self.training: Rows | None = None
         self.held_out: Rows | None = None
 
     def device(self) -> None:
         options, cpu = self.options, self.kind == "cpu"
         reasons = {
-            "the Trainer clips by the global norm only": options["clip"] not in ("none", "global_norm"),
-            "the Trainer always exchanges gradients": not options["exchange"],
-            "accelerate has fp16 on GPUs only": cpu and self.spec["precision"] == "fp16",
-            "accelerate has FSDP on GPUs only": cpu and options["sharding"] != "none",
-            "the Trainer splits weights, gradients and states together (FSDP2)": options["sharding"] == "optimizer",
+            "the Trainer clips by the global norm only": options.clip not in ("none", "global_norm"),
+            "the Trainer always exchanges gradients": not options.exchange,
+            "accelerate has fp16 on GPUs only": cpu and self.spec.precision == "fp16",
+            "accelerate has FSDP on GPUs only": cpu and options.sharding != "none",
+            "the Trainer splits weights, gradients and states together (FSDP2)": options.sharding == "optimizer",
             "with FSDP the Trainer makes its own AdamW only":
-                options["sharding"] != "none" and self.spec["optimizer"]["name"] != "adamw",
+                options.sharding != "none" and self.spec.optimizer.name != "adamw",
         }  # fmt: skip
         if any(reasons.values()):
             raise Unsupported(next(why for why, holds in reasons.items() if holds))
@@ -84,9 +83,9 @@ class HfTrainer(TorchDDP):
         return batch
 
     def optimizer(self) -> None:
-        settings = self.spec["optimizer"]
+        settings = self.spec.optimizer
         self.network.to(self.at)
-        own = None if settings["name"] == "adamw" else build(settings, self.parameters)
+        own = None if settings.name == "adamw" else build(settings, self.parameters)
         self.marks = Marks(self)
         self.trainer = Trainer(
             model=self.network.model,
@@ -97,12 +96,12 @@ class HfTrainer(TorchDDP):
             callbacks=[self.marks],
             optimizers=(own, None),
         )
-        torch.manual_seed(self.spec["seed"] + 1 + self.replica)  # the Trainer has given every rank the same seed
+        torch.manual_seed(self.spec.seed + 1 + self.replica)  # the Trainer has given every rank the same seed
 
     def arguments(self) -> TrainingArguments:
         """Return the specification as arguments of the Trainer."""
-        spec, options, optimizer = self.spec, self.options, self.spec["optimizer"]
-        batch, sharded = StepSize.of_spec(spec).batch_per_replica, options["sharding"] != "none"
+        spec, options, optimizer = self.spec, self.options, self.spec.optimizer
+        batch, sharded = spec.size.batch_per_replica, options.sharding != "none"
         return TrainingArguments(
             output_dir=os.environ.get("THROUGHLINE_NODE", tempfile.gettempdir()),
             max_steps=-1 if self.job else UNTIL_STOPPED,
@@ -110,23 +109,23 @@ class HfTrainer(TorchDDP):
             eval_strategy="epoch" if self.job and self.job.held_out else "no",
             per_device_train_batch_size=batch,
             per_device_eval_batch_size=batch,
-            gradient_accumulation_steps=options["accumulate"],
+            gradient_accumulation_steps=options.accumulate,
             optim="adamw_torch_fused",
-            learning_rate=optimizer["learning_rate"],
+            learning_rate=optimizer.learning_rate,
             lr_scheduler_type="constant",
-            weight_decay=optimizer["weight_decay"],
-            adam_beta1=optimizer["betas"][0],
-            adam_beta2=optimizer["betas"][1],
-            adam_epsilon=optimizer["epsilon"],
-            max_grad_norm=CLIP_AT if options["clip"] == "global_norm" else 0.0,
-            fp16=spec["precision"] == "fp16",
-            bf16=spec["precision"] == "bf16",
-            torch_compile=options["compile"],
+            weight_decay=optimizer.weight_decay,
+            adam_beta1=optimizer.betas[0],
+            adam_beta2=optimizer.betas[1],
+            adam_epsilon=optimizer.epsilon,
+            max_grad_norm=CLIP_AT if options.clip == "global_norm" else 0.0,
+            fp16=spec.precision == "fp16",
+            bf16=spec.precision == "bf16",
+            torch_compile=options.compile,
             fsdp=sharded or None,
-            fsdp_config={"reshard_after_forward": options["sharding"] == "full"} if sharded else None,
-            ddp_bucket_cap_mb=options["bucket_mb"],
+            fsdp_config={"reshard_after_forward": options.sharding == "full"} if sharded else None,
+            ddp_bucket_cap_mb=options.bucket_mb,
             use_cpu=self.kind == "cpu",
-            seed=spec["seed"],
+            seed=spec.seed,
             remove_unused_columns=False,
             accelerator_config={"dispatch_batches": False},
             save_strategy="no",
@@ -180,7 +179,7 @@ class Marks(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, rank: HfTrainer) -> None:
         self.rank, self.skipped, self.seen = rank, 0, None
-        self.rates = rates(rank.spec["optimizer"])
+        self.rates = rank.spec.optimizer.rates()
         self.looked, self.evaluated, self.evaluation = 0, dict[int, float](), dict[str, float]()
 
     def on_train_begin(self, *given: Any, **named: Any) -> None:

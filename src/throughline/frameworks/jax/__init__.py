@@ -5,11 +5,14 @@ from throughline.frameworks import Framework
 FRAMEWORK = Framework(
     rank="jax.rank:Jax",
     library="keras",
+    packages=("jax", "optax", "keras-hub"),
     compiles=True,
     # Without the variable, JAX takes most of the memory of every GPU, even if it only counts them.
-    gpus="import os; os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'; import json, jax; "
-    "found = [one for one in jax.devices() if one.platform == 'gpu']; "
-    "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))",
+    accelerators={
+        "cuda": "import os; os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'; import json, jax; "
+        "found = [one for one in jax.devices() if one.platform == 'gpu']; "
+        "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))"
+    },
     features=frozenset({"devices", "nodes", "amp", "bf16", "accumulation", "clipping", "checkpointing", "convergence"}),
     gpus_only=frozenset({"amp"}),
     reasons={

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from throughline.frameworks import CLIP_AT
+from throughline.spec import Optimizer as Settings
 
 CLIPS = {
     "none": optax.identity,
@@ -28,24 +29,24 @@ class Update(NamedTuple):
     """The constants that it was built with, by their names in `frameworks.SETTINGS`."""
 
 
-def build(settings: dict[str, Any], clip: str, decays: list[bool]) -> Update:
+def build(settings: Settings, clip: str, decays: list[bool]) -> Update:
     """Return the optimizer. `decays` says for each weight whether weight decay applies to it."""
-    weight_decay = settings["weight_decay"]
+    weight_decay = settings.weight_decay
     decay = optax.add_decayed_weights(weight_decay, mask=decays)
-    if settings["name"] == "sgd":
-        parts: tuple[optax.GradientTransformation, ...] = (decay, optax.trace(settings["momentum"], nesterov=False))
-        own = {"momentum": settings["momentum"], "nesterov": False}
+    if settings.name == "sgd":
+        parts: tuple[optax.GradientTransformation, ...] = (decay, optax.trace(settings.momentum, nesterov=False))
+        own: dict[str, Any] = {"momentum": settings.momentum, "nesterov": False}
     else:
-        beta1, beta2 = settings["betas"]
-        adam = optax.scale_by_adam(beta1, beta2, settings["epsilon"], eps_root=0.0)
+        beta1, beta2 = settings.betas
+        adam = optax.scale_by_adam(beta1, beta2, settings.epsilon, eps_root=0.0)
         parts = {
             "adamw": (adam, decay),
             "adam": (decay, adam),
             "lamb": (adam, decay, optax.scale_by_trust_ratio()),
-        }[settings["name"]]
+        }[settings.name]
         own = {
             "betas": [beta1, beta2],
-            "epsilon": settings["epsilon"],
+            "epsilon": settings.epsilon,
             "epsilon_is_added_to": "the root of the bias-corrected second moment",
         }
     which = "everything" if all(decays) else "matrices"

@@ -6,11 +6,13 @@ with donated states XLA computes in other memory instead. Every rank computes on
 averaged over the mesh. A single rank runs the same program, without the average, on a mesh of one device.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 # The libraries read both when they are imported. By default, JAX takes three quarters of a GPU's memory at its start.
 os.environ["KERAS_BACKEND"] = "jax"
@@ -28,6 +30,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from throughline import gpus, memory
 from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.jax.optimizers import build
+
+if TYPE_CHECKING:
+    from throughline.workloads.in_keras_form import KerasForm
 
 SAME, APART = PartitionSpec(), PartitionSpec("replica")
 """How an array is placed on the mesh: the same on every device, or different rows on each device."""
@@ -48,6 +53,8 @@ from replica to replica, such as the random numbers of dropout.
 
 
 class Jax(Rank):
+    form: KerasForm[Any, Any]
+
     state: State | None = None
     latest: Any = None
     """The result of the work that was queued last."""
@@ -58,10 +65,10 @@ class Jax(Rank):
         jax.config.update("jax_platforms", self.kind)
         if self.kind == "cuda":
             jax.config.update("jax_cuda_visible_devices", str(self.local_rank))
-            combined = f"--xla_gpu_all_reduce_combine_threshold_bytes={self.options['bucket_mb'] << 20}"
+            combined = f"--xla_gpu_all_reduce_combine_threshold_bytes={self.options.bucket_mb << 20}"
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {combined}"
         else:
-            os.environ["NPROC"] = str(self.spec["threads"])  # the number of threads that XLA starts
+            os.environ["NPROC"] = str(self.spec.threads)  # the number of threads that XLA starts
         if self.world > 1:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
             address = os.environ["RANK_ADDRESSES"].partition(",")[0]
@@ -71,7 +78,7 @@ class Jax(Rank):
             )  # fmt: skip
 
     def device(self) -> None:
-        precision = self.spec["precision"]
+        precision = self.spec.precision
         if precision == "tf32" and self.kind == "cpu":
             raise Unsupported("tf32 exists on GPUs only")
         if precision == "fp16" and self.kind == "cpu":
@@ -80,15 +87,15 @@ class Jax(Rank):
         self.at = jax.local_devices()[0]
         mesh = Mesh(jax.devices() if self.exchanges else [self.at], ("replica",))
         self.same, self.apart = NamedSharding(mesh, SAME), NamedSharding(mesh, APART)
-        self.form.seed(self.spec["seed"])
+        self.form.seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
         # Each program that draws a weight runs only once, so optimizing it would take much longer than it saves.
         as_it_was = jax.config.read("jax_disable_most_optimizations")
         jax.config.update("jax_disable_most_optimizations", True)
-        self.built = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
+        self.built = self.form.build(self.spec, facts, HALF.get(self.spec.precision, "float32"))
         jax.config.update("jax_disable_most_optimizations", as_it_was)
-        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
+        self.seed(self.spec.seed + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     @property
     def network(self) -> Any:
@@ -106,9 +113,9 @@ class Jax(Rank):
 
     def optimizer(self) -> None:
         variables = self.built.trainable_variables
-        self.update = build(self.spec["optimizer"], self.options["clip"], self.form.decays(variables))
-        self.rate = self.spec["optimizer"]["learning_rate"]
-        self.half = self.spec["precision"] == "fp16"
+        self.update = build(self.spec.optimizer, self.options.clip, self.form.decays(variables))
+        self.rate = self.spec.optimizer.learning_rate
+        self.half = self.spec.precision == "fp16"
         weights = [self._placed(variable.value, self.same) for variable in variables]
         moments = jax.jit(self.update.transform.init, out_shardings=self.same)(weights)
         scale = self._placed(np.float32(FIRST_SCALE if self.half else 1), self.same)
@@ -215,7 +222,7 @@ class Jax(Rank):
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": why}
 
     def product(self, size: int) -> Callable[[], Any]:
-        dtype = {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(self.spec["precision"], jnp.float32)
+        dtype = {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(self.spec.precision, jnp.float32)
         left, right = (jax.random.normal(key, (size, size), dtype) for key in jax.random.split(jax.random.key(0)))
         multiply = jax.jit(jnp.matmul)
 

@@ -1,13 +1,17 @@
 """The framework `mxnet-horovod`: MXNet with Horovod's exchange. This file describes it and imports no MXNet."""
 
-from throughline.frameworks import Framework, starters
+from throughline.frameworks import Framework, horovod
 
 FRAMEWORK = Framework(
     rank="mxnet_horovod.rank:MXNetHorovod",
     library="mxnet",
-    starter=starters.HOROVOD,
-    gpus="import json, mxnet; n = mxnet.context.num_gpus(); "
-    "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))",
+    packages=("mxnet", "gluonnlp", "horovod"),
+    options=horovod.HorovodOptions,
+    starter=horovod.STARTER,
+    accelerators={
+        "cuda": "import json, mxnet; n = mxnet.context.num_gpus(); "
+        "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))"
+    },
     features=frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
     gpus_only=frozenset({"amp"}),
     reasons={

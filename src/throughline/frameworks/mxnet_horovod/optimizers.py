@@ -11,6 +11,8 @@ from typing import Any
 
 import mxnet as mx
 
+from throughline.spec import Optimizer as Settings
+
 
 class Adam(mx.optimizer.Adam):  # type: ignore[misc]
     """Adam with epsilon as in algorithm 1 of Kingma and Ba 2015: added to the root of the corrected second moment."""
@@ -52,17 +54,17 @@ KINDS: dict[str, Callable[..., mx.optimizer.Optimizer]] = {
 }
 
 
-def build(settings: dict[str, Any], parameters: list[Any]) -> mx.optimizer.Optimizer:
+def build(settings: Settings, parameters: list[Any]) -> mx.optimizer.Optimizer:
     """Return the optimizer. Weight decay applies to matrices only, not to biases and norms."""
     for parameter in parameters:
         parameter.wd_mult = 1.0 if len(parameter.shape) >= 2 else 0.0
-    if settings["name"] == "sgd":
-        constants = {"momentum": settings["momentum"]}
+    if settings.name == "sgd":
+        constants = {"momentum": settings.momentum}
     else:
-        beta1, beta2 = settings["betas"]
-        constants = {"beta1": beta1, "beta2": beta2, "epsilon": settings["epsilon"]}
-    kind = KINDS[settings["name"]]
-    return kind(learning_rate=settings["learning_rate"], wd=settings["weight_decay"], **constants)
+        beta1, beta2 = settings.betas
+        constants = {"beta1": beta1, "beta2": beta2, "epsilon": settings.epsilon}
+    kind = KINDS[settings.name]
+    return kind(learning_rate=settings.learning_rate, wd=settings.weight_decay, **constants)
 
 
 def clip(kind: str, gradients: list[mx.nd.NDArray], threshold: float) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 from mxnet.contrib import amp
 
 from throughline import gpus, memory
-from throughline.frameworks import CLIP_AT, Rank, Spec, Unsupported, horovod
+from throughline.frameworks import CLIP_AT, Rank, Unsupported, horovod
 from throughline.frameworks.mxnet_horovod.optimizers import build, clip
+from throughline.spec import RunSpec
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
 SCALER = ("_loss_scale", "_next_loss_scale", "_unskipped")
@@ -25,10 +26,10 @@ Batch = list[Any]
 
 
 class MXNetHorovod(Rank):
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+    def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.at = mx.gpu(local_rank) if kind == "cuda" else mx.cpu()
-        self.half = spec["precision"] == "fp16"
+        self.half = spec.precision == "fp16"
         self.skips = 0
 
     def join(self) -> None:
@@ -36,24 +37,24 @@ class MXNetHorovod(Rank):
             horovod.join(hvd, self.options, self.kind)
 
     def device(self) -> None:
-        precision = self.spec["precision"]
+        precision = self.spec.precision
         if precision == "tf32":
             raise Unsupported("MXNet does not say which of its products are in tf32")
         if self.half and self.kind == "cpu":
             raise Unsupported("MXNet has no fp16 on CPUs")
         if self.half:
             amp.init("float16")
-        mx.random.seed(self.spec["seed"])
+        mx.random.seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
         self.network = self.form.build(self.spec, facts, self.at)
         self.parameters = [parameter for _, parameter in self.network.named_parameters()]
-        if self.options["accumulate"] > 1:
+        if self.options.accumulate > 1:
             for parameter in self.parameters:
                 parameter.grad_req = "add"
         if self.world > 1:
             hvd.broadcast_parameters(self.network.collect_params(), root_rank=0)
-        mx.random.seed(self.spec["seed"] + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
+        mx.random.seed(self.spec.seed + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     def data(self, arrays: dict[str, Any]) -> Batch:
         return [mx.nd.array(array, dtype=array.dtype) for array in self.form.batch(arrays)]
@@ -62,7 +63,7 @@ class MXNetHorovod(Rank):
         return [array.as_in_context(self.at) for array in batch]
 
     def optimizer(self) -> None:
-        update = build(self.spec["optimizer"], self.parameters)
+        update = build(self.spec.optimizer, self.parameters)
         self.trainer: Any = (
             hvd.DistributedTrainer(self.network.collect_params(), update)
             if self.exchanges
@@ -95,11 +96,11 @@ class MXNetHorovod(Rank):
                 loss.backward()
             total += loss
         self.trainer.allreduce_grads()
-        if self.options["clip"] != "none":  # the optimizer multiplies every gradient by the trainer's scale
+        if self.options.clip != "none":  # the optimizer multiplies every gradient by the trainer's scale
             gradients = [parameter.grad() for parameter in self.parameters]
-            clip(self.options["clip"], gradients, CLIP_AT / self.trainer._scale)
+            clip(self.options.clip, gradients, CLIP_AT / self.trainer._scale)
         self.trainer.update(1)
-        if self.options["accumulate"] > 1:
+        if self.options.accumulate > 1:
             for parameter in self.parameters:
                 parameter.zero_grad()
         # MXNet queues work without limit. We wait for the step before this one: the device still has work, and the
@@ -149,7 +150,7 @@ class MXNetHorovod(Rank):
     def update_settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer
         vectors = [parameter for parameter in self.parameters if len(parameter.shape) < 2]
-        if self.spec["optimizer"]["name"] == "sgd":
+        if self.spec.optimizer.name == "sgd":
             own = {"momentum": optimizer.momentum, "nesterov": False}
         else:
             own = {

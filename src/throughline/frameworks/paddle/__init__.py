@@ -5,9 +5,12 @@ from throughline.frameworks import Framework
 FRAMEWORK = Framework(
     rank="paddle.rank:Paddle",
     library="paddle",
-    gpus="import json, paddle; n = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0; "
-    "print(json.dumps({'count': n, 'name': paddle.device.cuda.get_device_name(0) if n else None, "
-    "'fp16': n > 0 and paddle.device.cuda.get_device_capability(0) >= (6, 0)}))",
+    packages=("paddlepaddle", "paddlepaddle-gpu"),
+    accelerators={
+        "cuda": "import json, paddle; n = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0; "
+        "print(json.dumps({'count': n, 'name': paddle.device.cuda.get_device_name(0) if n else None, "
+        "'fp16': n > 0 and paddle.device.cuda.get_device_capability(0) >= (6, 0)}))"
+    },
     features=frozenset(
         {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence"}
     ),

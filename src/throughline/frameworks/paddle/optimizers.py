@@ -11,6 +11,7 @@ import paddle
 from paddle.regularizer import L2Decay
 
 from throughline.frameworks import CLIP_AT
+from throughline.spec import Optimizer as Settings
 
 CLIPS: dict[str, Callable[[], Any]] = {
     "value": lambda: paddle.nn.ClipGradByValue(CLIP_AT),
@@ -20,17 +21,17 @@ CLIPS: dict[str, Callable[[], Any]] = {
 }
 
 
-def build(settings: dict[str, Any], parameters: Sequence[Any], clip: str) -> Any:
+def build(settings: Settings, parameters: Sequence[Any], clip: str) -> Any:
     """Return the optimizer. Weight decay applies to matrices only, not to biases and norms."""
-    name, decay = settings["name"], settings["weight_decay"]
-    common = {"learning_rate": settings["learning_rate"], "parameters": parameters, "grad_clip": CLIPS[clip]()}
+    name, decay = settings.name, settings.weight_decay
+    common = {"learning_rate": settings.learning_rate, "parameters": parameters, "grad_clip": CLIPS[clip]()}
     if name in ("adam", "sgd"):  # the decay is a part of the gradient, and Paddle reads it from each parameter
         for parameter in parameters:
             parameter.regularizer = L2Decay(decay if parameter.ndim >= 2 else 0.0)
     if name == "sgd":
-        return paddle.optimizer.Momentum(momentum=settings["momentum"], **common)
-    beta1, beta2 = settings["betas"]
-    moments = {"beta1": beta1, "beta2": beta2, "epsilon": settings["epsilon"], **common}
+        return paddle.optimizer.Momentum(momentum=settings.momentum, **common)
+    beta1, beta2 = settings.betas
+    moments = {"beta1": beta1, "beta2": beta2, "epsilon": settings.epsilon, **common}
     if name == "adam":
         return paddle.optimizer.Adam(**moments)
     if name == "lamb":

@@ -16,8 +16,9 @@ import paddle
 import paddle.distributed as dist
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Spec, Unsupported
+from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.paddle import optimizers
+from throughline.spec import RunSpec
 
 HALF = {"bf16": "bfloat16", "fp16": "float16"}
 """Map the precisions in which matrix products and activations have another type than the weights to this type."""
@@ -26,7 +27,7 @@ Batch = dict[str, Any]
 
 
 class Paddle(Rank):
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+    def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.meetings = 0
         self.at = f"gpu:{local_rank}" if kind == "cuda" else "cpu"
@@ -47,10 +48,10 @@ class Paddle(Rank):
         dist.init_parallel_env()
 
     def device(self) -> None:
-        precision = self.spec["precision"]
+        precision = self.spec.precision
         if self.kind == "cpu" and precision != "fp32":
             raise Unsupported(f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}")
-        if self.options["compile"] and self.options["checkpointing"]:
+        if self.options.compile and self.options.checkpointing:
             raise Unsupported("in a compiled graph Paddle does not recompute activations: it keeps them in memory")
         if self.kind == "cuda":
             least = {"tf32": (8, 0), "bf16": (8, 0)}.get(precision, (0, 0))
@@ -58,7 +59,7 @@ class Paddle(Rank):
                 raise Unsupported(f"{paddle.device.cuda.get_device_name(self.at)} has no {precision} units")
             paddle.base.core.set_cublas_switch(precision == "tf32")
             paddle.base.core.set_cudnn_switch(precision == "tf32")
-        paddle.seed(self.spec["seed"])
+        paddle.seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
         """Build the model. All ranks have the same weights, because they have the same seed.
@@ -67,12 +68,12 @@ class Paddle(Rank):
         """
         self.network = self.parallel = self.form.build(self.spec, facts)
         self.parameters = [one for one in self.network.parameters() if not one.stop_gradient]
-        if self.options["compile"]:
+        if self.options.compile:
             paddle.jit.to_static(self.network, full_graph=True)
         self.barrier()
         if self.exchanges:
-            self.parallel = paddle.DataParallel(self.network, comm_buffer_size=self.options["bucket_mb"])
-        paddle.seed(self.spec["seed"] + 1 + self.rank)
+            self.parallel = paddle.DataParallel(self.network, comm_buffer_size=self.options.bucket_mb)
+        paddle.seed(self.spec.seed + 1 + self.rank)
 
     def data(self, arrays: dict[str, Any]) -> Batch:
         """Turn numpy arrays into a batch in host memory.
@@ -89,11 +90,11 @@ class Paddle(Rank):
         return {name: tensor.cuda(self.local_rank, True) for name, tensor in batch.items()}
 
     def optimizer(self) -> None:
-        self.update: Any = optimizers.build(self.spec["optimizer"], self.parameters, self.options["clip"])
+        self.update: Any = optimizers.build(self.spec.optimizer, self.parameters, self.options.clip)
         # The scale never grows within a run. So the number of its halvings is the number of skipped steps, and no step
         # has to wait for the device in order to count them.
         self.scaler = paddle.amp.GradScaler(
-            enable=self.spec["precision"] == "fp16", incr_every_n_steps=2**31 - 1, decr_every_n_nan_or_inf=1
+            enable=self.spec.precision == "fp16", incr_every_n_steps=2**31 - 1, decr_every_n_nan_or_inf=1
         )
         self.first_scale = self.scale()
         self.latest: Any = None
@@ -121,7 +122,7 @@ class Paddle(Rank):
 
     def cast(self) -> AbstractContextManager[Any]:
         """Return the context of a forward pass, in which Paddle chooses the precision of each operation (level O1)."""
-        kind = HALF.get(self.spec["precision"])
+        kind = HALF.get(self.spec.precision)
         return paddle.amp.auto_cast(level="O1", dtype=kind) if kind else nullcontext()
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
@@ -183,7 +184,7 @@ class Paddle(Rank):
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
     def product(self, size: int) -> Callable[[], Any]:
-        kind = HALF.get(self.spec["precision"], "float32")
+        kind = HALF.get(self.spec.precision, "float32")
         return partial(paddle.matmul, *(paddle.randn([size, size]).astype(kind) for _ in range(2)))
 
     def update_settings(self) -> dict[str, Any]:

@@ -5,9 +5,12 @@ from throughline.frameworks import Framework
 FRAMEWORK = Framework(
     rank="tensorflow.rank:TensorFlow",
     library="keras",
-    gpus="import json, tensorflow as tf; found = tf.config.list_physical_devices('GPU'); "
-    "about = [tf.config.experimental.get_device_details(one) for one in found[:1]]; "
-    "print(json.dumps({'count': len(found), 'name': about[0].get('device_name') if about else None, 'fp16': None}))",
+    packages=("tensorflow-cpu", "tensorflow", "keras-hub"),
+    accelerators={
+        "cuda": "import json, tensorflow as tf; found = tf.config.list_physical_devices('GPU'); "
+        "about = [tf.config.experimental.get_device_details(one) for one in found[:1]]; "
+        "print(json.dumps({'count': len(found), 'name': about[0].get('device_name') if about else None, 'fp16': None}))"
+    },
     features=frozenset(
         {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence"}
     ),

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from throughline.frameworks import CLIP_AT
+from throughline.spec import Optimizer as Settings
 
 Tensors = Sequence[Any]
 
@@ -22,12 +23,12 @@ class Optimizer:
     `decays` says for each weight whether weight decay applies to it; this is so for matrices only.
     """
 
-    def __init__(self, settings: dict[str, Any], weights: Tensors, decays: Sequence[bool]) -> None:
-        self.name, self.weights = settings["name"], weights
-        self.rate = tf.Variable(settings["learning_rate"], trainable=False, dtype=tf.float32)
-        self.decay = settings["weight_decay"]
+    def __init__(self, settings: Settings, weights: Tensors, decays: Sequence[bool]) -> None:
+        self.name, self.weights = settings.name, weights
+        self.rate = tf.Variable(settings.learning_rate, trainable=False, dtype=tf.float32)
+        self.decay = settings.weight_decay
         self.decays = [self.decay if one else 0.0 for one in decays]
-        self.momentum, self.betas, self.epsilon = settings["momentum"], settings["betas"], settings["epsilon"]
+        self.momentum, self.betas, self.epsilon = settings.momentum, settings.betas, settings.epsilon
         self.count = tf.Variable(0, trainable=False, dtype=tf.int64)
         moments = 1 if self.name == "sgd" else 2
         self.moments = [[tf.Variable(tf.zeros_like(one), trainable=False) for _ in range(moments)] for one in weights]

@@ -3,12 +3,14 @@
 TensorFlow's own collectives exchange the gradients (RING over gRPC on CPUs, NCCL on GPUs).
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
@@ -18,8 +20,12 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Spec, Unsupported
+from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.tensorflow.optimizers import Optimizer, clip
+from throughline.spec import RunSpec
+
+if TYPE_CHECKING:
+    from throughline.workloads.in_keras_form import KerasForm
 
 Batch = dict[str, Any]
 HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
@@ -30,13 +36,15 @@ NOT_COUNTED = "TensorFlow does not say what its allocator has reserved"
 
 
 class TensorFlow(Rank):
+    form: KerasForm[Any, Any]
+
     strategy: Any = None
     """TensorFlow's object that exchanges gradients, or None if there is only one rank."""
 
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+    def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.at = "GPU:0" if kind == "cuda" else "CPU:0"
-        self.scaled = spec["precision"] == "fp16"
+        self.scaled = spec.precision == "fp16"
 
     def join(self) -> None:
         """Meet the other ranks. TensorFlow takes its devices and threads here and cannot change them later."""
@@ -45,7 +53,7 @@ class TensorFlow(Rank):
         tf.config.set_visible_devices(mine, "GPU")
         for card in mine:  # otherwise TensorFlow takes the memory of the whole GPU
             tf.config.experimental.set_memory_growth(card, True)
-        tf.config.threading.set_intra_op_parallelism_threads(self.spec["threads"])
+        tf.config.threading.set_intra_op_parallelism_threads(self.spec.threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         if self.world == 1:
             return
@@ -57,18 +65,18 @@ class TensorFlow(Rank):
         self.total = tf.function(lambda value: self._reduced(tf.distribute.ReduceOp.SUM, [value])[0], autograph=False)
 
     def device(self) -> None:
-        precision = self.spec["precision"]
+        precision = self.spec.precision
         if precision == "tf32" and self.kind == "cpu":
             raise Unsupported("tf32 exists on GPUs only")
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-        self.form.seed(self.spec["seed"])
+        self.form.seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
         with tf.device(self.at):
-            self.network = self.form.build(self.spec, facts, HALF.get(self.spec["precision"], "float32"))
+            self.network = self.form.build(self.spec, facts, HALF.get(self.spec.precision, "float32"))
         own = self.network.trainable_variables
         self.weights, self.decays = [one.value for one in own], self.form.decays(own)
-        self.seed(self.spec["seed"] + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
+        self.seed(self.spec.seed + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     def data(self, arrays: dict[str, Any]) -> Batch:
         with tf.device("CPU:0"):
@@ -82,13 +90,13 @@ class TensorFlow(Rank):
 
     def optimizer(self) -> None:
         with tf.device(self.at):
-            self.update = Optimizer(self.spec["optimizer"], self.weights, self.decays)
+            self.update = Optimizer(self.spec.optimizer, self.weights, self.decays)
             self.scale = tf.Variable(FIRST_SCALE if self.scaled else 1.0, trainable=False)
             self.skips = tf.Variable(0, trainable=False)
-            each = self.options["accumulate"]
+            each = self.options.accumulate
             self.sums = [tf.Variable(tf.zeros_like(one), trainable=False) for one in self.weights] if each > 1 else []
         graph = partial(tf.function, autograph=False)
-        self.passes: Any = graph(self._passes, jit_compile=True) if self.options["compile"] else self._passes
+        self.passes: Any = graph(self._passes, jit_compile=True) if self.options.compile else self._passes
         self.add, self.finish = graph(self._add), graph(self._finish)
         self.latest: Any = None
 
@@ -102,7 +110,7 @@ class TensorFlow(Rank):
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.weights)
-            loss = self.network(batch) / self.options["accumulate"]
+            loss = self.network(batch) / self.options.accumulate
             scaled = loss * self.scale if self.scaled else loss
         # Gradients of embeddings can be sparse; we make all dense. The word embeddings' gradient is dense anyway,
         # because it is a sum with the gradient of the head.
@@ -133,7 +141,7 @@ class TensorFlow(Rank):
         return loss
 
     def _apply(self, gradients: list[Any]) -> None:
-        self.update.apply(clip(self.options["clip"], gradients))
+        self.update.apply(clip(self.options.clip, gradients))
 
     def _skip(self) -> None:
         self.scale.assign(self.scale / 2)
@@ -144,7 +152,7 @@ class TensorFlow(Rank):
 
         They are exchanged in packs of `bucket_mb`. The gradients that the backward pass has first are sent first.
         """
-        packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=self.options["bucket_mb"] << 20)
+        packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=self.options.bucket_mb << 20)
 
         return list(reversed(self._reduced(tf.distribute.ReduceOp.MEAN, gradients[::-1], packs)))
 
@@ -202,7 +210,7 @@ class TensorFlow(Rank):
         return {"needed_bytes": int(needed), "reserved_bytes": None, "reasons": {"reserved_bytes": NOT_COUNTED}}
 
     def product(self, size: int) -> Callable[[], Any]:
-        dtype = {"bf16": tf.bfloat16, "fp16": tf.float16}.get(self.spec["precision"], tf.float32)
+        dtype = {"bf16": tf.bfloat16, "fp16": tf.float16}.get(self.spec.precision, tf.float32)
         with tf.device(self.at):
             left, right = (tf.cast(tf.random.normal((size, size)), dtype) for _ in range(2))
         return partial(tf.matmul, left, right)
@@ -218,7 +226,7 @@ class TensorFlow(Rank):
                 "epsilon_is_added_to": "the root of the bias-corrected second moment",
             }
         return {
-            "learning_rate": self.spec["optimizer"]["learning_rate"],
+            "learning_rate": self.spec.optimizer.learning_rate,
             **own,
             "weight_decay": update.decay,
             "decays": "everything" if all(self.decays) else "matrices",

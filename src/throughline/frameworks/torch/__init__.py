@@ -5,11 +5,14 @@ from throughline.frameworks import FEATURES, Framework
 FRAMEWORK = Framework(
     rank="torch.ddp:TorchDDP",
     library="torch",
+    packages=("torch",),
     # If the driver fails, PyTorch only warns and sees no GPU. Here the warning is an error.
-    gpus="import json, torch, warnings; warnings.simplefilter('error'); "
-    "n = torch.cuda.device_count() if torch.cuda.is_available() else 0; warnings.simplefilter('default'); "
-    "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
-    "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))",
+    accelerators={
+        "cuda": "import json, torch, warnings; warnings.simplefilter('error'); "
+        "n = torch.cuda.device_count() if torch.cuda.is_available() else 0; warnings.simplefilter('default'); "
+        "print(json.dumps({'count': n, 'name': torch.cuda.get_device_name(0) if n else None, "
+        "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))"
+    },
     features=frozenset(FEATURES),
     gpus_only=frozenset({"fp8", "graph"}),
     calls=True,

@@ -34,11 +34,11 @@ class TorchDDP(TorchRank):
             # PyTorch reads the address and port of rank 0 from MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
-            if workloads.own_exchange(self.spec):
+            if workloads.of(self.spec.model).own_exchange(self.spec):
                 self.together = TensorGroup(dist.new_group())
-        if self.options["tensor"] > 1:
+        if self.options.tensor > 1:
             # Consecutive ranks share a replica. Ranks with the same position in their replicas average their gradients.
-            shape, names = (self.replicas, self.options["tensor"]), ("replica", "tensor")
+            shape, names = (self.replicas, self.options.tensor), ("replica", "tensor")
             mesh = init_device_mesh(self.kind, shape, mesh_dim_names=names)
             self.averaging, self.tensor = mesh.get_group("replica"), TensorGroup(mesh.get_group("tensor"))
 
@@ -47,18 +47,18 @@ class TorchDDP(TorchRank):
             "a CUDA graph exists on GPUs only": self.kind != "cuda",
             "torch replays a CUDA graph on one device only: gradients are exchanged from hooks, which no replay calls":
                 self.world > 1,
-            "torch replays compiled steps only: set options.compile as well": not self.options["compile"],
-            "recomputed activations draw random numbers anew, which no CUDA graph holds": self.options["checkpointing"],
-            "without padding every batch has another shape, and a CUDA graph has one": self.options["unpadded"],
+            "torch replays compiled steps only: set options.compile as well": not self.options.compile,
+            "recomputed activations draw random numbers anew, which no CUDA graph holds": self.options.checkpointing,
+            "without padding every batch has another shape, and a CUDA graph has one": self.options.unpadded,
         }  # fmt: skip
-        if self.options["graph"] and any(reasons.values()):
+        if self.options.graph and any(reasons.values()):
             raise Unsupported(next(why for why, holds in reasons.items() if holds))
         sharding.refuse(self.options, self.replicas)
         super().device()
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
-        self.in_parts = self.options["sharding"] in sharding.WEIGHTS
+        self.in_parts = self.options.sharding in sharding.WEIGHTS
         if self.replicas > 1 and self.trains and not self.in_parts:
             # DistributedDataParallel broadcasts rank 0's buffers in every step. We limit this to the buffers that
             # training changes.
@@ -69,19 +69,19 @@ class TorchDDP(TorchRank):
                 self.network,
                 device_ids=[self.at] if self.kind == "cuda" else None,
                 process_group=self.averaging,
-                bucket_cap_mb=self.options["bucket_mb"],
+                bucket_cap_mb=self.options.bucket_mb,
                 gradient_as_bucket_view=True,
             )
 
     def optimizer(self) -> None:
         if self.in_parts:  # not earlier, because `load` sets whole weights
-            sharding.weights(self.network, self.form.blocks(self.network), self.options["sharding"])
+            sharding.weights(self.network, self.form.blocks(self.network), self.options.sharding)
             self.parameters = list(self.network.parameters())
-        if self.options["sharding"] == "optimizer":
+        if self.options.sharding == "optimizer":
             self.shared_by = partial(sharding.optimizer, process_group=self.averaging)
         super().optimizer()
         changing = list(self.changing.values())
-        self.replayed = Replayed(self.passes, self.parameters, changing) if self.options["graph"] else None
+        self.replayed = Replayed(self.passes, self.parameters, changing) if self.options.graph else None
 
     def passes(self, batches: list[Batch]) -> Tensor:
         if self.in_parts:  # as DistributedDataParallel does
@@ -90,7 +90,7 @@ class TorchDDP(TorchRank):
         return super().passes(batches)
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
-        if self.options["sharding"] == "optimizer_gradients" and self.options["accumulate"] > 1:
+        if self.options.sharding == "optimizer_gradients" and self.options.accumulate > 1:
             self.network.set_reshard_after_backward(last)  # weights are gathered once for all micro-batches of a step
         alone = self.replicas > 1 and not self.in_parts and not (last and self.exchanges)
         return self.parallel.no_sync() if alone else nullcontext()
@@ -98,7 +98,7 @@ class TorchDDP(TorchRank):
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
         """Exchange all buckets of DistributedDataParallel at the same time, as a step does."""
         wrapped = isinstance(self.parallel, torch.nn.parallel.DistributedDataParallel)
-        if not wrapped or self.options["sharding"] != "none":  # sharding sends other messages as well
+        if not wrapped or self.options.sharding != "none":  # sharding sends other messages as well
             return None
         told = self.parallel._get_ddp_logging_data()
         sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
@@ -122,7 +122,7 @@ class TorchDDP(TorchRank):
         return sizes, in_torch_timed.together(call, at_least_s, self.at)
 
     def update_settings(self) -> dict[str, Any]:
-        return {**super().update_settings(), "sharding": sharding.SETTINGS[self.options["sharding"]]}
+        return {**super().update_settings(), "sharding": sharding.SETTINGS[self.options.sharding]}
 
     def barrier(self) -> None:
         if self.world > 1:

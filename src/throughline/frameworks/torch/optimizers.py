@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from throughline.frameworks import CLIP_AT
+from throughline.spec import Optimizer as Settings
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Norms = Callable[[Tensors, Sequence[Tensor]], Sequence[Tensor]]
@@ -29,7 +30,7 @@ def norms_here(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tenso
 
 
 def build(
-    settings: dict[str, Any],
+    settings: Settings,
     parameters: Sequence[Tensor],
     norms: Norms = norms_here,
     shared_by: Maker | None = None,
@@ -43,25 +44,25 @@ def build(
     apart = set(by_rows)
     parameters = [parameter for parameter in parameters if parameter not in apart]
     groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings["weight_decay"]},
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    if settings["name"] == "sgd":
-        constants = {"lr": settings["learning_rate"], "momentum": settings["momentum"]}
+    if settings.name == "sgd":
+        constants: dict[str, Any] = {"lr": settings.learning_rate, "momentum": settings.momentum}
     else:
-        constants = {"lr": settings["learning_rate"], "betas": tuple(settings["betas"]), "eps": settings["epsilon"]}
+        constants = {"lr": settings.learning_rate, "betas": settings.betas, "eps": settings.epsilon}
     kinds: dict[str, Maker] = {
         "adamw": partial(torch.optim.AdamW, fused=True),
         "adam": partial(torch.optim.Adam, fused=True),
         "lamb": partial(Lamb, norms=norms),
         "sgd": partial(Sgd, fused=True),
     }
-    kind = kinds[settings["name"]]
+    kind = kinds[settings.name]
     made = shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
     if not by_rows:
         return made
-    decay = settings["weight_decay"]
-    return Beside(made, ByRows(by_rows, **constants, weight_decay=decay, decoupled=settings["name"] == "adamw"))
+    decay = settings.weight_decay
+    return Beside(made, ByRows(by_rows, **constants, weight_decay=decay, decoupled=settings.name == "adamw"))
 
 
 class ByRows(torch.optim.Optimizer):

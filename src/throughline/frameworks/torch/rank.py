@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Spec, Unsupported
+from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.torch.optimizers import build, clip, norms_here
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
+from throughline.spec import RunSpec
 from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
@@ -44,19 +45,19 @@ class TorchRank(Rank):
     keeps_freed_memory = True
     """True if a step on a CPU reuses the memory that the step before has freed (see `keep_freed_memory`)."""
 
-    def __init__(self, spec: Spec, rank: int, local_rank: int, world: int, kind: str) -> None:
+    def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.at = torch.device(kind, local_rank) if kind == "cuda" else torch.device("cpu")
 
     def device(self) -> None:
-        precision = self.spec["precision"]
+        precision = self.spec.precision
         if self.kind == "cuda":
             torch.cuda.set_device(self.at)
             major, _ = torch.cuda.get_device_capability(self.at)
             least = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
             if torch.cuda.get_device_capability(self.at) < least:
                 raise Unsupported(f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
-            if self.options["unpadded"] and precision == "fp16" and major < 8:
+            if self.options.unpadded and precision == "fp16" and major < 8:
                 raise Unsupported(f"PyTorch's attention of several lengths has no {precision} kernel for this GPU")
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -66,15 +67,15 @@ class TorchRank(Rank):
                 raise Unsupported("tf32 exists on GPUs only")
             if precision == "fp8":
                 raise Unsupported("PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on")
-            if self.options["unpadded"] and self.options["compile"]:
+            if self.options.unpadded and self.options.compile:
                 raise Unsupported(
                     "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
                     "each of them"
                 )
-            torch.set_num_threads(self.spec["threads"])
+            torch.set_num_threads(self.spec.threads)
             if self.keeps_freed_memory:
                 keep_freed_memory()
-        torch.manual_seed(self.spec["seed"])
+        torch.manual_seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
         """Build the model. Afterwards every replica draws its own dropout.
@@ -91,11 +92,11 @@ class TorchRank(Rank):
         self.parameters: list[Tensor] = list(self.network.parameters())
         self.norms = norms_of_whole(self.tensor, self.network) if self.tensor else norms_here
         buffers = self.network.named_buffers()
-        self.changing = {name: one for name, one in buffers if name.rpartition(".")[2] in self.form.CHANGING}
-        self.network.half_type = HALF.get(self.spec["precision"])
-        if self.options["compile"]:
-            self.network.compile_parts(dynamic=self.options["unpadded"])
-        torch.manual_seed(self.spec["seed"] + 1 + self.replica)
+        self.changing = {name: one for name, one in buffers if name.rpartition(".")[2] in self.form.changing}
+        self.network.half_type = HALF.get(self.spec.precision)
+        if self.options.compile:
+            self.network.compile_parts(dynamic=self.options.unpadded)
+        torch.manual_seed(self.spec.seed + 1 + self.replica)
 
     def data(self, arrays: dict[str, Any]) -> Travelling:
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -119,11 +120,11 @@ class TorchRank(Rank):
         return tensors
 
     def optimizer(self) -> None:
-        by_rows = getattr(self.network, "by_rows", ())
-        self.update: Any = build(self.spec["optimizer"], self.parameters, self.norms, self.shared_by, by_rows)
+        by_rows = self.form.by_rows(self.network)
+        self.update: Any = build(self.spec.optimizer, self.parameters, self.norms, self.shared_by, by_rows)
         # The scale never grows within a run. So the number of its halvings is the number of skipped steps, and no step
         # has to wait for the device in order to count them.
-        fp16 = self.spec["precision"] == "fp16"
+        fp16 = self.spec.precision == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
         self.replayed: Callable[[list[Batch]], Tensor] | None = None
@@ -153,12 +154,12 @@ class TorchRank(Rank):
     def step(self, batches: list[Batch]) -> Tensor:
         total = (self.replayed or self.passes)(batches)
         others = self.tensor or self.together  # these ranks hold parts that this rank does not hold
-        if self.options["clip"] != "none" or others:
+        if self.options.clip != "none" or others:
             self.scaler.unscale_(self.update)
         if others:
             share_overflow(self.scaler, self.update, others)
-        if self.options["clip"] != "none":
-            clip(self.options["clip"], self.parameters, self.norms)
+        if self.options.clip != "none":
+            clip(self.options.clip, self.parameters, self.norms)
         with self.updating():
             self.scaler.step(self.update)
         self.scaler.update()
@@ -199,7 +200,7 @@ class TorchRank(Rank):
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups
-        if self.spec["optimizer"]["name"] == "sgd":
+        if self.spec.optimizer.name == "sgd":
             own = {"momentum": matrices["momentum"], "nesterov": matrices["nesterov"]}
         else:
             own = {

@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from throughline.frameworks import Unsupported
+from throughline.spec import Options
 
 WEIGHTS = ("optimizer_gradients", "full")
 """The values of `options.sharding` that split the weights as well."""
@@ -29,16 +30,16 @@ SETTINGS = {
 """Map each value to words for what is split, and how."""
 
 
-def refuse(options: dict[str, Any], replicas: int) -> None:
+def refuse(options: Options, replicas: int) -> None:
     """Raise Unsupported if sharding is not possible with these options."""
     reasons = {
         "a single replica has no other replica to share its states with: sharding needs several": replicas == 1,
         "with options.sharding the replicas exchange weights in every step: options.exchange has to be true":
-            not options["exchange"],
+            not options.exchange,
         "options.tensor has already split the weights: with it, options.sharding can only be `optimizer`":
-            options["tensor"] > 1 and options["sharding"] in WEIGHTS,
+            options.tensor > 1 and options.sharding in WEIGHTS,
     }  # fmt: skip
-    if options["sharding"] != "none" and any(reasons.values()):
+    if options.sharding != "none" and any(reasons.values()):
         raise Unsupported(next(why for why, holds in reasons.items() if holds))
 
 

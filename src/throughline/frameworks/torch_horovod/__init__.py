@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from throughline.frameworks import starters, torch
+from throughline.frameworks import horovod, torch
 
 FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="torch_horovod.rank:TorchHorovod",
-    starter=starters.HOROVOD,
+    packages=("torch", "horovod"),
+    options=horovod.HorovodOptions,
+    starter=horovod.STARTER,
     calls=False,
     features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "own_exchange"},
     reasons={

@@ -7,7 +7,7 @@ from throughline import statistics
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
 from throughline.report.analysis import alike, plausibility, windows
 from throughline.report.numbers import percent
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
 FIRST = 0.05  # by how much the first repeat is slower than the median of the others

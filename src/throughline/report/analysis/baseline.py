@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from throughline.records import LeftOut, RunRecord
 from throughline.report.analysis import advice
-from throughline.study.section import canonical
-from throughline.topology import Layout, Topology
+from throughline.spec import Layout, Topology, canonical
 
 ONE_DEVICE = "1n1g"
 
@@ -56,7 +55,7 @@ def of(by_topology: Mapping[str, Sequence[RunRecord]]) -> str:
     was asked for and is not `unsupported`. If the baseline runs out of memory, it stays the baseline, and there is no
     speedup.
     """
-    if all(run.spec.layout == Layout() for runs in by_topology.values() for run in runs):
+    if all(run.spec.options.layout == Layout() for runs in by_topology.values() for run in runs):
         return ONE_DEVICE
     possible = [name for name, runs in by_topology.items() if any(run.status != "unsupported" for run in runs)]
     return min(possible, key=size, default=ONE_DEVICE)

@@ -12,10 +12,9 @@ from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Cell, Summary
 from throughline.report.analysis import advice, alike, baseline, figures
+from throughline.spec import Precision, RunSpec, StepSize, Topology, canonical
 from throughline.study.config import block_name
-from throughline.study.runs import RunSpec
-from throughline.study.section import Precision, Section, canonical
-from throughline.topology import StepSize, Topology
+from throughline.study.section import Section
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
@@ -68,12 +67,12 @@ def asked_for(specs: Iterable[RunSpec]) -> str:
     asked = [
         Asked(
             benchmark=runs[0].benchmark,
-            batch=runs[0].batch_per_device,
+            batch=runs[0].batch,
             precision=runs[0].precision,
             frameworks=list(dict.fromkeys(run.framework for run in runs)),
-            topologies=list(dict.fromkeys(run.topology for run in runs)),
+            topologies=list(dict.fromkeys(str(run.topology) for run in runs)),
             repeats=max(run.repeat for run in runs),
-            unit=f"{runs[0].workload.UNIT}/s",
+            unit=f"{workloads.of(runs[0].model).unit}/s",
         )
         for runs in by_cell.values()
     ]
@@ -150,12 +149,12 @@ class Group:
 
         Then tables state the batch of a device and the global batch that an iteration trains on.
         """
-        return self.summary is not None and any(one.of_steps for one in workloads.of(self.summary.model).FIGURES)
+        return self.summary is not None and any(one.of_steps for one in workloads.of(self.summary.model).figures)
 
     @property
     def made_up(self) -> bool:
         """True if its model reads data that are made up."""
-        if self.summary is None or workloads.of(self.summary.model).DATA is None:
+        if self.summary is None or workloads.of(self.summary.model).data is None:
             return False
         return self.summary.options.data == "synthetic" or made_up_files(self.summary)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from throughline import workloads
 from throughline.records import Cell
+from throughline.spec import example
 from throughline.workloads.decoder import Decoder
 
 
@@ -46,10 +47,11 @@ SYMBOLS = (
 
 def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | None:
     """Return a decoder's parts and its tokens per sample; None if it is no decoder or its FLOPs are unknown."""
-    workload: Any = workloads.of(model)
-    describe = getattr(workload, "decoder", None)
-    found = describe({"model": model, **parameters}) if describe else None
-    return (found, int(parameters["sequence"])) if found else None
+    workload = workloads.of(model)
+    with suppress(TypeError, KeyError, ValueError):  # a row may state too little
+        found = workload.decoder(example(model, workload.parameters(**parameters)))
+        return (found, int(parameters["sequence"])) if found else None
+    return None
 
 
 def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, float]:
@@ -58,15 +60,15 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, flo
     parameters: those that a row states, named as in the configuration; the others have their defaults. The map is empty
     if the FLOPs are not known.
     """
-    if workloads.folder(model) is None or not workloads.trains(model):
+    if workloads.folder(model) is None or not workloads.of(model).trains:
         return {}
-    workload: Any = workloads.of(model)
+    workload = workloads.of(model)
     with suppress(TypeError, KeyError, ValueError):
         values = {**_implied(model, parameters), **parameters}
         if found := parts(model, values):
             decoder, tokens = found
             return {one.key: one.count(decoder, tokens) for one in CONVENTIONS}
-        spec = {"model": model, "options": {"data": "synthetic"}, **asdict(workload.Parameters(**values))}
+        spec = example(model, workload.parameters(**values))
         each = workload.flops_per_sample(spec, workload.facts(None), {})
         return {} if isinstance(each, str) else {"model": float(each)}
     return {}

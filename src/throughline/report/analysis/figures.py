@@ -6,7 +6,7 @@ from typing import Any
 
 from throughline import statistics, workloads
 from throughline.records import Figure, RunRecord, Summary
-from throughline.study.runs import RunSpec
+from throughline.spec import RunSpec, values
 from throughline.study.section import Value
 
 
@@ -23,18 +23,19 @@ def other_units(spec: RunSpec, samples_per_s: float | None) -> dict[str, float]:
     """Return a throughput in every other unit of the workload, such as tokens/s."""
     if samples_per_s is None:
         return {}
-    return {f"{unit}/s": count * samples_per_s for unit, count in per_sample(spec.model, spec.parameters).items()}
+    each = per_sample(spec.model, values(spec.parameters))
+    return {f"{unit}/s": count * samples_per_s for unit, count in each.items()}
 
 
 def per_sample(model: str, parameters: dict[str, Value]) -> dict[str, float]:
     """Return how many of every other unit a sample has, such as tokens."""
     workload = workloads.of(model)
-    return {unit: count(workload.Parameters(**parameters)) for unit, count in workload.UNITS.items()}
+    return {unit: count(workload.parameters(**parameters)) for unit, count in workload.units.items()}
 
 
 def parameters(summary: Summary) -> dict[str, Any]:
     """Return the workload's parameters that are keys of a block, by names with units, such as `sequence_tokens`."""
-    declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["asked"])
+    declared = (field for field in fields(workloads.of(summary.model).parameters) if field.metadata["asked"])
     return {
         f"{field.name}_{unit}" if (unit := field.metadata.get("unit")) else field.name: _plain(
             summary.parameters[field.name]
@@ -46,7 +47,7 @@ def parameters(summary: Summary) -> dict[str, Any]:
 
 def titled(summary: Summary) -> str:
     """Return the parameters that every title names, because they decide so much: `vocabulary 20000 & table rows`."""
-    declared = (field for field in fields(workloads.of(summary.model).Parameters) if field.metadata["titled"])
+    declared = (field for field in fields(workloads.of(summary.model).parameters) if field.metadata["titled"])
     return " & ".join(
         f"{field.name} {_plain(summary.parameters[field.name])}"
         for field in declared
@@ -61,7 +62,7 @@ def _plain(value: Value) -> int | float | str | bool:
 
 def setup(summary: Summary) -> str:
     """Return the workload's parameters in words: how many of its other units a sample has, or else the block's keys."""
-    sample = workloads.of(summary.model).UNIT.removesuffix("s")
+    sample = workloads.of(summary.model).unit.removesuffix("s")
     if units := per_sample(summary.model, summary.parameters):
         return ", ".join(f"{count:g} {unit} per {sample}" for unit, count in units.items())
     return ", ".join(f"{name} {value}" for name, value in parameters(summary).items() if value != "")

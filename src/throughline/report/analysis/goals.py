@@ -5,8 +5,8 @@ from typing import Any
 
 from throughline.records import Cell, Goal
 from throughline.report.numbers import percent
+from throughline.spec import Topology
 from throughline.study.goals import Goals
-from throughline.topology import Topology
 
 Cells = Mapping[str, Mapping[str, Cell]]
 

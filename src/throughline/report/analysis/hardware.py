@@ -16,7 +16,6 @@ from throughline.records import (
     Utilization,
     Work,
 )
-from throughline.topology import Topology
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ def energy_per_sample(run: RunRecord) -> float | None:
     """Return the joules per sample of all devices over the window; None if one device did not tell its energy."""
     devices = [device for node in run.telemetry or () for device in node.devices]
     energies = _known(device.energy_j for device in devices)
-    if len(energies) < Topology.parse(run.spec.topology).world or run.samples_per_s is None or run.window_s is None:
+    if len(energies) < run.spec.topology.world or run.samples_per_s is None or run.window_s is None:
         return None
     return sum(energies) / (run.samples_per_s * run.window_s) or None
 
@@ -52,10 +51,9 @@ def _work(run: RunRecord, work: Work) -> Work:
 
     A framework may do more than the model needs. FLOP/s and MFU stay those of the model.
     """
-    beyond = getattr(workloads.of(run.spec.model), "flops_beyond_model", None)
-    if beyond is None or run.settings is None or work.matmul_share is None or work.flops_per_sample is None:
+    if run.settings is None or work.matmul_share is None or work.flops_per_sample is None:
         return work
-    more = beyond({"model": run.spec.model, **run.spec.parameters}, run.settings)
+    more = workloads.of(run.spec.model).flops_beyond_model(run.spec, run.settings)
     if not more:
         return work
     counted = "also counts what a framework does beyond the model's FLOPs: scores of positions that are not masked"

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from throughline import gpus, job
+from throughline import gpus
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
+from throughline.spec import job
 
 COLUMNS = {
     "global_step": "train/global_step",

@@ -11,7 +11,7 @@ from throughline import workloads
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.comparisons import Pair, Side
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def cases(groups: Sequence[Group], pairs: Sequence[Pair]) -> list[Case]:
 
 
 def _splits(model: str) -> bool:
-    return any("tensor" in features for features in workloads.of(model).LIBRARIES.values())
+    return any("tensor" in features for features in workloads.of(model).libraries.values())
 
 
 def _case(group: Group, row: Row, off: Figures | None = None) -> Case:

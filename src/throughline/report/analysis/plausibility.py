@@ -59,7 +59,7 @@ def sums(run: RunRecord) -> list[str]:
     if not asked:
         return []
     told = {one.name: one.value for one in run.figures if one.value is not None}
-    return asked.as_job().faults(size.replicas, size.batch_per_replica, size.accumulate, told)
+    return asked.faults(size.replicas, size.batch_per_replica, size.accumulate, told)
 
 
 def _table(row: Result) -> tuple[Any, ...]:

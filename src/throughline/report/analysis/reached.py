@@ -10,6 +10,7 @@ from typing import Any
 from throughline import gpus, workloads
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
+from throughline.spec import example
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Reached:
 def alone(group: Group) -> bool:
     """True if a group's workload trains nothing."""
     model = group.summary.model if group.summary else None
-    return model is not None and workloads.folder(model) is not None and not workloads.trains(model)
+    return model is not None and workloads.folder(model) is not None and not workloads.of(model).trains
 
 
 def reached(groups: Iterable[Group]) -> list[Reached]:
@@ -81,9 +82,10 @@ def _of_row(group: Group, row: Row) -> Iterable[Reached]:
     summary, cell = group.summary, row.cell
     if summary is None or cell is None:
         return
-    workload: Any = workloads.of(summary.model)
-    peaks = {one.name: one.peak for one in workload.FIGURES}
-    spec = {"model": summary.model, "precision": group.precision, "batch": group.batch, **summary.parameters}
+    workload = workloads.of(summary.model)
+    peaks = {one.name: one.peak for one in workload.figures}
+    parameters = workload.parameters(**summary.parameters)
+    spec = example(summary.model, parameters, precision=group.precision, batch=group.batch)
     device = summary.device.name if summary.device else "unknown device"
     product = cell.work.matmul_flops_per_s if cell.work else None
     for figure in cell.figures:

@@ -16,10 +16,10 @@ from throughline import statistics
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import Cell, Cost, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware
+from throughline.spec import RunSpec, Topology
+from throughline.spec import values as json_values
 from throughline.study.goals import Goals, Price
-from throughline.study.runs import RunSpec
 from throughline.study.section import Section
-from throughline.topology import Topology
 
 FREE = {"framework", "topology", "repeat", "hosts"}
 """The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts.
@@ -82,8 +82,8 @@ def summarize(
         schema_=2,
         benchmark=spec.benchmark,
         model=spec.model,
-        parameters=spec.parameters,
-        batch=spec.batch_per_device,
+        parameters=json_values(spec.parameters),
+        batch=spec.batch,
         batch_size_per_device=per_device,
         precision=spec.precision,
         scaling=spec.scaling,
@@ -110,9 +110,9 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
     if not paths:
         raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
     records = [(path, read_run(path)) for path in paths]
-    values = [(path, advice.flat(run.spec.model_dump(exclude=FREE))) for path, run in records]
+    values = [(path, advice.flat(_fixed(run.spec))) for path, run in records]
     if asked:
-        _as_asked(values, advice.flat(asked.model_dump(exclude=FREE)))
+        _as_asked(values, advice.flat(_fixed(asked)))
     _same(values)
     for topology in {run.spec.topology for _, run in records}:
         _same([(path, {"hosts": run.spec.hosts}) for path, run in records if run.spec.topology == topology])
@@ -128,6 +128,11 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
             )
         seen.add(key)
     return [run for _, run in records]
+
+
+def _fixed(spec: RunSpec) -> dict[str, Any]:
+    """Return what all runs of a summary have in common, as JSON values."""
+    return {key: value for key, value in spec.values().items() if key not in FREE}
 
 
 def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, Any]) -> None:
@@ -163,8 +168,8 @@ def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
 def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
     """Map each framework to its topologies, smallest first, and each topology to its runs, sorted by repeat."""
     groups: dict[str, ByTopology] = {}
-    for run in sorted(runs, key=lambda run: (baseline.size(run.spec.topology), run.spec.repeat)):
-        groups.setdefault(run.spec.framework, {}).setdefault(run.spec.topology, []).append(run)
+    for run in sorted(runs, key=lambda run: (baseline.size(str(run.spec.topology)), run.spec.repeat)):
+        groups.setdefault(run.spec.framework, {}).setdefault(str(run.spec.topology), []).append(run)
     return {name: groups[name] for name in dict.fromkeys(run.spec.framework for run in runs)}
 
 
@@ -172,10 +177,10 @@ def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     """Return DLPerf's batch per device; or None with the reason, if `batch` is not that of a device."""
     if spec.scaling == "strong":
         why = "batch is of all replicas together: scaling is strong"
-    elif spec.layout.tensor > 1:
-        why = f"batch is of a replica, and {spec.layout.tensor} devices share one"
+    elif spec.options.layout.tensor > 1:
+        why = f"batch is of a replica, and {spec.options.layout.tensor} devices share one"
     else:
-        return spec.batch_per_device, {}
+        return spec.batch, {}
     return None, {"batch_size_per_device": why}
 
 
@@ -260,10 +265,10 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
     n = max(repeats, *(run.spec.repeat for run in every))
-    world = Topology.parse(spec.topology).world
+    world = spec.topology.world
     middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
-    interval = None if spec.topology == base else statistics.speedup_range(speeds, base_speeds)
+    interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
     return Cell(
         values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
         n=n,
@@ -280,7 +285,7 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
         speedup_coverage=statistics.speedup_coverage(len(speeds), len(base_speeds)) if interval else None,
         efficiency=statistics.efficiency(speedup, ideal),
         efficiency_range=[end / ideal for end in interval] if interval else None,
-        batch_size_per_device=spec.size.batch_per_replica if spec.layout.tensor == 1 else None,
+        batch_size_per_device=spec.size.batch_per_replica if spec.options.layout.tensor == 1 else None,
         replicas=spec.size.replicas,
         global_batch=spec.size.samples_per_step,
         world_size=world,

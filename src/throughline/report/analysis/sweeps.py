@@ -43,7 +43,7 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
         summary = group.summary
         if summary is None or not group.by_iteration:
             continue
-        settings = summary.optimizer.model_dump_json(), summary.options.model_dump_json()
+        settings = summary.optimizer, summary.options
         common = summary.model, group.precision, summary.scaling, *settings
         own = summary.parameters
         keys = {name: value for name, value in own.items() if isinstance(value, int) and not isinstance(value, bool)}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from throughline.records import Cell
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 MEASURED = "measured here"
 

@@ -10,8 +10,7 @@ from throughline.report.analysis import goals
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.numbers import percent, reading, span
-from throughline.study.benchmark import Job
-from throughline.topology import Topology
+from throughline.spec import Job, Topology
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")
         for framework, proof in (summary.mathematics or {}).items()
     ]
-    schedule = optimizer.schedule.as_schedule()
+    schedule = optimizer.schedule
     course = f" ({schedule.words})" if schedule.changes else ""
     rates = f"learning rate {optimizer.learning_rate:g}{course}, weight decay {optimizer.weight_decay:g}"
     if optimizer.name == "sgd":

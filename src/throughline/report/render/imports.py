@@ -23,7 +23,7 @@ from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
 from throughline.report.render.tables import Chip, Sheet, Table
 from throughline.report.topics import Topic
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 IMPORTED = "imported"
 NAMED_AT_MOST = 16  # so many letters have room at the end of a line

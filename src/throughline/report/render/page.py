@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -123,6 +124,7 @@ def render(
         (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
     }
     ran = surroundings.ran(_logs(results.present) + _logs(results.earlier))
+    timed = {log for log, one in ran.items() if one.status == "ok" and one.step_seconds}
     here = [ran[log] for log in _logs(results.present) if log in ran]
     imported = [row for one in results.imports for row in one.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
@@ -139,7 +141,7 @@ def render(
             for row in group.measured
             if where and row.cell
         ]
-        found = [(row, [ran[log].steps for log in own if log in ran and ran[log].steps]) for row, own in logs]
+        found = [(row, [ran[log].step_seconds for log in own if log in timed]) for row, own in logs]
         return [(row, runs) for row, runs in found if runs]
 
     return (
@@ -175,8 +177,12 @@ def render(
     )
 
 
+@cache
 def _environment() -> Environment:
-    """Return the environment of the template, with the functions that the template calls by name."""
+    """Return the environment of the template, with the functions that the template calls by name.
+
+    It is made once, because it compiles the template.
+    """
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

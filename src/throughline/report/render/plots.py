@@ -23,7 +23,7 @@ from throughline.records import Cell
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import MEASURED, Point, Series, Value
 from throughline.report.numbers import reading
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 CROWDED = 8  # with more device counts than this, the ticks have no names of topologies
 WIDE = 8  # if the largest device count is at least so many times the smallest, both axes are logarithmic

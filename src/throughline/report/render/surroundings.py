@@ -4,9 +4,7 @@ import base64
 import io
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from ruamel.yaml.error import YAMLError
 
 from throughline.corpus import facts as corpus
 from throughline.records import Summary
+from throughline.records.glance import Glance, glance
 from throughline.report.analysis import advice
 
 CITATION = Path(__file__).parents[4] / "CITATION.cff"
@@ -117,48 +116,13 @@ def _data(path: Path) -> list[tuple[str, str]]:
     return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
 
 
-@dataclass(frozen=True)
-class Ran:
-    """The parts of a run's record that the page uses. A value that the record does not have is None or empty."""
-
-    benchmark: str
-    framework: str
-    window: tuple[datetime, datetime] | None
-    configuration: dict[str, Any] | None
-    steps: list[float]
-    commit: str | None
-    tree_clean: bool | None
-
-
-def ran(logs: Iterable[Path]) -> dict[Path, Ran]:
+def ran(logs: Iterable[Path]) -> dict[Path, Glance]:
     """Map each log to the record beside it. Records that cannot be read are left out."""
-    every = {}
-    for log in logs:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            record = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
-            steps = record.get("step_seconds") if record["status"] == "ok" else None
-            environment = record.get("environment") or {}
-            every[log] = Ran(
-                benchmark=str(record["spec"]["benchmark"]),
-                framework=str(record["spec"]["framework"]),
-                window=_window(record),
-                configuration=record.get("configuration"),
-                steps=steps or [],
-                commit=environment.get("commit"),
-                tree_clean=environment.get("tree_clean"),
-            )
-    return every
+    found = {log: glance(log.with_suffix(".json")) for log in logs}
+    return {log: one for log, one in found.items() if one}
 
 
-def _window(record: dict[str, Any]) -> tuple[datetime, datetime] | None:
-    try:
-        start, end = (datetime.fromisoformat(record[key]).astimezone(UTC) for key in ("started", "ended"))
-    except (KeyError, TypeError, ValueError):
-        return None
-    return start, end
-
-
-def span(runs: Iterable[Ran]) -> str | None:
+def span(runs: Iterable[Glance]) -> str | None:
     """Return the first start and the last end (UTC) of these runs as text; None if no record says them."""
     windows = [run.window for run in runs if run.window]
     if not windows:
@@ -177,17 +141,17 @@ class Measured:
     changed: bool
 
 
-def commits(runs: Iterable[Ran]) -> list[Measured]:
+def commits(runs: Iterable[Glance]) -> list[Measured]:
     """Return every commit that runs were measured with. Runs without a known commit are left out."""
-    found: dict[str, list[Ran]] = {}
+    found: dict[str, list[Glance]] = {}
     for run in runs:
-        if run.commit:
-            found.setdefault(run.commit, []).append(run)
+        if commit := run.environment.get("commit"):
+            found.setdefault(str(commit), []).append(run)
     return [
         Measured(
             commit,
             _by_benchmark((run.benchmark, run.framework) for run in own),
-            changed=any(run.tree_clean is False for run in own),
+            changed=any(run.environment.get("tree_clean") is False for run in own),
         )
         for commit, own in found.items()
     ]
@@ -229,7 +193,7 @@ class Merged:
         return "data:application/yaml;base64," + base64.b64encode(self.text.encode()).decode()
 
 
-def configurations(runs: Iterable[Ran]) -> list[Merged]:
+def configurations(runs: Iterable[Glance]) -> list[Merged]:
     """Return the merged configuration of every benchmark; benchmarks with the same one share it."""
     merged: dict[str, Any] = {}
     for run in runs:

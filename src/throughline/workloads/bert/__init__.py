@@ -4,10 +4,12 @@ The sizes are from Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny t
 of 64, and the feed-forward part has a width of 4 x hidden.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import Arrays, Figure, Values, key
+from throughline.spec import Options, Part, RunSpec, key
+from throughline.workloads import Arrays, Values, Workload
 
 
 @dataclass(frozen=True)
@@ -36,47 +38,27 @@ VOCABULARY = 30522
 """Entries of the vocabulary of bert-base-uncased. Synthetic tokens are drawn from it."""
 POSITIONS = 512
 """Length of the position table, for every sequence length."""
-
-MODELS = tuple(SHAPES)
-UNIT = "samples"
-UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
-FIGURES: tuple[Figure, ...] = ()
-DATA = "corpus"
-LEARNS_FROM = 100
-HELD_OUT = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
-NO_PROOF: str | None = None
-SETTINGS = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
-_BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
-_IN_TORCH = _BOTH | {"bf16", "compile", "checkpointing", "sharding"}
-_IN_KERAS = _BOTH | {"bf16", "compile", "checkpointing"}
-LIBRARIES = {
-    "torch": _IN_TORCH | {"graph", "unpadded"},
-    "transformers": _IN_TORCH,
-    "mxnet": _BOTH,
-    "keras": _IN_KERAS,
-    "paddle": _BOTH | {"bf16", "compile", "checkpointing"},
+ALL = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
+"""The features of every form."""
+MODERN = ALL | {"bf16", "compile", "checkpointing"}
+"""The features of every form but MXNet's."""
+ARRAYS = {
+    "input_ids": ("input_ids", "int32"),
+    "segments": ("segment_ids", "int8"),
+    "mask": ("input_mask", "int8"),
+    "positions": ("masked_lm_positions", "int32"),
+    "labels": ("masked_lm_ids", "int32"),
+    "following": ("next_sentence_labels", "int8"),
 }
-NO_FORM: dict[str, str] = {}
+"""Map each array that goes to the device to its name in a shard (NVIDIA's layout) and its type."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     sequence: int = key(
         "tokens per sample; a length in corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
     )
     predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
-
-
-def complete(values: Values, section: Any) -> dict[str, Any]:
-    """Return how many predictions the corpus has for the sequence length."""
-    if values["sequence"] not in section.sequences:
-        allowed = sorted(section.sequences)
-        raise ValueError(f"sequence = {values['sequence']}: allowed: {allowed}, the lengths of corpus.sequences")
-    return {"predictions": section.sequences[values["sequence"]]}
-
-
-def folder(parameters: Parameters) -> str:
-    return f"seq{parameters.sequence}"
 
 
 def padded(vocabulary: int) -> int:
@@ -84,31 +66,8 @@ def padded(vocabulary: int) -> int:
     return -(-vocabulary // 64) * 64
 
 
-def facts(manifest: Values | None) -> dict[str, Any]:
-    return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
-
-
-def fits(parameters: Parameters, manifest: Values) -> str | None:
-    if "sequence" not in manifest:
-        return f"holds running text; BERT reads finished samples, of {parameters.sequence} tokens here"
-    has, needs = (manifest["sequence"], manifest["predictions"]), (parameters.sequence, parameters.predictions)
-    if has == needs:
-        return None
-    return f"holds sequences of {has[0]} tokens with {has[1]} predictions; the run needs {needs[0]} with {needs[1]}"
-
-
-def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """Return what `flops` computes. If the run leaves padding out, only real tokens count."""
-    tokens, pairs = spec["sequence"], None
-    if leaves_padding_out(spec):
-        if not counted.keys() >= {"real_token_share", "real_pair_share"}:
-            return "the run computed only real tokens, and did not count them"
-        tokens, pairs = counted["real_token_share"] * tokens, counted["real_pair_share"] * tokens**2
-    return flops(SHAPES[spec["model"]], tokens, spec["predictions"], facts["vocabulary"], pairs)
-
-
-def leaves_padding_out(spec: Values) -> bool:
-    return bool(spec["options"].get("unpadded")) and spec["options"]["data"] == "real"
+def leaves_padding_out(spec: RunSpec[Parameters]) -> bool:
+    return spec.options.unpadded and spec.options.data == "real"
 
 
 def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None) -> float:
@@ -134,55 +93,6 @@ def _scores(hidden: int, rows: int) -> int:
     return 2 * hidden * hidden + 2 * hidden * rows
 
 
-def flops_beyond_model(spec: Values, settings: Values) -> float:
-    """Return the FLOPs of a sample that a framework with these settings does and `flops_per_sample` does not count.
-
-    A vocabulary head that scores all positions does more than one that scores only the masked positions.
-    """
-    if not str(settings.get("vocabulary_head")).startswith("all positions"):
-        return 0.0
-    more = spec["sequence"] - spec["predictions"]
-    return 3.0 * float(more * _scores(SHAPES[spec["model"]].hidden, settings["vocabulary_rows"]))
-
-
-def convention(spec: Values) -> dict[str, str]:
-    sequence = spec["sequence"]
-    attention = f"full: each of the {sequence} positions attends to all, padding included"
-    tokens = f"a sample has {sequence} positions, padding included"
-    if leaves_padding_out(spec):
-        attention = "full: every real token attends to all of its sample; the mean of the lengths' squares"
-        tokens = f"only the real tokens are computed: the padding to {sequence} positions is left out"
-    return {
-        "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
-        "or optimizer",
-        "attention": attention,
-        "tokens": tokens,
-        "head_positions": f"the vocabulary head on {spec['predictions']} masked positions a sample, used or not; "
-        f"its {padded(VOCABULARY)} rows include the padding to a multiple of 64",
-    }
-
-
-FORM = {
-    "input_ids": ("input_ids", "int32"),
-    "segments": ("segment_ids", "int8"),
-    "mask": ("input_mask", "int8"),
-    "positions": ("masked_lm_positions", "int32"),
-    "labels": ("masked_lm_ids", "int32"),
-    "following": ("next_sentence_labels", "int8"),
-}
-"""Map each array that goes to the device to its name in a shard (NVIDIA's layout) and its type."""
-
-
-def batch(rows: Arrays, options: Values) -> Arrays:
-    """Return the arrays that one step needs, from B rows of a shard: only those that are stored, as they are stored.
-
-    input_ids, segments, mask [B, S]; positions [B, P] within a sample; labels [B, P]; following [B]. An unused position
-    is 0: the place of [CLS], which is never masked. The device computes everything else.
-    """
-    arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in FORM.items()}
-    return unpadded(arrays) if options.get("unpadded") else arrays
-
-
 def unpadded(arrays: Arrays) -> Arrays:
     """Return a batch without its padding: input_ids and segments [T] of all samples in a row; lengths i4[B], no mask.
 
@@ -205,41 +115,125 @@ def unpadded(arrays: Arrays) -> Arrays:
     return {**rest, **packed, "lengths": lengths[order]}
 
 
-def counts(rows: Arrays) -> tuple[int, ...]:
-    """Count the real tokens, and the pairs of real tokens within a sample."""
-    lengths = rows["input_mask"].sum(1, dtype="int64")
-    return int(lengths.sum()), int(lengths @ lengths)
-
-
-def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
+def real_shares(sums: tuple[int, ...], samples: int, sequence: int) -> dict[str, float]:
     """Return which share of the positions, and of the pairs of positions within a sample, is no padding."""
     tokens, pairs = sums
-    positions = samples * spec["sequence"]
-    return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * spec["sequence"])}
+    positions = samples * sequence
+    return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * sequence)}
 
 
-def look(sums: Values) -> dict[str, float]:
-    return {
-        "loss": sums["mlm_loss"] / sums["masked"] + sums["nsp_loss"] / sums["samples"],
-        "mlm_accuracy": sums["mlm_right"] / sums["masked"],
-        "nsp_accuracy": sums["nsp_right"] / sums["samples"],
+class Bert(Workload[Parameters]):
+    models = tuple(SHAPES)
+    parameters = Parameters
+    libraries = {
+        "torch": MODERN | {"sharding", "graph", "unpadded"},
+        "transformers": MODERN | {"sharding"},
+        "mxnet": ALL,
+        "keras": MODERN,
+        "paddle": MODERN,
     }
+    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    data = "corpus"
+    settings = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
+    learns_from = 100
+    held_out = {"loss": False, "mlm_accuracy": True, "nsp_accuracy": True}
+
+    def complete(self, values: Values, section: Any) -> dict[str, Any]:
+        """Return how many predictions the corpus has for the sequence length."""
+        if values["sequence"] not in section.sequences:
+            allowed = sorted(section.sequences)
+            raise ValueError(f"sequence = {values['sequence']}: allowed: {allowed}, the lengths of corpus.sequences")
+        return {"predictions": section.sequences[values["sequence"]]}
+
+    def folder(self, parameters: Parameters) -> str:
+        return f"seq{parameters.sequence}"
+
+    def fits(self, parameters: Parameters, manifest: Values) -> str | None:
+        if "sequence" not in manifest:
+            return f"holds running text; BERT reads finished samples, of {parameters.sequence} tokens here"
+        has, needs = (manifest["sequence"], manifest["predictions"]), (parameters.sequence, parameters.predictions)
+        if has == needs:
+            return None
+        return f"holds sequences of {has[0]} tokens with {has[1]} predictions; the run needs {needs[0]} with {needs[1]}"
+
+    def facts(self, manifest: Values | None) -> dict[str, Any]:
+        return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
+
+    def batch(self, rows: Arrays, options: Options) -> Arrays:
+        """Return the arrays that one step needs, from B rows of a shard: only those that are stored, as they are
+        stored.
+
+        input_ids, segments, mask [B, S]; positions [B, P] within a sample; labels [B, P]; following [B]. An unused
+        position is 0: the place of [CLS], which is never masked. The device computes everything else.
+        """
+        arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in ARRAYS.items()}
+        return unpadded(arrays) if options.unpadded else arrays
+
+    def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
+        """Return a batch of `count` random samples of full length. Every token is real, so there is no mask."""
+        import numpy as np
+
+        sequence, predictions = spec.parameters.sequence, spec.parameters.predictions
+        draw = np.random.Generator(np.random.Philox(key=seed))
+        length = min(predictions, sequence - 1)
+        positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
+        rows = {
+            "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
+            "input_mask": np.ones((count, sequence), np.int8),
+            "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
+            "masked_lm_positions": np.sort(positions, axis=1),
+            "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
+            "next_sentence_labels": draw.integers(0, 2, count),
+        }
+        return {name: array for name, array in self.batch(rows, Options()).items() if name != "mask"}
+
+    def counts(self, rows: Arrays) -> tuple[int, ...]:
+        """Count the real tokens, and the pairs of real tokens within a sample."""
+        lengths = rows["input_mask"].sum(1, dtype="int64")
+        return int(lengths.sum()), int(lengths @ lengths)
+
+    def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
+        return real_shares(sums, samples, spec.parameters.sequence)
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        """Return what `flops` computes. If the run leaves padding out, only real tokens count."""
+        given, pairs = spec.parameters, None
+        tokens: float = given.sequence
+        if leaves_padding_out(spec):
+            if not counted.keys() >= {"real_token_share", "real_pair_share"}:
+                return "the run computed only real tokens, and did not count them"
+            tokens, pairs = counted["real_token_share"] * tokens, counted["real_pair_share"] * tokens**2
+        return flops(SHAPES[spec.model], tokens, given.predictions, facts["vocabulary"], pairs)
+
+    def flops_beyond_model(self, spec: RunSpec[Parameters], settings: Values) -> float:
+        """A vocabulary head that scores all positions does more than one that scores only the masked positions."""
+        if not str(settings.get("vocabulary_head")).startswith("all positions"):
+            return 0.0
+        more = spec.parameters.sequence - spec.parameters.predictions
+        return 3.0 * float(more * _scores(SHAPES[spec.model].hidden, settings["vocabulary_rows"]))
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        sequence, predictions = spec.parameters.sequence, spec.parameters.predictions
+        attention = f"full: each of the {sequence} positions attends to all, padding included"
+        tokens = f"a sample has {sequence} positions, padding included"
+        if leaves_padding_out(spec):
+            attention = "full: every real token attends to all of its sample; the mean of the lengths' squares"
+            tokens = f"only the real tokens are computed: the padding to {sequence} positions is left out"
+        return {
+            "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
+            "loss or optimizer",
+            "attention": attention,
+            "tokens": tokens,
+            "head_positions": f"the vocabulary head on {predictions} masked positions a sample, used or not; "
+            f"its {padded(VOCABULARY)} rows include the padding to a multiple of 64",
+        }
+
+    def look(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {
+            "loss": sums["mlm_loss"] / sums["masked"] + sums["nsp_loss"] / sums["samples"],
+            "mlm_accuracy": sums["mlm_right"] / sums["masked"],
+            "nsp_accuracy": sums["nsp_right"] / sums["samples"],
+        }
 
 
-def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Return a batch of `count` random samples of full length. Every token is real, so there is no mask."""
-    import numpy as np
-
-    sequence, predictions = spec["sequence"], spec["predictions"]
-    draw = np.random.Generator(np.random.Philox(key=seed))
-    length = min(predictions, sequence - 1)
-    positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
-    rows = {
-        "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
-        "input_mask": np.ones((count, sequence), np.int8),
-        "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
-        "masked_lm_positions": np.sort(positions, axis=1),
-        "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
-        "next_sentence_labels": draw.integers(0, 2, count),
-    }
-    return {name: array for name, array in batch(rows, {}).items() if name != "mask"}
+WORKLOAD = Bert()

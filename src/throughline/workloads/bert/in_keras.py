@@ -14,73 +14,12 @@ import keras
 from keras import ops
 from keras_hub.models import BertBackbone
 
-from throughline.workloads import Arrays
-from throughline.workloads.bert import POSITIONS, SHAPES, padded
-from throughline.workloads.in_keras_operations import (
-    assign,
-    counted,
-    decays,
-    gelu,
-    of_layer,
-    recomputed,
-    reseed,
-    seed,
-    versions,
-)
+from throughline.spec import RunSpec
+from throughline.workloads import Values
+from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, padded
+from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, recomputed
 
-__all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
-
-LACKS = {"unpadded": "keras-hub's BERT computes padding as well"}
-"""Map each missing feature to the reason."""
 EPSILON = 1e-12
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> BertForPretraining:
-    """Return the network of a run specification, with random weights. `policy` is Keras' name of the precision."""
-    options = spec["options"]
-    rows = padded(facts["vocabulary"])
-    network = BertForPretraining(spec["model"], rows, options["dropout"], options["checkpointing"], policy)
-    network.predictions = spec["predictions"]
-    return network
-
-
-def load(network: BertForPretraining, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    assign(network.by_name(), weights)
-
-
-def settings(network: BertForPretraining) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    first = network.bert.transformer_layers[0]
-    return {
-        "predictions": network.predictions,
-        "parameters": counted(network),
-        "vocabulary_rows": network.bert.token_embedding.input_dim,
-        "vocabulary_head": "masked positions, sharing the word embeddings",
-        "gelu": "erf" if first._feedforward_intermediate_dense.activation is gelu else "tanh",
-        "norm_epsilon": first.layer_norm_epsilon,
-        "attention": "products and softmax by themselves",
-        "dropout": [first.dropout, first._self_attention_layer.dropout],
-        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
-    }
-
-
-def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
-    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
-
-    The sums are over masked tokens (mlm) and over samples (nsp).
-    """
-    scores, order = network.scores(batch, training=False)
-    labels, following, weights = batch["labels"], ops.cast(batch["following"], "int32"), masked(batch)
-    every = {
-        "mlm_loss": cross_entropy(labels, scores) * weights,
-        "mlm_right": ops.cast(ops.equal(ops.cast(ops.argmax(scores, -1), "int32"), labels), "float32") * weights,
-        "masked": weights,
-        "nsp_loss": cross_entropy(following, order),
-        "nsp_right": ops.cast(ops.equal(ops.cast(ops.argmax(order, -1), "int32"), following), "float32"),
-    }
-    found = {name: float(ops.convert_to_numpy(each).sum(dtype="float64")) for name, each in every.items()}
-    return {**found, "samples": float(following.shape[0])}
 
 
 def masked(batch: dict[str, Any]) -> Any:
@@ -185,3 +124,45 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         for name, layer in layers.items():
             found |= of_layer(name, layer)
         return found
+
+
+class BertInKeras(KerasForm[Parameters, BertForPretraining]):
+    lacks = {"unpadded": "keras-hub's BERT computes padding as well"}
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> BertForPretraining:
+        options = spec.options
+        rows = padded(facts["vocabulary"])
+        network = BertForPretraining(spec.model, rows, options.dropout, options.checkpointing, at)
+        network.predictions = spec.parameters.predictions
+        return network
+
+    def settings(self, network: BertForPretraining) -> dict[str, Any]:
+        first = network.bert.transformer_layers[0]
+        return {
+            "predictions": network.predictions,
+            "parameters": counted(network),
+            "vocabulary_rows": network.bert.token_embedding.input_dim,
+            "vocabulary_head": "masked positions, sharing the word embeddings",
+            "gelu": "erf" if first._feedforward_intermediate_dense.activation is gelu else "tanh",
+            "norm_epsilon": first.layer_norm_epsilon,
+            "attention": "products and softmax by themselves",
+            "dropout": [first.dropout, first._self_attention_layer.dropout],
+            "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+        }
+
+    def sums(self, network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp)."""
+        scores, order = network.scores(batch, training=False)
+        labels, following, weights = batch["labels"], ops.cast(batch["following"], "int32"), masked(batch)
+        every = {
+            "mlm_loss": cross_entropy(labels, scores) * weights,
+            "mlm_right": ops.cast(ops.equal(ops.cast(ops.argmax(scores, -1), "int32"), labels), "float32") * weights,
+            "masked": weights,
+            "nsp_loss": cross_entropy(following, order),
+            "nsp_right": ops.cast(ops.equal(ops.cast(ops.argmax(order, -1), "int32"), following), "float32"),
+        }
+        found = {name: float(ops.convert_to_numpy(each).sum(dtype="float64")) for name, each in every.items()}
+        return {**found, "samples": float(following.shape[0])}
+
+
+FORM = BertInKeras()

@@ -11,19 +11,13 @@ import numpy as np
 from gluonnlp.model.bert import BERTEncoder, BERTModel
 from mxnet import gluon
 
-from throughline.workloads import Arrays
-from throughline.workloads.bert import FORM, POSITIONS, SHAPES, padded
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Values
+from throughline.workloads.bert import ARRAYS, POSITIONS, SHAPES, Parameters, padded
+from throughline.workloads.in_mxnet_form import MxnetForm
 
 DEVIATION, NORM_EPSILON = 0.02, 1e-12
 """Standard deviation of the initial weights, and epsilon of the layer norms: Hugging Face's defaults."""
-
-LACKS = {
-    "bf16": "MXNet trains no BERT in bf16",
-    "checkpointing": "GluonNLP's BERT recomputes no activations",
-    "unpadded": "GluonNLP's BERT computes padding as well",
-}
-"""Map each missing feature to the reason."""
-
 NAMES = {
     r"^bert\.embeddings\.(word|token_type)_embeddings": r"bert.\1_embed.0",
     r"^bert\.embeddings\.position_embeddings\.weight": "bert.encoder.position_weight",
@@ -42,90 +36,6 @@ NAMES = {
     r"^following\.": "bert.classifier.",
 }
 """Replacements that turn a name of the PyTorch form into GluonNLP's name. They are applied one after the other."""
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> BertForPretraining:
-    """Return the network of a run specification, with random weights, compiled into one graph."""
-    network = BertForPretraining(spec["model"], facts["vocabulary"], spec["options"]["dropout"])
-    network.predictions = spec["predictions"]
-    network.initialize(mx.init.Normal(DEVIATION), ctx=at)
-    network.hybridize(static_alloc=True, static_shape=True)
-    return network
-
-
-def versions() -> dict[str, str | None]:
-    """Return the versions of what the form uses beside the library."""
-    return {"gluonnlp": gluonnlp.__version__}
-
-
-def load(network: BertForPretraining, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    parameters = dict(network.named_parameters())
-    known = {_name(name, set(parameters)): array for name, array in weights.items()}
-    if parameters.keys() != known.keys():
-        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ known.keys())}")
-    for name, parameter in parameters.items():
-        parameter.set_data(mx.nd.array(known[name], dtype="float32"))
-
-
-def _name(common: str, own: set[str]) -> str:
-    """Return GluonNLP's name of a weight. The weight and bias of its norms are named gamma and beta."""
-    name = common
-    for pattern, there in NAMES.items():
-        name = re.sub(pattern, there, name)
-    norm = name.replace(".weight", ".gamma").replace(".bias", ".beta")
-    return norm if norm in own else name
-
-
-def batch(arrays: Arrays) -> list[Any]:
-    """Return the arrays of `bert.batch` as GluonNLP takes them: with a weight for each prediction, and lengths instead
-    of a mask."""
-    tokens, segments, positions, labels, following = (arrays[name] for name in FORM if name != "mask")
-    weights = (positions != 0).astype(np.float32).reshape(-1)
-    batch = [tokens, segments.astype(np.int32), positions, labels.reshape(-1), weights, following.astype(np.int32)]
-    return [*batch, arrays["mask"].sum(1, dtype=np.float32)] if "mask" in arrays else batch
-
-
-def sums(network: BertForPretraining, batch: list[Any]) -> dict[str, float]:
-    """Return the sums of losses and right answers over a delivered batch (what `batch` returns), without dropout.
-
-    The sums are over masked tokens (mlm) and over samples (nsp). This calls GluonNLP's own forward pass: the compiled
-    graph has the shapes of training.
-    """
-    tokens, segments, positions, labels, weights, following, *lengths = batch
-    network.bert.hybridize(False)  # the graph that trains belongs to the whole network, and stays
-    _, _, order, scores = network.bert(tokens, segments, lengths[0] if lengths else None, positions)
-    scores = scores.reshape((-3, 0))
-    masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
-
-    def losses(of: Any, right: Any) -> Any:
-        return -mx.nd.pick(mx.nd.log_softmax(of.astype("float32")), right).asnumpy().astype(np.float64)
-
-    return {
-        "mlm_loss": float((losses(scores, labels) * masked).sum()),
-        "mlm_right": float(((scores.argmax(axis=1).asnumpy() == true) * masked).sum()),
-        "masked": float(masked.sum()),
-        "nsp_loss": float(losses(order, following).sum()),
-        "nsp_right": float((order.argmax(axis=1).asnumpy() == next_true).sum()),
-        "samples": float(len(next_true)),
-    }
-
-
-def settings(network: BertForPretraining) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    encoder, decoder = network.bert.encoder, network.bert.decoder
-    first = encoder.transformer_cells[0]
-    return {
-        "predictions": network.predictions,
-        "parameters": sum(parameter.data().size for _, parameter in network.named_parameters()),
-        "vocabulary_rows": network.bert.word_embed[0].weight.shape[0],
-        "vocabulary_head": "masked positions, sharing the word embeddings",
-        "gelu": "tanh" if decoder[1]._approximate else "erf",
-        "norm_epsilon": encoder._layer_norm_eps,
-        "attention": "products and softmax by themselves",  # GluonNLP's interleaved_matmul_selfatt, masked or not
-        "dropout": [first._dropout, first.attention_cell._dropout],
-        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
-    }
 
 
 class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
@@ -159,3 +69,77 @@ class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
         losses = -F.pick(F.log_softmax(scores.reshape((-3, 0))), labels)
         masked = F.broadcast_div(F.sum(losses * weights), F.maximum(F.sum(weights), 1.0))
         return masked + F.mean(-F.pick(F.log_softmax(order), following))
+
+
+class BertInMxnet(MxnetForm[Parameters, BertForPretraining]):
+    lacks = {
+        "bf16": "MXNet trains no BERT in bf16",
+        "checkpointing": "GluonNLP's BERT recomputes no activations",
+        "unpadded": "GluonNLP's BERT computes padding as well",
+    }
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: mx.Context | None = None) -> BertForPretraining:
+        network = BertForPretraining(spec.model, facts["vocabulary"], spec.options.dropout)
+        network.predictions = spec.parameters.predictions
+        network.initialize(mx.init.Normal(DEVIATION), ctx=at)
+        network.hybridize(static_alloc=True, static_shape=True)
+        return network
+
+    def batch(self, arrays: Arrays) -> list[Any]:
+        """GluonNLP takes a weight for each prediction, and lengths instead of a mask."""
+        tokens, segments, positions, labels, following = (arrays[name] for name in ARRAYS if name != "mask")
+        weights = (positions != 0).astype(np.float32).reshape(-1)
+        batch = [tokens, segments.astype(np.int32), positions, labels.reshape(-1), weights, following.astype(np.int32)]
+        return [*batch, arrays["mask"].sum(1, dtype=np.float32)] if "mask" in arrays else batch
+
+    def name(self, common: str, own: dict[str, Any]) -> str:
+        """Return GluonNLP's name of a weight. The weight and bias of its norms are named gamma and beta."""
+        name = common
+        for pattern, there in NAMES.items():
+            name = re.sub(pattern, there, name)
+        norm = name.replace(".weight", ".gamma").replace(".bias", ".beta")
+        return norm if norm in own else name
+
+    def settings(self, network: BertForPretraining) -> dict[str, Any]:
+        encoder, decoder = network.bert.encoder, network.bert.decoder
+        first = encoder.transformer_cells[0]
+        return {
+            "predictions": network.predictions,
+            "parameters": sum(parameter.data().size for _, parameter in network.named_parameters()),
+            "vocabulary_rows": network.bert.word_embed[0].weight.shape[0],
+            "vocabulary_head": "masked positions, sharing the word embeddings",
+            "gelu": "tanh" if decoder[1]._approximate else "erf",
+            "norm_epsilon": encoder._layer_norm_eps,
+            "attention": "products and softmax by themselves",  # GluonNLP's interleaved_matmul_selfatt, masked or not
+            "dropout": [first._dropout, first.attention_cell._dropout],
+            "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+        }
+
+    def versions(self) -> dict[str, str | None]:
+        return {"gluonnlp": gluonnlp.__version__}
+
+    def sums(self, network: BertForPretraining, batch: list[Any]) -> dict[str, float]:
+        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp).
+
+        This calls GluonNLP's own forward pass: the compiled graph has the shapes of training.
+        """
+        tokens, segments, positions, labels, weights, following, *lengths = batch
+        network.bert.hybridize(False)  # the graph that trains belongs to the whole network, and stays
+        _, _, order, scores = network.bert(tokens, segments, lengths[0] if lengths else None, positions)
+        scores = scores.reshape((-3, 0))
+        masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
+
+        def losses(of: Any, right: Any) -> Any:
+            return -mx.nd.pick(mx.nd.log_softmax(of.astype("float32")), right).asnumpy().astype(np.float64)
+
+        return {
+            "mlm_loss": float((losses(scores, labels) * masked).sum()),
+            "mlm_right": float(((scores.argmax(axis=1).asnumpy() == true) * masked).sum()),
+            "masked": float(masked.sum()),
+            "nsp_loss": float(losses(order, following).sum()),
+            "nsp_right": float((order.argmax(axis=1).asnumpy() == next_true).sum()),
+            "samples": float(len(next_true)),
+        }
+
+
+FORM = BertInMxnet()

@@ -13,62 +13,15 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.distributed.fleet.utils import recompute
 
-from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
-from throughline.workloads.in_paddle_operations import DRAWN, dense, load, versions
+from throughline.spec import RunSpec
+from throughline.workloads import Values
+from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, padded
+from throughline.workloads.in_paddle_form import DRAWN, PaddleForm, dense
 
-__all__ = ["LACKS", "build", "load", "settings", "sums", "versions"]
-
-LACKS = {"unpadded": "the form in Paddle computes padding as well"}
 EPSILON = 1e-12
 """Epsilon of the layer norms."""
 FAR_BELOW = -1e4
 """Added to the scores of padding, so that their softmax is 0. Every precision can represent this number."""
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any]) -> BertForPretraining:
-    """Return the network of a run specification, with random weights."""
-    options = spec["options"]
-    network = BertForPretraining(SHAPES[spec["model"]], facts["vocabulary"], options["dropout"])
-    network.predictions, network.checkpointing = spec["predictions"], options["checkpointing"]
-    return network
-
-
-def settings(network: BertForPretraining) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    table = network.bert["embeddings"]["word_embeddings"].weight
-    return {
-        "predictions": network.predictions,
-        "parameters": sum(parameter.size for parameter in network.parameters()),
-        "vocabulary_rows": table.shape[0],
-        "vocabulary_head": "masked positions, sharing the word embeddings",
-        "gelu": "erf",
-        "norm_epsilon": network.norm._epsilon,
-        "attention": "Paddle's scaled_dot_product_attention",
-        "dropout": [network.dropout, network.dropout],
-        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
-    }
-
-
-@paddle.no_grad()  # type: ignore[untyped-decorator]
-def sums(network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
-    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
-
-    The sums are over masked tokens (mlm) and over samples (nsp).
-    """
-    network.eval()
-    given = {name: batch.get(name) for name in ("input_ids", "segments", "positions", "mask")}
-    scores, order = network.scores(**given)
-    network.train()
-    labels, following = batch["labels"].flatten(), batch["following"].astype("int32")
-    used = (batch["positions"] != 0).flatten()
-    every = {
-        "mlm_loss": F.cross_entropy(scores, labels, reduction="none").flatten()[used].sum(),
-        "mlm_right": (scores.argmax(1, dtype="int32") == labels)[used].sum(),
-        "masked": used.sum(),
-        "nsp_loss": F.cross_entropy(order, following, reduction="sum"),
-        "nsp_right": (order.argmax(1, dtype="int32") == following).sum(),
-    }
-    return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
 
 
 class BertForPretraining(nn.Layer):  # type: ignore[misc]
@@ -161,3 +114,48 @@ def _into(width: int, hidden: int) -> Any:
 
 def _ended(own: Any, wide: Any, residual: Any, p: float) -> Any:
     return own["LayerNorm"](residual + F.dropout(own["dense"](wide), p))
+
+
+class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
+    lacks = {"unpadded": "the form in Paddle computes padding as well"}
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> BertForPretraining:
+        options = spec.options
+        network = BertForPretraining(SHAPES[spec.model], facts["vocabulary"], options.dropout)
+        network.predictions, network.checkpointing = spec.parameters.predictions, options.checkpointing
+        return network
+
+    def settings(self, network: BertForPretraining) -> dict[str, Any]:
+        table = network.bert["embeddings"]["word_embeddings"].weight
+        return {
+            "predictions": network.predictions,
+            "parameters": sum(parameter.size for parameter in network.parameters()),
+            "vocabulary_rows": table.shape[0],
+            "vocabulary_head": "masked positions, sharing the word embeddings",
+            "gelu": "erf",
+            "norm_epsilon": network.norm._epsilon,
+            "attention": "Paddle's scaled_dot_product_attention",
+            "dropout": [network.dropout, network.dropout],
+            "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+        }
+
+    @paddle.no_grad()  # type: ignore[untyped-decorator]
+    def sums(self, network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp)."""
+        network.eval()
+        given = {name: batch.get(name) for name in ("input_ids", "segments", "positions", "mask")}
+        scores, order = network.scores(**given)
+        network.train()
+        labels, following = batch["labels"].flatten(), batch["following"].astype("int32")
+        used = (batch["positions"] != 0).flatten()
+        every = {
+            "mlm_loss": F.cross_entropy(scores, labels, reduction="none").flatten()[used].sum(),
+            "mlm_right": (scores.argmax(1, dtype="int32") == labels)[used].sum(),
+            "masked": used.sum(),
+            "nsp_loss": F.cross_entropy(order, following, reduction="sum"),
+            "nsp_right": (order.argmax(1, dtype="int32") == following).sum(),
+        }
+        return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
+
+
+FORM = BertInPaddle()

@@ -16,81 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm, linear
 from torch.utils.checkpoint import checkpoint
 
-from throughline.workloads.bert import POSITIONS, SHAPES, Shape, padded
+from throughline.spec import RunSpec
+from throughline.workloads import Values
+from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, padded
 from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
-from throughline.workloads.in_torch_operations import (
-    MEAN,
-    SHARED,
-    attended,
-    dropped,
-    load,
-    normed,
-    pin_attention,
-    versions,
-    weights,
-)
-
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
-
-LACKS = {"tensor": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
-CHANGING: frozenset[str] = frozenset()
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> BertForPretraining:
-    """Return the network of a run specification, with random weights. `at` is the device that trains it."""
-    shape, options = SHAPES[spec["model"]], spec["options"]
-    network = BertForPretraining(shape, facts["vocabulary"], options["dropout"], options["checkpointing"])
-    network.longest, network.predictions = spec["sequence"], spec["predictions"]
-    if at:
-        network.attention = pin_attention(
-            at.type, spec["precision"], options["dropout"], masked=not options["unpadded"]
-        )
-    return network
-
-
-def blocks(network: BertForPretraining) -> list[nn.Module]:
-    """Return the layers, in their order."""
-    return list(network.bert.encoder.layer)
-
-
-def settings(network: BertForPretraining) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    return {
-        "predictions": network.predictions,
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "vocabulary_rows": network.bert.embeddings.word_embeddings.num_embeddings,
-        "vocabulary_head": "masked positions, sharing the word embeddings",
-        "gelu": "erf",
-        "norm_epsilon": EPSILON,
-        "attention": network.attention,
-        "dropout": [network.dropout, network.dropout],
-        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
-    }
-
-
-@torch.no_grad()
-def sums(network: Any, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
-
-    The sums are over masked tokens (mlm) and over samples (nsp). They come from the plain forward pass, in the weights'
-    precision. It shares the weights with the training step, but no code.
-    """
-    labels, following = batch["labels"].flatten().long(), batch["following"].long()
-    positions, segments = batch["positions"], batch["segments"].long()
-    weights = (positions != 0).flatten()
-    hidden, pooled = states(network.bert, network.heads, batch["input_ids"], segments, batch.get("mask"))
-    chosen = hidden.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
-    chosen = network.norm(gelu(network.transform(chosen)))
-    scores = linear(chosen, network.bert.embeddings.word_embeddings.weight, network.bias)
-    order = network.following(pooled)
-    every = {
-        "mlm_loss": (cross_entropy(scores, labels, reduction="none") * weights).sum(dtype=torch.float64),
-        "mlm_right": ((scores.argmax(1) == labels) * weights).sum(dtype=torch.float64),
-        "masked": weights.sum(dtype=torch.float64),
-        "nsp_loss": cross_entropy(order, following, reduction="sum").double(),
-        "nsp_right": (order.argmax(1) == following).sum(dtype=torch.float64),
-    }
-    return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
+from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention
 
 
 class BertForPretraining(nn.Module):
@@ -262,3 +193,58 @@ def vocabulary_scores(chosen: Tensor, own: list[Tensor]) -> Tensor:
     kind = chosen.dtype
     chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias, EPSILON)
     return linear(chosen, table.to(kind), bias.to(kind))
+
+
+class BertInTorch(TorchForm[Parameters, BertForPretraining]):
+    lacks = {"tensor": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> BertForPretraining:
+        shape, options = SHAPES[spec.model], spec.options
+        network = BertForPretraining(shape, facts["vocabulary"], options.dropout, options.checkpointing)
+        network.longest, network.predictions = spec.parameters.sequence, spec.parameters.predictions
+        if at:
+            network.attention = pin_attention(at.type, spec.precision, options.dropout, masked=not options.unpadded)
+        return network
+
+    def blocks(self, network: BertForPretraining) -> list[nn.Module]:
+        return list(network.bert.encoder.layer)
+
+    def settings(self, network: BertForPretraining) -> dict[str, Any]:
+        return {
+            "predictions": network.predictions,
+            "parameters": sum(parameter.numel() for parameter in network.parameters()),
+            "vocabulary_rows": network.bert.embeddings.word_embeddings.num_embeddings,
+            "vocabulary_head": "masked positions, sharing the word embeddings",
+            "gelu": "erf",
+            "norm_epsilon": EPSILON,
+            "attention": network.attention,
+            "dropout": [network.dropout, network.dropout],
+            "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+        }
+
+    @torch.no_grad()
+    def sums(self, network: BertForPretraining, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp).
+
+        They come from the plain forward pass, in the weights' precision. It shares the weights with the training step,
+        but no code.
+        """
+        labels, following = batch["labels"].flatten().long(), batch["following"].long()
+        positions, segments = batch["positions"], batch["segments"].long()
+        weights = (positions != 0).flatten()
+        hidden, pooled = states(network.bert, network.heads, batch["input_ids"], segments, batch.get("mask"))
+        chosen = hidden.take_along_dim(positions[..., None].long(), 1).flatten(0, 1)
+        chosen = network.norm(gelu(network.transform(chosen)))
+        scores = linear(chosen, network.bert.embeddings.word_embeddings.weight, network.bias)
+        order = network.following(pooled)
+        every = {
+            "mlm_loss": (cross_entropy(scores, labels, reduction="none") * weights).sum(dtype=torch.float64),
+            "mlm_right": ((scores.argmax(1) == labels) * weights).sum(dtype=torch.float64),
+            "masked": weights.sum(dtype=torch.float64),
+            "nsp_loss": cross_entropy(order, following, reduction="sum").double(),
+            "nsp_right": (order.argmax(1) == following).sum(dtype=torch.float64),
+        }
+        return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
+
+
+FORM = BertInTorch()

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForPreTraining
 
-from throughline.workloads import Arrays, in_torch_operations, in_transformers_operations
-from throughline.workloads.bert import POSITIONS, SHAPES, padded
-from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
-
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Values
+from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, padded
+from throughline.workloads.in_transformers_form import Pretrained, TransformersForm
 
 IGNORED = -100
 """The label of a position that the loss leaves out."""
@@ -29,25 +28,6 @@ NAMES = {
     "model.": "",
 }
 """Map how a parameter's name begins here to how it begins in the PyTorch form."""
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
-    """Return the network of a run specification, with random weights."""
-    shape, options = SHAPES[spec["model"]], spec["options"]
-    config = BertConfig(
-        vocab_size=padded(facts["vocabulary"]),
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.feed_forward,
-        max_position_embeddings=POSITIONS,
-        hidden_dropout_prob=options["dropout"],
-        attention_probs_dropout_prob=options["dropout"],
-        use_cache=False,
-    )
-    network = Pretrained(BertForPreTraining(config), inputs, options["checkpointing"])
-    network.predictions = spec["predictions"]
-    return network
 
 
 def inputs(
@@ -69,58 +49,68 @@ def inputs(
     return {**given, **masked, "next_sentence_label": following.long()}
 
 
-def blocks(network: Pretrained) -> list[nn.Module]:
-    """Return the layers, in their order."""
-    return list(network.model.bert.encoder.layer)
-
-
-def settings(network: Pretrained) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    config = network.model.config
-    return {
-        **in_transformers_operations.settings(network),
-        "predictions": network.predictions,
-        "vocabulary_head": "all positions, sharing the word embeddings",
-        "gelu": {"gelu": "erf"}[config.hidden_act],
-        "norm_epsilon": config.layer_norm_eps,
-        "dropout": [config.hidden_dropout_prob, config.attention_probs_dropout_prob],
-        "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
-    }
-
-
-@torch.no_grad()
-def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Return the sums of losses and right answers over a delivered batch (what `bert.batch` returns), without dropout.
-
-    The sums are over masked tokens (mlm) and over samples (nsp).
-    """
-    network.eval()
-    given = inputs(**batch)
-    labels, following = given.pop("labels").flatten(), given.pop("next_sentence_label")
-    found = network.model(**given)
-    network.train()
-    scores, order = found.prediction_logits.flatten(0, 1), found.seq_relationship_logits
-    every = {
-        "mlm_loss": cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum"),
-        "mlm_right": (scores.argmax(1) == labels).sum(),
-        "masked": (labels != IGNORED).sum(),
-        "nsp_loss": cross_entropy(order, following, reduction="sum"),
-        "nsp_right": (order.argmax(1) == following).sum(),
-    }
-    return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
-
-
-def weights(network: Pretrained) -> Arrays:
-    """Return the weights by the names of the PyTorch form."""
-    return {_named(name): array for name, array in in_torch_operations.weights(network).items()}
-
-
-def load(network: Pretrained, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    here = {_named(name): name for name, _ in network.named_parameters()}
-    in_torch_operations.load(network, {here.get(name, name): array for name, array in weights.items()})
-
-
 def _named(name: str) -> str:
     start = next(start for start in NAMES if name.startswith(start))
     return NAMES[start] + name.removeprefix(start)
+
+
+class BertInTransformers(TransformersForm[Parameters]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Pretrained:
+        shape, options = SHAPES[spec.model], spec.options
+        config = BertConfig(
+            vocab_size=padded(facts["vocabulary"]),
+            hidden_size=shape.hidden,
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            intermediate_size=shape.feed_forward,
+            max_position_embeddings=POSITIONS,
+            hidden_dropout_prob=options.dropout,
+            attention_probs_dropout_prob=options.dropout,
+            use_cache=False,
+        )
+        network = Pretrained(BertForPreTraining(config), inputs, options.checkpointing)
+        network.predictions = spec.parameters.predictions
+        return network
+
+    def blocks(self, network: Pretrained) -> list[nn.Module]:
+        return list(network.model.bert.encoder.layer)
+
+    def weights(self, network: Pretrained) -> Arrays:
+        return {_named(name): array for name, array in super().weights(network).items()}
+
+    def load(self, network: Pretrained, weights: Arrays) -> None:
+        here = {_named(name): name for name, _ in network.named_parameters()}
+        super().load(network, {here.get(name, name): array for name, array in weights.items()})
+
+    def settings(self, network: Pretrained) -> dict[str, Any]:
+        config = network.model.config
+        return {
+            **super().settings(network),
+            "predictions": network.predictions,
+            "vocabulary_head": "all positions, sharing the word embeddings",
+            "gelu": {"gelu": "erf"}[config.hidden_act],
+            "norm_epsilon": config.layer_norm_eps,
+            "dropout": [config.hidden_dropout_prob, config.attention_probs_dropout_prob],
+            "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
+        }
+
+    @torch.no_grad()
+    def sums(self, network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp)."""
+        network.eval()
+        given = inputs(**batch)
+        labels, following = given.pop("labels").flatten(), given.pop("next_sentence_label")
+        found = network.model(**given)
+        network.train()
+        scores, order = found.prediction_logits.flatten(0, 1), found.seq_relationship_logits
+        every = {
+            "mlm_loss": cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum"),
+            "mlm_right": (scores.argmax(1) == labels).sum(),
+            "masked": (labels != IGNORED).sum(),
+            "nsp_loss": cross_entropy(order, following, reduction="sum"),
+            "nsp_right": (order.argmax(1) == following).sum(),
+        }
+        return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
+
+
+FORM = BertInTransformers()

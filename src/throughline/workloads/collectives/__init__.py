@@ -12,39 +12,31 @@ S counts the bytes that a rank puts into an all-reduce, reduce-scatter or all-to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from throughline.workloads import Figure, key
-from throughline.workloads.untrained import *  # noqa: F403  (shared by all workloads that train nothing)
+from throughline.spec import Part, RunSpec, key
+from throughline.workloads import Figure, Values
+from throughline.workloads.untrained import Untrained
 
-MODELS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 USUAL = tuple(1024 * 4**power for power in range(11))
 """1 KiB to 1 GiB."""
 LARGEST = {"cpu": 1 << 20, "cuda": USUAL[-1]}
 """Map each kind of device to the largest of the usual sizes there."""
-HAS_BATCH = False
-UNIT = "calls"
-UNITS: dict[str, Callable[[Any], float]] = {}
-FIGURES = (
-    Figure("algorithm_bandwidth", "GB/s", "more", "bytes of the operation over the time of a call, by bytes"),
-    Figure("bus_bandwidth", "GB/s", "more", "the least that a rank has to send over the same time, by bytes"),
-)
-SETTINGS = ("sizes", "operands", "caches", "timer")
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     sizes: tuple[int, ...] = key(
-        "bytes of the operation. With an empty list: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four", default=()
+        "bytes of the operation. With an empty list: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four",
+        default=(),
+        strict=False,
     )
     at_least_s: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
 
 
-def sizes(spec: Mapping[str, Any], kind: str) -> list[int]:
+def sizes(spec: RunSpec[Parameters], kind: str) -> list[int]:
     """Return the sizes of a run on a kind of device, the largest last."""
-    return sorted(spec["sizes"] or (size for size in USUAL if size <= LARGEST[kind]))
+    return sorted(spec.parameters.sizes or (size for size in USUAL if size <= LARGEST[kind]))
 
 
 def factor(model: str, ranks: int) -> float:
@@ -52,18 +44,28 @@ def factor(model: str, ranks: int) -> float:
     return (2 if model == "all-reduce" else 1) * (ranks - 1) / ranks
 
 
-def intensity(spec: Mapping[str, Any], figure: str, at: int) -> None:
-    """Return None: the figures are no rates of FLOPs."""
+class Collectives(Untrained[Parameters]):
+    models = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    parameters = Parameters
+    unit = "calls"
+    figures = (
+        Figure("algorithm_bandwidth", "GB/s", "more", "bytes of the operation over the time of a call, by bytes"),
+        Figure("bus_bandwidth", "GB/s", "more", "the least that a rank has to send over the same time, by bytes"),
+    )
+    settings = ("sizes", "operands", "caches", "timer")
+    has_batch = False
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        return "a collective operation is measured by the bytes that it moves"
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        return {
+            "bandwidth": "as nccl-tests define it: bytes of the operation over the time of a call (algorithm), and "
+            "that times 2 (n - 1) / n for all-reduce and (n - 1) / n for the others, for n ranks (bus); 1 GB is 10^9 "
+            "bytes",
+            "flops": "none are counted; a step is one call at the largest size, and every rank's call counts",
+            "precision": "operands are kept in the run's precision",
+        }
 
 
-def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> str:
-    return "a collective operation is measured by the bytes that it moves"
-
-
-def convention(spec: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        "bandwidth": "as nccl-tests define it: bytes of the operation over the time of a call (algorithm), and "
-        "that times 2 (n - 1) / n for all-reduce and (n - 1) / n for the others, for n ranks (bus); 1 GB is 10^9 bytes",
-        "flops": "none are counted; a step is one call at the largest size, and every rank's call counts",
-        "precision": "operands are kept in the run's precision",
-    }
+WORKLOAD = Collectives()

@@ -10,11 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from throughline.workloads import Unsupported, in_torch_timed
-from throughline.workloads.collectives import factor, sizes
+from throughline.spec import RunSpec
+from throughline.workloads import Form, Unsupported, Values, in_torch_timed
+from throughline.workloads.collectives import Parameters, factor, sizes
 
-LACKS: dict[str, str] = {}
-CHANGING: frozenset[str] = frozenset()
 OPERANDS = "random, from a standard normal distribution; zeros for all-reduce, so that sums stay finite"
 
 
@@ -22,10 +21,10 @@ class Operation(nn.Module):
     """A collective operation. `made` returns the call for a size. Calling the network is a step: one call at the
     largest size."""
 
-    def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
+    def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
-        self.model, self.at, self.dtype = spec["model"], at, in_torch_timed.dtype(spec)
-        self.sizes, self.at_least_s = sizes(spec, at.type), float(spec["at_least_s"])
+        self.model, self.at, self.dtype = spec.model, at, in_torch_timed.dtype(spec)
+        self.sizes, self.at_least_s = sizes(spec, at.type), float(spec.parameters.at_least_s)
         self.ranks = dist.get_world_size()
         self.largest, _ = self.made(self.sizes[-1])
 
@@ -45,28 +44,30 @@ class Operation(nn.Module):
         self.largest()
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Operation:
-    if not dist.is_initialized():
-        raise Unsupported(f"{spec['model']} needs several ranks, and this topology has one: choose 1n2g or more")
-    if spec["precision"] == "tf32":
-        raise Unsupported(f"{spec['model']} has no matrix product, and tf32 is only for matrix products")
-    return Operation(spec, at)
+class CollectivesInTorch(Form[Parameters, Operation]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = in_torch_timed.CPU) -> Operation:
+        if not dist.is_initialized():
+            raise Unsupported(f"{spec.model} needs several ranks, and this topology has one: choose 1n2g or more")
+        if spec.precision == "tf32":
+            raise Unsupported(f"{spec.model} has no matrix product, and tf32 is only for matrix products")
+        return Operation(spec, at)
+
+    def settings(self, network: Operation) -> dict[str, Any]:
+        return {
+            "sizes": network.sizes,
+            **in_torch_timed.SETTINGS,
+            "operands": OPERANDS,
+            "timer": in_torch_timed.TOGETHER,
+        }
+
+    def figures(self, network: Operation) -> list[tuple[str, Any, float | None]]:
+        found: list[tuple[str, Any, float | None]] = []
+        for size in network.sizes:
+            call, moved = network.made(size)
+            rate = moved / 1e9 / in_torch_timed.together(call, network.at_least_s, network.at)
+            found.append(("algorithm_bandwidth", size, rate))
+            found.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
+        return found
 
 
-def settings(network: Operation) -> dict[str, Any]:
-    return {"sizes": network.sizes, **in_torch_timed.SETTINGS, "operands": OPERANDS, "timer": in_torch_timed.TOGETHER}
-
-
-def versions() -> dict[str, str | None]:
-    return {}
-
-
-def figures(network: Operation) -> list[tuple[str, Any, float | None]]:
-    """Return for each figure: its name, the size, and the value."""
-    found: list[tuple[str, Any, float | None]] = []
-    for size in network.sizes:
-        call, moved = network.made(size)
-        rate = moved / 1e9 / in_torch_timed.together(call, network.at_least_s, network.at)
-        found.append(("algorithm_bandwidth", size, rate))
-        found.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
-    return found
+FORM = CollectivesInTorch()

@@ -12,7 +12,8 @@ by 5e-2 within the 50 steps of a proof (iresnet-tiny, 1,000 classes). With 3 fac
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import LATENCY, Arrays, Values, key
+from throughline.spec import Part, RunSpec, key
+from throughline.workloads import LATENCY, Arrays, Values, Workload
 
 SIDE = 112
 """Height and width of a face, in pixels."""
@@ -41,23 +42,9 @@ SCALE = 64.0
 MARGINS = {"arcface": 0.5, "cosface": 0.4}
 """The margin of each loss: in radians, and as a difference of cosines."""
 
-MODELS = tuple(NETWORKS)
-UNIT = "samples"
-UNITS: dict[str, Any] = {}
-FIGURES = (LATENCY,)
-DATA = "faces"
-LEARNS_FROM = 100
-HELD_OUT: dict[str, bool] = {}
-NO_PROOF: str | None = None
-PROVEN_BATCH = 4
-"""The fewest faces of a rank in a proof of equal mathematics: fewer amplify rounding (above)."""
-SETTINGS = ("embedding", "classifier", "classes", "margin", "scale", "batch_norm", "memory_format")
-LIBRARIES = {"torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange"})}
-NO_FORM = {"mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"}
-
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     classes: int = key("persons that the classifier knows", default=1000, least=2, stated=True, titled=True)
     classifier: str = key(
         "how the classifier lies on the ranks. `data_parallel`: every rank has all classes. `model_parallel`: each "
@@ -89,73 +76,6 @@ class Parameters:
     )
 
 
-def complete(values: Values, section: Any) -> dict[str, Any]:
-    return {}
-
-
-def own_exchange(spec: Values) -> bool:
-    """True if ranks split the classifier, and so exchange embeddings and their gradients."""
-    return bool(spec["classifier"] != "data_parallel")
-
-
-def proven(spec: Values) -> dict[str, Any]:
-    """Partial FC samples classes at random. The proof takes all classes: then it is the same as a split classifier."""
-    return {"sample_ratio": 1.0} if spec["classifier"] == "partial" else {}
-
-
-def folder(parameters: Parameters) -> str:
-    return "faces"
-
-
-def fits(parameters: Parameters, manifest: Values) -> str | None:
-    if manifest["classes"] > parameters.classes:
-        return f"holds faces of {manifest['classes']} persons; the classifier knows {parameters.classes}"
-    return None
-
-
-def facts(manifest: Values | None) -> dict[str, Any]:
-    return {}
-
-
-def batch(rows: Arrays, options: Values) -> Arrays:
-    """Return the arrays that one step needs: pixels u1 [B, 112, 112, 3], labels i4 [B]."""
-    return rows
-
-
-def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Return made-up faces. Labels are drawn uniformly from all classes. A face is the coarse pattern of its class plus
-    noise."""
-    import numpy as np
-
-    draw = np.random.Generator(np.random.Philox(key=seed))
-    labels = draw.integers(0, spec["classes"], count)
-    shape = (PATTERN, PATTERN, 3)
-    patterns = [np.random.Generator(np.random.Philox(key=int(label))).integers(64, 192, shape) for label in labels]
-    pixels = np.stack(patterns).repeat(SIDE // PATTERN, 1).repeat(SIDE // PATTERN, 2)
-    noise = draw.integers(-64, 64, pixels.shape, np.int8)
-    return {"pixels": (pixels + noise).astype(np.uint8), "labels": labels.astype(np.int32)}
-
-
-def counts(rows: Arrays) -> tuple[int, ...]:
-    return ()
-
-
-def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
-    return {}
-
-
-def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """Return the FLOPs to train on one face: 3 x forward without the gradient of the pixels.
-
-    A multiply-add is 2; only convolutions and matrix products count. A classifier that samples counts only the classes
-    with which a step computes.
-    """
-    network = NETWORKS[spec["model"]]
-    share = spec["sample_ratio"] if spec["classifier"] == "partial" else 1.0
-    layers = forward(network)
-    return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * float(spec["classes"] * share)
-
-
 def forward(network: Network) -> list[float]:
     """Return the FLOPs of the forward pass on one face, by layers. Only the first layer sees pixels."""
 
@@ -183,14 +103,72 @@ def forward(network: Network) -> list[float]:
     ]  # fmt: skip
 
 
-def convention(spec: Values) -> dict[str, str]:
-    sampled = f", {spec['sample_ratio']:.0%} of which a step computes with" if spec["classifier"] == "partial" else ""
-    return {
-        "flops": "3 x forward without the gradient of the pixels, a multiply-add is 2; convolutions and matrix "
-        "products only",
-        "classifier": f"{spec['classes']} classes{sampled}, the same however ranks split them",
+class Faces(Workload[Parameters]):
+    models = tuple(NETWORKS)
+    parameters = Parameters
+    libraries = {"torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange"})}
+    no_form = {
+        "mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"
     }
+    figures = (LATENCY,)
+    data = "faces"
+    settings = ("embedding", "classifier", "classes", "margin", "scale", "batch_norm", "memory_format")
+    learns_from = 100
+    proven_batch = 4
+    """Fewer faces of a rank amplify rounding (above)."""
+
+    def own_exchange(self, spec: RunSpec[Parameters]) -> bool:
+        """True if ranks split the classifier, and so exchange embeddings and their gradients."""
+        return spec.parameters.classifier != "data_parallel"
+
+    def proven(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
+        """Partial FC samples classes at random. The proof takes all classes: then it is the same as a split
+        classifier."""
+        return {"sample_ratio": 1.0} if spec.parameters.classifier == "partial" else {}
+
+    def folder(self, parameters: Parameters) -> str:
+        return "faces"
+
+    def fits(self, parameters: Parameters, manifest: Values) -> str | None:
+        if manifest["classes"] > parameters.classes:
+            return f"holds faces of {manifest['classes']} persons; the classifier knows {parameters.classes}"
+        return None
+
+    def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
+        """Return made-up faces, pixels u1[B, 112, 112, 3], and labels i4[B], which are drawn uniformly from all
+        classes.
+
+        A face is the coarse pattern of its class plus noise.
+        """
+        import numpy as np
+
+        draw = np.random.Generator(np.random.Philox(key=seed))
+        labels = draw.integers(0, spec.parameters.classes, count)
+        shape = (PATTERN, PATTERN, 3)
+        patterns = [np.random.Generator(np.random.Philox(key=int(label))).integers(64, 192, shape) for label in labels]
+        pixels = np.stack(patterns).repeat(SIDE // PATTERN, 1).repeat(SIDE // PATTERN, 2)
+        noise = draw.integers(-64, 64, pixels.shape, np.int8)
+        return {"pixels": (pixels + noise).astype(np.uint8), "labels": labels.astype(np.int32)}
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        """Return the FLOPs to train on one face: 3 x forward without the gradient of the pixels.
+
+        A multiply-add is 2; only convolutions and matrix products count. A classifier that samples counts only the
+        classes with which a step computes.
+        """
+        given, network = spec.parameters, NETWORKS[spec.model]
+        share = given.sample_ratio if given.classifier == "partial" else 1.0
+        layers = forward(network)
+        return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * float(given.classes * share)
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        given = spec.parameters
+        sampled = f", {given.sample_ratio:.0%} of which a step computes with" if given.classifier == "partial" else ""
+        return {
+            "flops": "3 x forward without the gradient of the pixels, a multiply-add is 2; convolutions and matrix "
+            "products only",
+            "classifier": f"{given.classes} classes{sampled}, the same however ranks split them",
+        }
 
 
-def look(sums: Values) -> dict[str, float]:
-    return {}
+WORKLOAD = Faces()

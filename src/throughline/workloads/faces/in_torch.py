@@ -8,79 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from throughline import workloads
-from throughline.workloads import Arrays, Unsupported
-from throughline.workloads.faces import MARGINS, NETWORKS, SCALE
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Unsupported, Values
+from throughline.workloads.faces import MARGINS, NETWORKS, SCALE, Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
 from throughline.workloads.faces.in_torch_networks import iresnet, mobilefacenet
-from throughline.workloads.in_torch_operations import versions
+from throughline.workloads.in_torch_form import TorchForm
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
-
-__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "spread", "versions", "weights"]
-
-CHANGING = frozenset({"running_mean", "running_var", "num_batches_tracked"})
-LACKS = {
-    "clipping": "the norm of a gradient that ranks hold in parts is not computed",
-    "checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "convergence": "faces have no held-out figures",
-    "graph": "nobody has tried to replay the exchange of embeddings",
-    "sharding": "the classifier, which is most of the weights, has a split of its own: classifier: model_parallel",
-}
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Faces:
-    """Return the network with random weights. `spread` splits its classifier."""
-    given, network = workloads.parameters(spec), NETWORKS[spec["model"]]
-    dropout = spec["options"]["dropout"]
-    if given.classifier != "data_parallel" and not spec["options"]["exchange"]:
-        raise Unsupported("ranks that split a classifier cannot train without exchanging embeddings")
-    layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
-    return Faces(layers, Classifier(given, network.embedding))
-
-
-def spread(network: Faces, ranks: TensorGroup) -> frozenset[str]:
-    """Keep this rank's classes. Return the names of the parameters that no other rank has."""
-    network.classifier.spread(ranks)
-    return frozenset({"classifier.weight"})
-
-
-def weights(network: Faces) -> Arrays:
-    """Return the whole weights. If ranks split the classifier, all of them have to call this together."""
-    own = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    whole = {**own, "classifier.weight": network.classifier.whole()}
-    return {name: one.cpu().numpy() for name, one in whole.items()}
-
-
-def load(network: Faces, weights: Arrays) -> None:
-    """Set the weights from whole weights."""
-    parameters = dict(network.named_parameters())
-    if parameters.keys() != weights.keys():
-        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
-    own = {**weights, "classifier.weight": network.classifier.part(weights["classifier.weight"])}
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(torch.from_numpy(own[name]))
-
-
-def settings(network: Faces) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    given, classifier = network.classifier.given, network.classifier
-    own = sum(one.numel() for one in network.layers.parameters())
-    embedding, sampled = classifier.weight.shape[1], f", {given.sample_ratio:g} of them in a step"
-    exact = given.margin_loss == "cosface" or given.margin_gradient == "exact"
-    return {
-        "parameters": own + given.classes * embedding,
-        "embedding": embedding,
-        "classifier": given.classifier + (sampled if given.classifier == "partial" else ""),
-        "classes": given.classes,
-        "margin": f"{given.margin_loss} {MARGINS[given.margin_loss]:g}, "
-        + ("its exact gradient" if exact else "its gradient as InsightFace has it"),
-        "scale": SCALE,
-        "batch_norm": "statistics of each rank's own faces",
-        "memory_format": "channels last",
-        "dropout": [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)],
-        "loss": "mean cross entropy, of each rank" if classifier.ranks is None else "mean cross entropy, of all ranks",
-    }
 
 
 class Faces(nn.Module):
@@ -115,3 +49,60 @@ class Faces(nn.Module):
                 faces = layer(faces)
         embeddings: Tensor = norm(last(faces.to(last.weight.dtype)))
         return embeddings
+
+
+class FacesInTorch(TorchForm[Parameters, Faces]):
+    lacks = {
+        "clipping": "the norm of a gradient that ranks hold in parts is not computed",
+        "checkpointing": "recomputing a batch norm would change its running statistics twice",
+        "convergence": "faces have no held-out figures",
+        "graph": "nobody has tried to replay the exchange of embeddings",
+        "sharding": "the classifier, which is most of the weights, has a split of its own: classifier: model_parallel",
+    }
+    changing = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Faces:
+        """Return the network with random weights. `spread` splits its classifier."""
+        given, network = spec.parameters, NETWORKS[spec.model]
+        dropout = spec.options.dropout
+        if given.classifier != "data_parallel" and not spec.options.exchange:
+            raise Unsupported("ranks that split a classifier cannot train without exchanging embeddings")
+        layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
+        return Faces(layers, Classifier(given, network.embedding))
+
+    def spread(self, network: Faces, ranks: TensorGroup) -> frozenset[str]:
+        """Keep this rank's classes. Return the names of the parameters that no other rank has."""
+        network.classifier.spread(ranks)
+        return frozenset({"classifier.weight"})
+
+    def weights(self, network: Faces) -> Arrays:
+        """If ranks split the classifier, all of them have to call this together."""
+        return {**super().weights(network), "classifier.weight": network.classifier.whole().cpu().numpy()}
+
+    def load(self, network: Faces, weights: Arrays) -> None:
+        part, name = network.classifier.part, "classifier.weight"
+        super().load(network, {**weights, name: part(weights[name])} if name in weights else weights)
+
+    def settings(self, network: Faces) -> dict[str, Any]:
+        given, classifier = network.classifier.given, network.classifier
+        own = sum(one.numel() for one in network.layers.parameters())
+        embedding, sampled = classifier.weight.shape[1], f", {given.sample_ratio:g} of them in a step"
+        exact = given.margin_loss == "cosface" or given.margin_gradient == "exact"
+        return {
+            "parameters": own + given.classes * embedding,
+            "embedding": embedding,
+            "classifier": given.classifier + (sampled if given.classifier == "partial" else ""),
+            "classes": given.classes,
+            "margin": f"{given.margin_loss} {MARGINS[given.margin_loss]:g}, "
+            + ("its exact gradient" if exact else "its gradient as InsightFace has it"),
+            "scale": SCALE,
+            "batch_norm": "statistics of each rank's own faces",
+            "memory_format": "channels last",
+            "dropout": [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)],
+            "loss": "mean cross entropy, of each rank"
+            if classifier.ranks is None
+            else "mean cross entropy, of all ranks",
+        }
+
+
+FORM = FacesInTorch()

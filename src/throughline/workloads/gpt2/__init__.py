@@ -5,10 +5,12 @@ hidden x layers). The feed-forward part has a width of 4 x hidden. The sources d
 values, so these are keys.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import Arrays, Figure, Values, key
+from throughline.spec import Options, Part, RunSpec, key
+from throughline.workloads import Arrays, Values, Workload
 from throughline.workloads.decoder import Decoder
 
 
@@ -35,34 +37,14 @@ VOCABULARY = 50257
 """Entries of GPT-2's vocabulary. Synthetic tokens are drawn from it."""
 POSITIONS = 1024
 """The fewest rows of the position table. Longer sequences have more."""
-
-MODELS = tuple(SHAPES)
-UNIT = "samples"
-UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
-FIGURES: tuple[Figure, ...] = ()
-DATA = "corpus"
-LEARNS_FROM = 100
-HELD_OUT = {"loss": False}
-NO_PROOF: str | None = None
-SETTINGS = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
-_BOTH = frozenset({
-    "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-    "convergence",
+ALL = frozenset({
+    "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence",
 })  # fmt: skip
-LIBRARIES = {
-    "torch": _BOTH | {"graph", "tensor"},
-    "transformers": _BOTH,
-    "paddle": _BOTH - {"sharding"},
-    "keras": _BOTH - {"sharding"},
-}
-NO_FORM = {
-    "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the example "
-    "scripts of its repository, for generating text and not for training"
-}
+"""The features of every form."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     sequence: int = key(
         "tokens per sample: a window of the text", default=1024, least=8, most=65536, stated=True, unit="tokens"
     )
@@ -82,60 +64,9 @@ class Parameters:
     )
 
 
-def complete(values: Values, section: Any) -> dict[str, Any]:
-    return {}
-
-
-def folder(parameters: Parameters) -> str:
-    """Return the folder of the one manifest for all sequence lengths: the reader cuts windows out of the text."""
-    return "bpe"
-
-
 def padded(vocabulary: int) -> int:
     """Pad the size of a vocabulary to a multiple of 128, with which matrix units are faster."""
     return -(-vocabulary // 128) * 128
-
-
-def splits(model: str) -> dict[str, int]:
-    return {"heads": SHAPES[model].heads, "vocabulary rows": padded(VOCABULARY)}
-
-
-def facts(manifest: Values | None) -> dict[str, Any]:
-    return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
-
-
-def fits(parameters: Parameters, manifest: Values) -> str | None:
-    if "tokens" not in manifest:
-        return "holds finished samples; GPT-2 reads windows of running text, from data/<corpus>/bpe/manifest.json"
-    if manifest["tokens"] <= parameters.sequence:
-        return f"holds {manifest['tokens']} tokens; one sample is a window of {parameters.sequence + 1}"
-    return None
-
-
-def batch(rows: Arrays, options: Values) -> Arrays:
-    """Return what one step needs, from B windows: tokens [B, S + 1], as they are stored. A label is the next token."""
-    return {"tokens": rows["tokens"]}
-
-
-def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Return windows of tokens that are drawn uniformly. The padding of the vocabulary is never drawn."""
-    import numpy as np
-
-    draw = np.random.Generator(np.random.Philox(key=seed))
-    return {"tokens": draw.integers(0, VOCABULARY, (count, spec["sequence"] + 1)).astype(np.uint16)}
-
-
-def counts(rows: Arrays) -> tuple[int, ...]:
-    return ()
-
-
-def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
-    """Every token is real."""
-    return {"real_token_share": 1.0}
-
-
-def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    return flops(SHAPES[spec["model"]], spec["sequence"], padded(facts["vocabulary"]))
 
 
 def flops(shape: Shape, sequence: int, rows: int) -> float:
@@ -151,37 +82,93 @@ def flops(shape: Shape, sequence: int, rows: int) -> float:
     return 3.0 * sequence * (shape.layers * layer + 2 * hidden * rows)
 
 
-def decoder(spec: Values) -> Decoder:
-    """Return the model's FLOPs by parts, with the vocabulary padded."""
-    shape, sequence = SHAPES[spec["model"]], spec["sequence"]
-    weights, rows = 12 * shape.layers * shape.hidden**2, padded(VOCABULARY)
-    pair = 4 * shape.layers * shape.hidden
-    return Decoder(
-        layers=2.0 * sequence * weights,
-        attention=pair * sequence**2,
-        seen=pair * sequence * (sequence + 1) / 2,
-        head=2.0 * sequence * shape.hidden * rows,
-        parameters=weights + (13 * shape.layers + 2 + rows + max(sequence, POSITIONS)) * shape.hidden,
-    )
-
-
-def causal_flops_per_sample(spec: Values) -> float:
-    """Return what `flops` computes, but only with the attention that the causal mask lets through."""
-    parts = decoder(spec)
-    return 3.0 * (parts.layers + parts.seen + parts.head)
-
-
-def convention(spec: Values) -> dict[str, str]:
-    return {
-        "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, loss "
-        "or optimizer",
-        "attention": f"full: each of the {spec['sequence']} positions counts as attending to all, although it sees no "
-        "later position; mfu_causal counts only the positions that it sees",
-        "tokens": f"a sample has {spec['sequence']} tokens that are read and as many that are predicted",
-        "head_positions": f"the vocabulary head on all {spec['sequence']} positions; its {padded(VOCABULARY)} rows "
-        "include the padding to a multiple of 128",
+class Gpt2(Workload[Parameters]):
+    models = tuple(SHAPES)
+    parameters = Parameters
+    libraries = {
+        "torch": ALL | {"sharding", "graph", "tensor"},
+        "transformers": ALL | {"sharding"},
+        "paddle": ALL,
+        "keras": ALL,
     }
+    no_form = {
+        "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the "
+        "example scripts of its repository, for generating text and not for training"
+    }
+    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    data = "corpus"
+    settings = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
+    learns_from = 100
+    held_out = {"loss": False}
+
+    def splits(self, model: str) -> dict[str, int]:
+        return {"heads": SHAPES[model].heads, "vocabulary rows": padded(VOCABULARY)}
+
+    def folder(self, parameters: Parameters) -> str:
+        """Return the folder of the one manifest for all sequence lengths: the reader cuts windows out of the text."""
+        return "bpe"
+
+    def fits(self, parameters: Parameters, manifest: Values) -> str | None:
+        if "tokens" not in manifest:
+            return "holds finished samples; GPT-2 reads windows of running text, from data/<corpus>/bpe/manifest.json"
+        if manifest["tokens"] <= parameters.sequence:
+            return f"holds {manifest['tokens']} tokens; one sample is a window of {parameters.sequence + 1}"
+        return None
+
+    def facts(self, manifest: Values | None) -> dict[str, Any]:
+        return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
+
+    def batch(self, rows: Arrays, options: Options) -> Arrays:
+        """Return what one step needs, from B windows: tokens [B, S + 1], as they are stored. A label is the next
+        token."""
+        return {"tokens": rows["tokens"]}
+
+    def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
+        """Return windows of tokens that are drawn uniformly. The padding of the vocabulary is never drawn."""
+        import numpy as np
+
+        draw = np.random.Generator(np.random.Philox(key=seed))
+        return {"tokens": draw.integers(0, VOCABULARY, (count, spec.parameters.sequence + 1)).astype(np.uint16)}
+
+    def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
+        """Every token is real."""
+        return {"real_token_share": 1.0}
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        return flops(SHAPES[spec.model], spec.parameters.sequence, padded(facts["vocabulary"]))
+
+    def causal_flops_per_sample(self, spec: RunSpec[Parameters]) -> float:
+        """Return what `flops` computes, but only with the attention that the causal mask lets through."""
+        parts = self.decoder(spec)
+        return 3.0 * (parts.layers + parts.seen + parts.head)
+
+    def decoder(self, spec: RunSpec[Parameters]) -> Decoder:
+        """Return the model's FLOPs by parts, with the vocabulary padded."""
+        shape, sequence = SHAPES[spec.model], spec.parameters.sequence
+        weights, rows = 12 * shape.layers * shape.hidden**2, padded(VOCABULARY)
+        pair = 4 * shape.layers * shape.hidden
+        return Decoder(
+            layers=2.0 * sequence * weights,
+            attention=pair * sequence**2,
+            seen=pair * sequence * (sequence + 1) / 2,
+            head=2.0 * sequence * shape.hidden * rows,
+            parameters=weights + (13 * shape.layers + 2 + rows + max(sequence, POSITIONS)) * shape.hidden,
+        )
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        sequence = spec.parameters.sequence
+        return {
+            "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
+            "loss or optimizer",
+            "attention": f"full: each of the {sequence} positions counts as attending to all, although it sees no "
+            "later position; mfu_causal counts only the positions that it sees",
+            "tokens": f"a sample has {sequence} tokens that are read and as many that are predicted",
+            "head_positions": f"the vocabulary head on all {sequence} positions; its {padded(VOCABULARY)} rows "
+            "include the padding to a multiple of 128",
+        }
+
+    def look(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {"loss": sums["loss"] / sums["tokens"]}
 
 
-def look(sums: Values) -> dict[str, float]:
-    return {"loss": sums["loss"] / sums["tokens"]}
+WORKLOAD = Gpt2()

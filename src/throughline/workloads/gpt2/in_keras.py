@@ -15,73 +15,14 @@ import keras
 from keras import ops
 from keras_hub.models import GPT2Backbone
 
-from throughline import workloads
-from throughline.workloads import Arrays
+from throughline.spec import RunSpec
+from throughline.workloads import Values
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_keras_operations import (
-    assign,
-    counted,
-    decays,
-    gelu,
-    of_layer,
-    recomputed,
-    reseed,
-    seed,
-    versions,
-)
+from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, recomputed
 
-__all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
-
-LACKS = {
-    "unpadded": "GPT-2's samples have no padding that could be left out",
-    "sharding": "jax and tensorflow, which train this form, keep all states on every rank",
-    "tensor": "keras-hub's layers cannot be cut: every rank computes them whole",
-}
-"""Map each missing feature to the reason."""
 DEVIATION = 0.02
 """Standard deviation of the initial weights."""
 GELU = {"tanh": partial(keras.activations.gelu, approximate=True), "erf": gelu}
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> Gpt2:
-    """Return the network of a run specification, with random weights. `policy` is Keras' name of the precision."""
-    given, options = workloads.parameters(spec), spec["options"]
-    rows = padded(facts["vocabulary"])
-    return Gpt2(SHAPES[spec["model"]], rows, given, options["dropout"], options["checkpointing"], policy)
-
-
-def load(network: Gpt2, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    assign(network.by_name(), weights)
-
-
-def settings(network: Gpt2) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    own = network.gpt2
-    first = own.transformer_layers[0]
-    by_itself = "products and softmax by themselves"
-    activation = first._feedforward_intermediate_dense.activation
-    return {
-        "parameters": counted(network),
-        "vocabulary_rows": own.token_embedding.input_dim,
-        "vocabulary_head": "all positions, sharing the token embeddings",
-        "gelu": next(name for name, one in GELU.items() if one is activation),
-        "norm_epsilon": first.layer_norm_epsilon,
-        "attention": by_itself if first.dropout else f"Keras' dot_product_attention on {keras.backend.backend()}",
-        "dropout": [own.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
-        "loss": "mean over all tokens, of each replica",
-    }
-
-
-def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
-    """Return the loss summed over the tokens of a delivered batch (what `gpt2.batch` returns), without dropout.
-
-    It computes one sample at a time: the scores of a whole batch would take more memory than training does.
-    """
-    samples, length = batch["tokens"].shape
-    each = (network.losses_of(batch["tokens"][one : one + 1], training=False) for one in range(samples))
-    total = sum(float(ops.convert_to_numpy(losses).sum(dtype="float64")) for losses in each)
-    return {"loss": total, "tokens": float(samples * (length - 1)), "samples": float(samples)}
 
 
 class Gpt2(keras.Layer):  # type: ignore[misc]
@@ -155,3 +96,45 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             for name, part in parts.items():
                 found |= of_layer(f"layers.{number}.{name}", part)
         return found
+
+
+class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
+    lacks = {
+        "unpadded": "GPT-2's samples have no padding that could be left out",
+        "sharding": "jax and tensorflow, which train this form, keep all states on every rank",
+        "tensor": "keras-hub's layers cannot be cut: every rank computes them whole",
+    }
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> Gpt2:
+        given, options = spec.parameters, spec.options
+        rows = padded(facts["vocabulary"])
+        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, options.checkpointing, at)
+
+    def settings(self, network: Gpt2) -> dict[str, Any]:
+        own = network.gpt2
+        first = own.transformer_layers[0]
+        by_itself = "products and softmax by themselves"
+        activation = first._feedforward_intermediate_dense.activation
+        return {
+            "parameters": counted(network),
+            "vocabulary_rows": own.token_embedding.input_dim,
+            "vocabulary_head": "all positions, sharing the token embeddings",
+            "gelu": next(name for name, one in GELU.items() if one is activation),
+            "norm_epsilon": first.layer_norm_epsilon,
+            "attention": by_itself if first.dropout else f"Keras' dot_product_attention on {keras.backend.backend()}",
+            "dropout": [own.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
+            "loss": "mean over all tokens, of each replica",
+        }
+
+    def sums(self, network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the loss summed over the tokens of a batch.
+
+        It computes one sample at a time: the scores of a whole batch would take more memory than training does.
+        """
+        samples, length = batch["tokens"].shape
+        each = (network.losses_of(batch["tokens"][one : one + 1], training=False) for one in range(samples))
+        total = sum(float(ops.convert_to_numpy(losses).sum(dtype="float64")) for losses in each)
+        return {"loss": total, "tokens": float(samples * (length - 1)), "samples": float(samples)}
+
+
+FORM = Gpt2InKeras()

@@ -14,53 +14,13 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.distributed.fleet.utils import recompute
 
-from throughline import workloads
+from throughline.spec import RunSpec
+from throughline.workloads import Values
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_paddle_operations import DEVIATION, DRAWN, dense, load, versions
+from throughline.workloads.in_paddle_form import DEVIATION, DRAWN, PaddleForm, dense
 
-__all__ = ["LACKS", "build", "load", "settings", "sums", "versions"]
-
-LACKS = {
-    "unpadded": "GPT-2's samples have no padding that could be left out",
-    "tensor": "the form in Paddle holds the whole model on each device",
-}
 EPSILON = 1e-5
 """Epsilon of the layer norms."""
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any]) -> Gpt2:
-    """Return the network of a run specification, with random weights."""
-    given, options = workloads.parameters(spec), spec["options"]
-    return Gpt2(SHAPES[spec["model"]], facts["vocabulary"], given, options["dropout"], options["checkpointing"])
-
-
-def settings(network: Gpt2) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    return {
-        "parameters": sum(parameter.size for parameter in network.parameters()),
-        "vocabulary_rows": network.tokens.weight.shape[0],
-        "vocabulary_head": "all positions, sharing the token embeddings",
-        "gelu": network.gelu,
-        "norm_epsilon": network.norm._epsilon,
-        "attention": "Paddle's scaled_dot_product_attention",
-        "dropout": [network.dropout] * 3,
-        "loss": "mean over all tokens, of each replica",
-    }
-
-
-@paddle.no_grad()  # type: ignore[untyped-decorator]
-def sums(network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
-    """Return the loss summed over the tokens of a delivered batch (what `gpt2.batch` returns), without dropout.
-
-    It computes one sample at a time: the scores of a whole batch would take more memory than training does.
-    """
-    network.eval()
-    total, ids = 0.0, batch["tokens"]
-    for one in ids.split(len(ids)):
-        losses = F.cross_entropy(network.scores(one[:, :-1]), one[:, 1:].flatten(), reduction="none")
-        total += float(losses.astype("float64").sum())
-    network.train()
-    return {"loss": total, "tokens": float(ids[:, 1:].size), "samples": float(len(ids))}
 
 
 class Gpt2(nn.Layer):  # type: ignore[misc]
@@ -110,3 +70,43 @@ class Block(nn.Layer):  # type: ignore[misc]
         hidden = hidden + F.dropout(self.mix(mixed.flatten(2)), p)
         wide = F.gelu(self.up(self.feed_norm(hidden)), approximate=self.approximate)
         return hidden + F.dropout(self.down(wide), p)
+
+
+class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
+    lacks = {
+        "unpadded": "GPT-2's samples have no padding that could be left out",
+        "tensor": "the form in Paddle holds the whole model on each device",
+    }
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Gpt2:
+        given, options = spec.parameters, spec.options
+        return Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, options.checkpointing)
+
+    def settings(self, network: Gpt2) -> dict[str, Any]:
+        return {
+            "parameters": sum(parameter.size for parameter in network.parameters()),
+            "vocabulary_rows": network.tokens.weight.shape[0],
+            "vocabulary_head": "all positions, sharing the token embeddings",
+            "gelu": network.gelu,
+            "norm_epsilon": network.norm._epsilon,
+            "attention": "Paddle's scaled_dot_product_attention",
+            "dropout": [network.dropout] * 3,
+            "loss": "mean over all tokens, of each replica",
+        }
+
+    @paddle.no_grad()  # type: ignore[untyped-decorator]
+    def sums(self, network: Gpt2, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the loss summed over the tokens of a batch.
+
+        It computes one sample at a time: the scores of a whole batch would take more memory than training does.
+        """
+        network.eval()
+        total, ids = 0.0, batch["tokens"]
+        for one in ids.split(len(ids)):
+            losses = F.cross_entropy(network.scores(one[:, :-1]), one[:, 1:].flatten(), reduction="none")
+            total += float(losses.astype("float64").sum())
+        network.train()
+        return {"loss": total, "tokens": float(ids[:, 1:].size), "samples": float(len(ids))}
+
+
+FORM = Gpt2InPaddle()

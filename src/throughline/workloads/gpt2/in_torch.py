@@ -15,98 +15,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, linear
 from torch.utils.checkpoint import checkpoint
 
-from throughline import workloads
-from throughline.workloads import Arrays, in_torch_operations
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Values
 from throughline.workloads.gpt2 import SHAPES, Parameters, Shape, padded
 from throughline.workloads.gpt2.in_torch_parameters import EPSILON, parts, states
-from throughline.workloads.in_torch_operations import (
-    MEAN,
-    SHARED,
-    attended,
-    dropped,
-    normed,
-    pin_attention,
-    versions,
-)
+from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
 
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "split", "sums", "versions", "weights"]
-
-LACKS = {"unpadded": "GPT-2's samples have no padding that could be left out"}
-CHANGING: frozenset[str] = frozenset()
 CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down": 1}
 """Map each module that ranks of a replica split to the dimension of the cut: 0 by vocabulary rows, heads or outputs, 1
 by inputs."""
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Gpt2:
-    """Return the network of a run specification, with random weights. `at` is the device that trains it."""
-    given, options = workloads.parameters(spec), spec["options"]
-    network = Gpt2(SHAPES[spec["model"]], facts["vocabulary"], given, options["dropout"], options["checkpointing"])
-    if at:
-        network.attention = pin_attention(at.type, spec["precision"], options["dropout"], masked=False)
-    return network
-
-
-def blocks(network: Gpt2) -> list[nn.Module]:
-    """Return the layers. A call of a layer reads its parameters. All other parameters belong to the network itself."""
-    return list(network.layers.children())
-
-
-def split(network: Gpt2, ranks: TensorGroup) -> None:
-    """Keep this rank's part of the network. Every rank of the replica has built the whole network."""
-    cut = {}
-    for name, parameter in network.named_parameters():
-        dimension = CUT.get(name.split(".")[-2])
-        if dimension is not None and dimension < parameter.ndim:
-            cut[name] = dimension
-    ranks.cut(network, cut)
-    network.ranks = ranks
-    layers: Any = network.layers
-    for block in layers:
-        block.heads //= ranks.size
-
-
-def weights(network: Gpt2) -> Arrays:
-    """Return the whole weights. If ranks share a replica, all of them have to call this together."""
-    return network.ranks.whole_arrays(network) if network.ranks else in_torch_operations.weights(network)
-
-
-def load(network: Gpt2, weights: Arrays) -> None:
-    """Set the weights from whole weights."""
-    in_torch_operations.load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
-
-
-def settings(network: Gpt2) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    parameters = sum(one.numel() for one in network.parameters())
-    if ranks := network.ranks:  # together they hold one replica
-        parameters += (ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
-    return {
-        "parameters": parameters,
-        "vocabulary_rows": network.tokens.num_embeddings,
-        "vocabulary_head": "all positions, sharing the token embeddings",
-        "gelu": network.gelu,
-        "norm_epsilon": EPSILON,
-        "attention": network.attention,
-        "dropout": [network.dropout] * 3,
-        "loss": "mean over all tokens, of each replica",
-    }
-
-
-@torch.no_grad()
-def sums(network: Gpt2, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Return the loss summed over the tokens of a delivered batch (what `gpt2.batch` returns), without dropout.
-
-    It uses the plain forward pass, in the weights' precision, which shares the weights with the training step, but no
-    code. It computes one sample at a time: the scores of a whole batch would take more memory than training does.
-    """
-    ids, total = batch["tokens"].long(), 0.0
-    for one in torch.split(ids, 1):
-        hidden = states(network, one[:, :-1])
-        scores = linear(hidden[0], network.tokens.weight)
-        total += float(cross_entropy(scores, one[0, 1:], reduction="sum").double())
-    return {"loss": total, "tokens": float(ids[:, 1:].numel()), "samples": float(len(ids))}
 
 
 class Gpt2(nn.Module):
@@ -204,3 +123,71 @@ def loss(
     if hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return MEAN(scores, labels.flatten(), norm.new_ones(len(scores)))
     return cross_entropy(scores.to(norm.dtype), labels.flatten())
+
+
+class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
+    lacks = {"unpadded": "GPT-2's samples have no padding that could be left out"}
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Gpt2:
+        given, options = spec.parameters, spec.options
+        network = Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, options.checkpointing)
+        if at:
+            network.attention = pin_attention(at.type, spec.precision, options.dropout, masked=False)
+        return network
+
+    def blocks(self, network: Gpt2) -> list[nn.Module]:
+        """A call of a layer reads its parameters. All other parameters belong to the network itself."""
+        return list(network.layers.children())
+
+    def split(self, network: Gpt2, ranks: TensorGroup) -> None:
+        """Every rank of the replica has built the whole network."""
+        cut = {}
+        for name, parameter in network.named_parameters():
+            dimension = CUT.get(name.split(".")[-2])
+            if dimension is not None and dimension < parameter.ndim:
+                cut[name] = dimension
+        ranks.cut(network, cut)
+        network.ranks = ranks
+        layers: Any = network.layers
+        for block in layers:
+            block.heads //= ranks.size
+
+    def weights(self, network: Gpt2) -> Arrays:
+        """If ranks share a replica, all of them have to call this together."""
+        return network.ranks.whole_arrays(network) if network.ranks else super().weights(network)
+
+    def load(self, network: Gpt2, weights: Arrays) -> None:
+        super().load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
+
+    def settings(self, network: Gpt2) -> dict[str, Any]:
+        parameters = sum(one.numel() for one in network.parameters())
+        if ranks := network.ranks:  # together they hold one replica
+            parameters += (ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
+        return {
+            "parameters": parameters,
+            "vocabulary_rows": network.tokens.num_embeddings,
+            "vocabulary_head": "all positions, sharing the token embeddings",
+            "gelu": network.gelu,
+            "norm_epsilon": EPSILON,
+            "attention": network.attention,
+            "dropout": [network.dropout] * 3,
+            "loss": "mean over all tokens, of each replica",
+        }
+
+    @torch.no_grad()
+    def sums(self, network: Gpt2, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Return the loss summed over the tokens of a batch.
+
+        It uses the plain forward pass, in the weights' precision, which shares the weights with the training step, but
+        no code. It computes one sample at a time: the scores of a whole batch would take more memory than training
+        does.
+        """
+        ids, total = batch["tokens"].long(), 0.0
+        for one in torch.split(ids, 1):
+            hidden = states(network, one[:, :-1])
+            scores = linear(hidden[0], network.tokens.weight)
+            total += float(cross_entropy(scores, one[0, 1:], reduction="sum").double())
+        return {"loss": total, "tokens": float(ids[:, 1:].numel()), "samples": float(len(ids))}
+
+
+FORM = Gpt2InTorch()

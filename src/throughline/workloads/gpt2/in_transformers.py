@@ -9,12 +9,10 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from throughline import workloads
-from throughline.workloads import Arrays, in_torch_operations, in_transformers_operations
-from throughline.workloads.gpt2 import POSITIONS, SHAPES, padded
-from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
-
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "sums", "versions", "weights"]
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Values
+from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, padded
+from throughline.workloads.in_transformers_form import Pretrained, TransformersForm
 
 GELU = {"tanh": "gelu_new", "erf": "gelu"}
 """Map the values of the key `gelu` to the library's names."""
@@ -31,32 +29,6 @@ LAYER = {
 by side."""
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
-    """Return the network of a run specification, with random weights."""
-    shape, given, options = SHAPES[spec["model"]], workloads.parameters(spec), spec["options"]
-    config = GPT2Config(
-        vocab_size=padded(facts["vocabulary"]),
-        n_positions=max(POSITIONS, given.sequence),
-        n_embd=shape.hidden,
-        n_layer=shape.layers,
-        n_head=shape.heads,
-        activation_function=GELU[given.gelu],
-        resid_pdrop=options["dropout"],
-        embd_pdrop=options["dropout"],
-        attn_pdrop=options["dropout"],
-        bos_token_id=None,
-        eos_token_id=None,
-        use_cache=False,
-    )
-    model = GPT2LMHeadModel(config)
-    nn.init.normal_(model.transformer.wpe.weight, std=given.position_init)
-    if given.residual_init == "plain":  # the library has drawn them scaled
-        for layer in model.transformer.h:
-            for added in (layer.attn.c_proj, layer.mlp.c_proj):
-                nn.init.normal_(added.weight, std=config.initializer_range)
-    return Pretrained(model, inputs, options["checkpointing"])
-
-
 def inputs(tokens: Tensor) -> dict[str, Tensor]:
     """Return the library's arguments from tokens [B, S + 1].
 
@@ -66,52 +38,6 @@ def inputs(tokens: Tensor) -> dict[str, Tensor]:
     ids = tokens.long()
     labels = ids[:, 1:].contiguous()
     return {"input_ids": ids[:, :-1].contiguous(), "labels": labels, "shift_labels": labels}
-
-
-def blocks(network: Pretrained) -> list[nn.Module]:
-    """Return the layers, in their order."""
-    return list(network.model.transformer.h)
-
-
-def settings(network: Pretrained) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    config = network.model.config
-    return {
-        **in_transformers_operations.settings(network),
-        "vocabulary_head": "all positions, sharing the token embeddings",
-        "gelu": {theirs: ours for ours, theirs in GELU.items()}[config.activation_function],
-        "norm_epsilon": config.layer_norm_epsilon,
-        "dropout": [config.embd_pdrop, config.attn_pdrop, config.resid_pdrop],
-        "loss": "mean over all tokens, of each replica",
-    }
-
-
-@torch.no_grad()
-def sums(network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Return the loss summed over the tokens of a delivered batch, without dropout, computed one sample at a time."""
-    network.eval()
-    samples, each = torch.split(batch["tokens"], 1), batch["tokens"].shape[1] - 1
-    total = sum(float(network(tokens=one)) * each for one in samples)
-    network.train()
-    return {"loss": total, "tokens": float(len(samples) * each), "samples": float(len(samples))}
-
-
-def weights(network: Pretrained) -> Arrays:
-    """Return the weights by the names of the PyTorch form."""
-    found: Arrays = {}
-    for name, array in in_torch_operations.weights(network).items():
-        parts = _named(name)
-        found |= zip(parts, np.split(_turned(name, array), len(parts)), strict=True)
-    return found
-
-
-def load(network: Pretrained, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    parts = {name: _named(name) for name, _ in network.named_parameters()}
-    if {one for names in parts.values() for one in names} != weights.keys():
-        raise ValueError("weights of another network")
-    whole = {name: np.concatenate([weights[one] for one in names]) for name, names in parts.items()}
-    in_torch_operations.load(network, {name: _turned(name, array) for name, array in whole.items()})
 
 
 def _turned(name: str, array: Any) -> Any:
@@ -126,3 +52,69 @@ def _named(name: str) -> list[str]:
         return [f"{TABLES[place]}.{kind}"]
     _, number, part = place.split(".", 2)
     return [f"layers.{number}.{one}.{kind}" for one in LAYER[part]]
+
+
+class Gpt2InTransformers(TransformersForm[Parameters]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Pretrained:
+        shape, given, options = SHAPES[spec.model], spec.parameters, spec.options
+        config = GPT2Config(
+            vocab_size=padded(facts["vocabulary"]),
+            n_positions=max(POSITIONS, given.sequence),
+            n_embd=shape.hidden,
+            n_layer=shape.layers,
+            n_head=shape.heads,
+            activation_function=GELU[given.gelu],
+            resid_pdrop=options.dropout,
+            embd_pdrop=options.dropout,
+            attn_pdrop=options.dropout,
+            bos_token_id=None,
+            eos_token_id=None,
+            use_cache=False,
+        )
+        model = GPT2LMHeadModel(config)
+        nn.init.normal_(model.transformer.wpe.weight, std=given.position_init)
+        if given.residual_init == "plain":  # the library has drawn them scaled
+            for layer in model.transformer.h:
+                for added in (layer.attn.c_proj, layer.mlp.c_proj):
+                    nn.init.normal_(added.weight, std=config.initializer_range)
+        return Pretrained(model, inputs, options.checkpointing)
+
+    def blocks(self, network: Pretrained) -> list[nn.Module]:
+        return list(network.model.transformer.h)
+
+    def weights(self, network: Pretrained) -> Arrays:
+        found: Arrays = {}
+        for name, array in super().weights(network).items():
+            parts = _named(name)
+            found |= zip(parts, np.split(_turned(name, array), len(parts)), strict=True)
+        return found
+
+    def load(self, network: Pretrained, weights: Arrays) -> None:
+        parts = {name: _named(name) for name, _ in network.named_parameters()}
+        if {one for names in parts.values() for one in names} != weights.keys():
+            raise ValueError("weights of another network")
+        whole = {name: np.concatenate([weights[one] for one in names]) for name, names in parts.items()}
+        super().load(network, {name: _turned(name, array) for name, array in whole.items()})
+
+    def settings(self, network: Pretrained) -> dict[str, Any]:
+        config = network.model.config
+        return {
+            **super().settings(network),
+            "vocabulary_head": "all positions, sharing the token embeddings",
+            "gelu": {theirs: ours for ours, theirs in GELU.items()}[config.activation_function],
+            "norm_epsilon": config.layer_norm_epsilon,
+            "dropout": [config.embd_pdrop, config.attn_pdrop, config.resid_pdrop],
+            "loss": "mean over all tokens, of each replica",
+        }
+
+    @torch.no_grad()
+    def sums(self, network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Return the loss summed over the tokens of a batch, computed one sample at a time."""
+        network.eval()
+        samples, each = torch.split(batch["tokens"], 1), batch["tokens"].shape[1] - 1
+        total = sum(float(network(tokens=one)) * each for one in samples)
+        network.train()
+        return {"loss": total, "tokens": float(len(samples) * each), "samples": float(len(samples))}
+
+
+FORM = Gpt2InTransformers()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from throughline.files import UserError
+from throughline.files import UserError, resource
 from throughline.workloads import Described
 
 KEY = "transformers"
@@ -22,7 +22,7 @@ KEY = "transformers"
 TASKS = ("mlm", "clm")
 FILES = "THROUGHLINE_MODELS"
 """The environment variable that maps each SHA-256 to the path of the user's file: specifications hold no paths."""
-RESOURCES = Path(__file__).parents[4] / "resources" / "shapes"
+RESOURCES = resource("shapes")
 
 
 class Model(Described):
@@ -73,7 +73,7 @@ def of_shape(name: str) -> Model:
     return Model.of(name, RESOURCES / f"{name}.json", SHAPES[name].task)
 
 
-def described(values: Mapping[str, Any]) -> Model:
+def of_map(values: Mapping[str, Any]) -> Model:
     """Return the model of `{transformers: FILE, task: mlm | clm}`; ValueError if the map or the file is not usable."""
     if values.keys() != {KEY, "task"} or not isinstance(values[KEY], str) or values["task"] not in TASKS:
         raise ValueError(f"a model's name is needed, or {{{KEY}: FILE, task: mlm | clm}} with a config.json")
@@ -129,16 +129,8 @@ def positions(content: Mapping[str, Any]) -> int | None:
     return most if isinstance(most, int) and most > 0 else None
 
 
-def content(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a specification's config.json.
-
-    It may have come with the specification (`handed`). Otherwise this reads the file; UserError if the file is unknown
-    or no longer has the SHA-256 of the specification.
-    """
-    if "config" in spec:
-        found: dict[str, Any] = spec["config"]
-        return found
-    model, digest = spec["model"], spec["config_sha256"]
+def content(model: str, digest: str) -> dict[str, Any]:
+    """Read the config.json of a model. Raise UserError if the file is unknown or no longer has this SHA-256."""
     if model in SHAPES:
         path = of_shape(model).file
     else:

@@ -16,12 +16,10 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from throughline.files import UserError
-from throughline.workloads import Unsupported, in_transformers_operations
-from throughline.workloads.hugging_face import configuration
-from throughline.workloads.in_torch_operations import load, weights
-from throughline.workloads.in_transformers_operations import CHANGING, LACKS, Pretrained, versions
-
-__all__ = ["CHANGING", "LACKS", "blocks", "build", "load", "settings", "versions", "weights"]
+from throughline.spec import RunSpec
+from throughline.workloads import Unsupported, Values
+from throughline.workloads.hugging_face import WORKLOAD, Parameters
+from throughline.workloads.in_transformers_form import Pretrained, TransformersForm
 
 CLASSES: dict[str, Any] = {
     "clm": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -29,27 +27,9 @@ CLASSES: dict[str, Any] = {
 }
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> Pretrained:
-    """Return the network of a run specification, with random weights, built on the device that trains it."""
-    config = _config(spec)
-    if not spec["options"]["dropout"]:
-        for name in _dropouts(config):
-            setattr(config, name, 0.0)
-    kind = _class(spec, config)
-    with torch.device(at or "cpu"):
-        model = kind(config)
-    checkpointing = bool(spec["options"]["checkpointing"])
-    if checkpointing and not model.supports_gradient_checkpointing:
-        raise Unsupported(f"{kind.__name__} of transformers cannot recompute activations")
-    language = config.get_text_config()
-    entries = language.vocab_size if (facts.get("vocabulary") or 0) > language.vocab_size else None
-    given = partial(inputs, entries, bool(getattr(language, "type_vocab_size", 0)))
-    return Pretrained(model.float(), given, checkpointing)
-
-
-def _config(spec: dict[str, Any]) -> Any:
+def _config(spec: RunSpec[Parameters]) -> Any:
     """Return the library's configuration for a config.json; UserError if the library cannot read it."""
-    content, model = configuration.content(spec), spec["model"]
+    content, model = WORKLOAD.content(spec), spec.model
     kind = content["model_type"]
     if kind not in CONFIG_MAPPING:
         raise UserError(
@@ -65,15 +45,15 @@ def _config(spec: dict[str, Any]) -> Any:
         ) from None
 
 
-def _class(spec: dict[str, Any], config: Any) -> Any:
+def _class(spec: RunSpec[Parameters], config: Any) -> Any:
     """Return the model's class for the task; UserError if the architecture has none."""
-    task, kinds = spec["task"], {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
+    task, kinds = spec.parameters.task, {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
     if task == "clm" and kinds["mlm"] and not getattr(config, "is_decoder", False):
         kinds["clm"] = None  # an encoder: its positions would see the word that they predict
     if kinds[task] is None:
         has = [name for name, kind in kinds.items() if kind]
         raise UserError(
-            f"{spec['model']}: {config.model_type} of transformers cannot be trained with task {task}",
+            f"{spec.model}: {config.model_type} of transformers cannot be trained with task {task}",
             why=f"it has {' and '.join(has) or 'no task of a language model'}",
             next_step=f"set task: {has[0]}" if has else "choose another model",
         )
@@ -104,17 +84,35 @@ def _below(entries: int | None, ids: Tensor) -> Tensor:
     return ids if entries is None else ids.where(ids < 0, ids % entries)
 
 
-def blocks(network: Pretrained) -> list[nn.Module]:
-    """Return the layers: the modules that the library marks for recomputation."""
-    return [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
+class HuggingFaceInTransformers(TransformersForm[Parameters]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Pretrained:
+        config = _config(spec)
+        if not spec.options.dropout:
+            for name in _dropouts(config):
+                setattr(config, name, 0.0)
+        kind = _class(spec, config)
+        with torch.device(at or "cpu"):
+            model = kind(config)
+        checkpointing = bool(spec.options.checkpointing)
+        if checkpointing and not model.supports_gradient_checkpointing:
+            raise Unsupported(f"{kind.__name__} of transformers cannot recompute activations")
+        language = config.get_text_config()
+        entries = language.vocab_size if (facts.get("vocabulary") or 0) > language.vocab_size else None
+        given = partial(inputs, entries, bool(getattr(language, "type_vocab_size", 0)))
+        return Pretrained(model.float(), given, checkpointing)
+
+    def blocks(self, network: Pretrained) -> list[nn.Module]:
+        """Return the layers: the modules that the library marks for recomputation."""
+        return [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+    def settings(self, network: Pretrained) -> dict[str, Any]:
+        return {
+            **super().settings(network),
+            "architecture": type(network.model).__name__,
+            "vocabulary_rows": network.model.config.get_text_config().vocab_size,
+            "dropout": list(_dropouts(network.model.config).values()),
+            "loss": "as transformers computes it: mean over the predicted words, of each replica",
+        }
 
 
-def settings(network: Pretrained) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    return {
-        **in_transformers_operations.settings(network),
-        "architecture": type(network.model).__name__,
-        "vocabulary_rows": network.model.config.get_text_config().vocab_size,
-        "dropout": list(_dropouts(network.model.config).values()),
-        "loss": "as transformers computes it: mean over the predicted words, of each replica",
-    }
+FORM = HuggingFaceInTransformers()

@@ -6,31 +6,21 @@ the table published there is comparable with ours. A step is one forward and bac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import Figure, key
-from throughline.workloads.untrained import *  # noqa: F403  (shared by all workloads that train nothing)
-from throughline.workloads.untrained import LIBRARIES, PRECISION, WIDTH
+from throughline.spec import Part, RunSpec, key
+from throughline.workloads import Figure, Values
+from throughline.workloads.untrained import PRECISION, WIDTH, WITH_FP8, Untrained
 
-MODELS = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
-LIBRARIES = {library: features | {"fp8"} for library, features in LIBRARIES.items()}
 LAYER_OF = {"bert": "bert-layer", "gpt2": "gpt2-layer"}
 """Map a workload to the model here that is one layer of the workload's models."""
 HIDDEN, HEADS, INNER = 1024, 16, 4096
 """Width, attention heads, and width of the feed-forward part: the same in all four models."""
-UNIT = "samples"
-UNITS = {"tokens": lambda parameters: float(parameters.sequence)}
-FIGURES = (
-    Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode", "flops"),
-    Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer", "flops"),
-)
-SETTINGS = ("attention", "operands", "caches", "timer")
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     sequence: int = key("tokens of a sample", default=512, least=1, most=65_536, stated=True, unit="tokens")
     attention: str = key(
         "how the layer computes attention, in transformers' words: `sdpa` with PyTorch's fused function, `eager` with "
@@ -47,26 +37,38 @@ def forward_flops(model: str, sequence: int) -> int:
     return 4 * sequence * HIDDEN * INNER + attention * (2 if model == "t5-decoder-layer" else 1)
 
 
-def intensity(spec: Mapping[str, Any], figure: str, at: None) -> float | None:
-    """Return the FLOPs per byte that a forward pass has to read or write: matrices, input and output."""
-    if figure != "forward" or spec["precision"] == "fp8":  # the casts to fp8 also read and write
-        return None
-    batch, sequence = spec["batch"], spec["sequence"]
-    matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec["model"] == "t5-decoder-layer" else 1))
-    values = matrices + 2 * batch * sequence * HIDDEN
-    return float(batch * forward_flops(spec["model"], sequence) / (values * WIDTH[spec["precision"]]))
+class Layers(Untrained[Parameters]):
+    models = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
+    parameters = Parameters
+    libraries = WITH_FP8
+    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    figures = (
+        Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode", "flops"),
+        Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer", "flops"),
+    )
+    settings = ("attention", "operands", "caches", "timer")
+
+    def intensity(self, spec: RunSpec[Parameters], figure: str, at: Any) -> float | None:
+        """Return the FLOPs per byte that a forward pass has to read or write: matrices, input and output."""
+        if figure != "forward" or spec.precision == "fp8":  # the casts to fp8 also read and write
+            return None
+        batch, sequence = spec.batch, spec.parameters.sequence
+        matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec.model == "t5-decoder-layer" else 1))
+        values = matrices + 2 * batch * sequence * HIDDEN
+        return float(batch * forward_flops(spec.model, sequence) / (values * WIDTH[spec.precision]))
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        """Return the FLOPs of a forward and backward pass."""
+        return 3 * forward_flops(spec.model, spec.parameters.sequence)
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        return {
+            "flops": "3 x forward, a multiply-add is 2; matrix products only; causal attention counts in full; "
+            "a decoder's attention to its encoder counts as a second attention of the same length",
+            **PRECISION,
+            "fp8": "only products with weights: e4m3 forward, e5m2 for gradients of outputs, a scale for each tensor "
+            "from its largest value; weights and everything else in bf16; the time of the casts counts",
+        }
 
 
-def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
-    """Return the FLOPs of a forward and backward pass."""
-    return 3 * forward_flops(spec["model"], spec["sequence"])
-
-
-def convention(spec: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        "flops": "3 x forward, a multiply-add is 2; matrix products only; causal attention counts in full; "
-        "a decoder's attention to its encoder counts as a second attention of the same length",
-        **PRECISION,
-        "fp8": "only products with weights: e4m3 forward, e5m2 for gradients of outputs, a scale for each tensor from "
-        "its largest value; weights and everything else in bf16; the time of the casts counts",
-    }
+WORKLOAD = Layers()

@@ -7,35 +7,32 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from throughline.topology import StepSize
-from throughline.workloads import Unsupported, in_torch_timed
-from throughline.workloads.layers import HEADS, HIDDEN, INNER, forward_flops, in_torch_fp8
-
-LACKS: dict[str, str] = {}
-CHANGING: frozenset[str] = frozenset()
+from throughline.spec import RunSpec
+from throughline.workloads import Form, Unsupported, Values, in_torch_timed
+from throughline.workloads.layers import HEADS, HIDDEN, INNER, Parameters, forward_flops, in_torch_fp8
 
 
 class Layer(nn.Module):
     """A layer and its input. Calling it is one forward and backward pass of a batch. Every call first drops the
     gradients of the previous call."""
 
-    def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
+    def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
-        self.fp8 = spec["precision"] == "fp8"
+        self.fp8 = spec.precision == "fp8"
         dtype = torch.bfloat16 if self.fp8 else in_torch_timed.dtype(spec)
-        self.at_least_s = float(spec["at_least_s"])
-        self.attention, self.dropout = spec["attention"], spec["options"]["dropout"]
-        self.layer = hugging_face(spec["model"], self.attention, self.dropout).to(at, dtype).train()
+        self.at_least_s = float(spec.parameters.at_least_s)
+        self.attention, self.dropout = spec.parameters.attention, spec.options.dropout
+        self.layer = hugging_face(spec.model, self.attention, self.dropout).to(at, dtype).train()
         if self.fp8:
             in_torch_fp8.use(self.layer)
-        batch, sequence = StepSize.of_spec(spec).batch_per_replica, spec["sequence"]
+        batch, sequence = spec.size.batch_per_replica, spec.parameters.sequence
         # The layer's input also needs a gradient, as it does inside a model.
         self.hidden = torch.randn(batch, sequence, HIDDEN, device=at).to(dtype).requires_grad_()
         # The gradient of the output is random. With the gradient of the output's sum, almost every gradient that passes
         # back through a norm would be zero.
         self.gradient = torch.randn_like(self.hidden)
-        self.flops = batch * forward_flops(spec["model"], sequence)
-        self.arguments = {"encoder_hidden_states": self.hidden} if spec["model"] == "t5-decoder-layer" else {}
+        self.flops = batch * forward_flops(spec.model, sequence)
+        self.arguments = {"encoder_hidden_states": self.hidden} if spec.model == "t5-decoder-layer" else {}
 
     def output(self) -> Tensor:
         """The forward pass. T5's layers return a tuple, the others a tensor."""
@@ -83,31 +80,34 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
     return T5Block(config, layer_idx=0)
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Layer:
-    if spec["precision"] == "fp8" and StepSize.of_spec(spec).batch_per_replica * spec["sequence"] % 16:
-        raise Unsupported("products in fp8 need rows and columns in multiples of 16: batch x sequence has to be one")
-    return Layer(spec, at)
+class LayersInTorch(Form[Parameters, Layer]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = in_torch_timed.CPU) -> Layer:
+        if spec.precision == "fp8" and spec.size.batch_per_replica * spec.parameters.sequence % 16:
+            raise Unsupported(
+                "products in fp8 need rows and columns in multiples of 16: batch x sequence has to be one"
+            )
+        return Layer(spec, at)
+
+    def settings(self, network: Layer) -> dict[str, Any]:
+        return {
+            "parameters": sum(parameter.numel() for parameter in network.layer.parameters()),
+            "dropout": network.dropout,
+            "attention": network.attention,
+            **in_torch_timed.SETTINGS,
+        }
+
+    def versions(self) -> dict[str, str | None]:
+        import transformers
+
+        return {"transformers": transformers.__version__}
+
+    def figures(self, network: Layer) -> list[tuple[str, Any, float | None]]:
+        """Return for each figure: its name, None (there is no size but the batch), and the value."""
+        forward = network.flops / 1e12
+        return [
+            ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s)),
+            ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.at_least_s)),
+        ]
 
 
-def settings(network: Layer) -> dict[str, Any]:
-    return {
-        "parameters": sum(parameter.numel() for parameter in network.layer.parameters()),
-        "dropout": network.dropout,
-        "attention": network.attention,
-        **in_torch_timed.SETTINGS,
-    }
-
-
-def versions() -> dict[str, str | None]:
-    import transformers
-
-    return {"transformers": transformers.__version__}
-
-
-def figures(network: Layer) -> list[tuple[str, Any, float | None]]:
-    """Return for each figure: its name, None (there is no size but the batch), and the value."""
-    forward = network.flops / 1e12
-    return [
-        ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s)),
-        ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.at_least_s)),
-    ]
+FORM = LayersInTorch()

@@ -7,13 +7,12 @@ comparable with ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import Figure, key
-from throughline.workloads.untrained import *  # noqa: F403  (shared by all workloads that train nothing)
-from throughline.workloads.untrained import LIBRARIES, PRECISION, WIDTH
+from throughline.spec import Part, RunSpec, key
+from throughline.workloads import Figure, Values
+from throughline.workloads.untrained import PRECISION, WIDTH, WITH_FP8, Untrained
 
 SIZES = {
     "matmul": (128, 512, 2048, 8192),
@@ -21,36 +20,22 @@ SIZES = {
     "copies": (65_536, 1_048_576, 16_777_216, 268_435_456),
 }
 """Map each model to the sizes of a block that lists none: rows of a matrix, elements of a vector, bytes of a copy."""
-MODELS = tuple(SIZES)
-LIBRARIES = {library: features | {"fp8"} for library, features in LIBRARIES.items()}
-HAS_BATCH = False
-UNIT = "calls"
-UNITS: dict[str, Callable[[Any], float]] = {}
-FIGURES = (
-    Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n", "flops"),
-    Figure("vector", "TFLOPS", "more", "product of n elements and a number, by n"),
-    Figure("vector_memory", "GB/s", "more", "what that product reads and writes, by n", "memory"),
-    Figure("host_to_device", "GB/s", "more", "copy from the host's pinned memory to the GPU's, by bytes"),
-    Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
-    Figure("within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes", "memory"),
-)
-"""`copies` measures the last three. The other models measure the figures whose names begin with the model's name."""
-SETTINGS = ("sizes", "operands", "caches", "timer")
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     sizes: tuple[int, ...] = key(
         "sizes to measure: rows of the matrices, elements of the vector, or bytes of a copy. With an empty list, the "
         "usual sizes of the model",
         default=(),
+        strict=False,
     )
     at_least_s: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
 
 
-def sizes(spec: Mapping[str, Any]) -> list[int]:
+def sizes(spec: RunSpec[Parameters]) -> list[int]:
     """Return the sizes of a run, the largest last."""
-    return sorted(spec["sizes"] or SIZES[spec["model"]])
+    return sorted(spec.parameters.sizes or SIZES[spec.model])
 
 
 def flops(model: str, size: int) -> int:
@@ -58,21 +43,42 @@ def flops(model: str, size: int) -> int:
     return {"matmul": 2 * size**3, "vector": size, "copies": 0}[model]
 
 
-def intensity(spec: Mapping[str, Any], figure: str, at: int) -> float | None:
-    """Return the FLOPs per byte that a call has to read or write; None if the figure is no rate of FLOPs."""
-    width = WIDTH[spec["precision"]]
-    return {"matmul": 2 * at / (3 * width), "vector": 1 / (2 * width)}.get(figure)
+class Micro(Untrained[Parameters]):
+    models = tuple(SIZES)
+    parameters = Parameters
+    libraries = WITH_FP8
+    unit = "calls"
+    figures = (
+        Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n", "flops"),
+        Figure("vector", "TFLOPS", "more", "product of n elements and a number, by n"),
+        Figure("vector_memory", "GB/s", "more", "what that product reads and writes, by n", "memory"),
+        Figure("host_to_device", "GB/s", "more", "copy from the host's pinned memory to the GPU's, by bytes"),
+        Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
+        Figure(
+            "within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes", "memory"
+        ),
+    )
+    """`copies` measures the last three. The other models measure the figures whose names begin with the model's
+    name."""
+    settings = ("sizes", "operands", "caches", "timer")
+    has_batch = False
+
+    def intensity(self, spec: RunSpec[Parameters], figure: str, at: Any) -> float | None:
+        """Return the FLOPs per byte that a call has to read or write; None if the figure is no rate of FLOPs."""
+        width = WIDTH[spec.precision]
+        return {"matmul": 2 * at / (3 * width), "vector": 1 / (2 * width)}.get(figure)
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        """Return the FLOPs of a step: one call at the largest size."""
+        return flops(spec.model, sizes(spec)[-1]) or "a copy computes nothing"
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        each = {"matmul": "2 n^3", "vector": "n", "copies": "none"}[spec.model]
+        return {
+            "flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size",
+            **PRECISION,
+            "fp8": "e4m3, with a scale of 1 for each matrix, fast accumulation, and a result in bf16",
+        }
 
 
-def flops_per_sample(spec: Mapping[str, Any], facts: Mapping[str, Any], counted: Mapping[str, float]) -> float | str:
-    """Return the FLOPs of a step: one call at the largest size."""
-    return flops(spec["model"], sizes(spec)[-1]) or "a copy computes nothing"
-
-
-def convention(spec: Mapping[str, Any]) -> dict[str, str]:
-    each = {"matmul": "2 n^3", "vector": "n", "copies": "none"}[spec["model"]]
-    return {
-        "flops": f"{each} for a call, a multiply-add is 2; a step is one call at the largest size",
-        **PRECISION,
-        "fp8": "e4m3, with a scale of 1 for each matrix, fast accumulation, and a result in bf16",
-    }
+WORKLOAD = Micro()

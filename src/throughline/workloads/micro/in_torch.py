@@ -9,16 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from throughline.workloads import Unsupported, in_torch_timed
-from throughline.workloads.in_torch_timed import random
-from throughline.workloads.micro import flops, sizes
+from throughline.spec import RunSpec
+from throughline.workloads import Form, Unsupported, Values, in_torch_timed
+from throughline.workloads.in_torch_timed import CPU, random
+from throughline.workloads.micro import Parameters, flops, sizes
 
 Call = Callable[[], Any]
 Made = dict[str, tuple[Call, float]]
 """Map a figure to a call, and to the TFLOP or GB of one call. Two figures may share a call."""
 
-LACKS: dict[str, str] = {}
-CHANGING: frozenset[str] = frozenset()
 FACTOR = 1.2
 """The number by which `vector` multiplies."""
 
@@ -27,10 +26,10 @@ class Test(nn.Module):
     """A micro-benchmark. `tests` returns the calls for a size. Calling the network is a step: all calls at the largest
     size."""
 
-    def __init__(self, spec: dict[str, Any], at: torch.device) -> None:
+    def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
-        self.sizes, self.at_least_s = sizes(spec), float(spec["at_least_s"])
-        make = {"matmul": matmul, "vector": vector, "copies": copies}[spec["model"]]
+        self.sizes, self.at_least_s = sizes(spec), float(spec.parameters.at_least_s)
+        make = {"matmul": matmul, "vector": vector, "copies": copies}[spec.model]
         self.tests: Callable[[int], Made] = partial(make, at=at, dtype=in_torch_timed.dtype(spec))
         self.largest = dict.fromkeys(call for call, _ in self.tests(self.sizes[-1]).values())
 
@@ -64,29 +63,26 @@ def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
     }
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device) -> Test:
-    precision, model = spec["precision"], spec["model"]
-    if precision in ("tf32", "fp8") and model != "matmul":
-        raise Unsupported(f"{model} has no matrix product, and {precision} is only for matrix products")
-    if odd := [size for size in sizes(spec) if precision == "fp8" and size % 16]:
-        raise Unsupported(f"a product in fp8 has rows and columns in multiples of 16, and sizes has {odd[0]}")
-    return Test(spec, at)
+class MicroInTorch(Form[Parameters, Test]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = CPU) -> Test:
+        precision, model = spec.precision, spec.model
+        if precision in ("tf32", "fp8") and model != "matmul":
+            raise Unsupported(f"{model} has no matrix product, and {precision} is only for matrix products")
+        if odd := [size for size in sizes(spec) if precision == "fp8" and size % 16]:
+            raise Unsupported(f"a product in fp8 has rows and columns in multiples of 16, and sizes has {odd[0]}")
+        return Test(spec, at)
+
+    def settings(self, network: Test) -> dict[str, Any]:
+        return {"sizes": network.sizes, **in_torch_timed.SETTINGS}
+
+    def figures(self, network: Test) -> list[tuple[str, Any, float | None]]:
+        found: list[tuple[str, Any, float | None]] = []
+        for size in network.sizes:
+            seconds: dict[Call, float] = {}
+            for name, (call, amount) in network.tests(size).items():
+                seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.at_least_s)
+                found.append((name, size, amount / seconds[call]))
+        return found
 
 
-def settings(network: Test) -> dict[str, Any]:
-    return {"sizes": network.sizes, **in_torch_timed.SETTINGS}
-
-
-def versions() -> dict[str, str | None]:
-    return {}
-
-
-def figures(network: Test) -> list[tuple[str, Any, float | None]]:
-    """Return for each figure: its name, the size, and the value."""
-    found: list[tuple[str, Any, float | None]] = []
-    for size in network.sizes:
-        seconds: dict[Call, float] = {}
-        for name, (call, amount) in network.tests(size).items():
-            seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.at_least_s)
-            found.append((name, size, amount / seconds[call]))
-    return found
+FORM = MicroInTorch()

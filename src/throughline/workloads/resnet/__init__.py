@@ -5,11 +5,11 @@ convolution has the stride of 2. Pixels go to the device as bytes and are normal
 as many bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from throughline.workloads import Arrays, Figure, Values, key
+from throughline.spec import Options, Part, RunSpec, key
+from throughline.workloads import Arrays, Values, Workload
 
 
 @dataclass(frozen=True)
@@ -64,33 +64,21 @@ EPSILON = 1e-5
 """Epsilon of the batch norms."""
 MOMENTUM = 0.1
 """The share that a new batch has in the running statistics of batch norms."""
-
-MODELS = tuple(SHAPES)
-UNIT = "images"
-UNITS: dict[str, Any] = {}
-FIGURES: tuple[Figure, ...] = ()
-DATA = "images"
-LEARNS_FROM: int | None = None
-HELD_OUT = {"loss": False, "top1": True}
-NO_PROOF: str | None = None
-ROUNDING = 6
-"""How many times the rounding of other workloads a loss in a lower precision may show. The reason: a batch norm removes
-what all pictures have in common, but not the rounding. With untrained models, batches of 4 to 32 and random pixels, we
-measured differences of at most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
-SETTINGS = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
-_BOTH = frozenset({"devices", "nodes", "amp", "accumulation", "clipping"})
-_COMPILED = _BOTH | {"bf16", "compile"}
-LIBRARIES = {
-    "keras": _COMPILED,
-    "mxnet": _BOTH,
-    "paddle": _COMPILED,
-    "torch": _COMPILED | {"graph", "convergence"},
+LACKS = {
+    "checkpointing": "recomputing a batch norm would change its running statistics twice",
+    "unpadded": "pictures have no padding that could be left out",
+    "sharding": "resnet's states are small, and every replica keeps all of them",
+    "tensor": "each device holds the whole resnet",
 }
-NO_FORM: dict[str, str] = {}
+"""What no form has, and why."""
+ALL = frozenset({"devices", "nodes", "amp", "accumulation", "clipping"})
+"""The features of every form."""
+MODERN = ALL | {"bf16", "compile"}
+"""The features of every form but MXNet's."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     image: int = key(
         "width and height of a picture, in pixels", default=224, least=8, most=4096, stated=True, unit="pixels"
     )
@@ -104,54 +92,6 @@ class Parameters:
     channels_last: bool = key(
         "memory format of pictures and weights in PyTorch; true: the channels of a pixel lie together", default=True
     )
-
-
-def complete(values: Values, section: Any) -> dict[str, Any]:
-    return {}
-
-
-def folder(parameters: Parameters) -> str:
-    """Return the folder of the one manifest for all sizes of pictures: the reader cuts out a crop and resizes it."""
-    return "images"
-
-
-def fits(parameters: Parameters, manifest: Values) -> str | None:
-    if manifest["classes"] > parameters.classes:
-        return f"holds {manifest['classes']} classes; the model tells {parameters.classes} apart"
-    return None
-
-
-def facts(manifest: Values | None) -> dict[str, Any]:
-    return {}
-
-
-def batch(rows: Arrays, options: Values) -> Arrays:
-    """Return what one step needs: labels i4[B], and pixels u1[B, S, S, 3] (red, green, blue), cropped and flipped."""
-    return {name: rows[name] for name in ("pixels", "labels")}
-
-
-def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Return pictures and labels that are drawn uniformly."""
-    import numpy as np
-
-    draw = np.random.Generator(np.random.Philox(key=seed))
-    size = spec["image"]
-    return {
-        "pixels": draw.integers(0, 256, (count, size, size, 3), dtype=np.uint8),
-        "labels": draw.integers(0, spec["classes"], count, dtype=np.int32),
-    }
-
-
-def counts(rows: Arrays) -> tuple[int, ...]:
-    return ()
-
-
-def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
-    return {}
-
-
-def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    return flops(SHAPES[spec["model"]], spec["image"], spec["classes"])
 
 
 def flops(shape: Shape, image: int, classes: int) -> float:
@@ -189,12 +129,55 @@ def halved(side: int) -> int:
     return -(-side // 2)
 
 
-def convention(spec: Values) -> dict[str, str]:
-    return {
-        "flops": "3 x forward, a multiply-add is 2; convolutions and the last product only: no norms, pooling, loss or "
-        "optimizer. The first convolution has no gradient of its input",
-    }
+class ResNet(Workload[Parameters]):
+    models = tuple(SHAPES)
+    parameters = Parameters
+    libraries = {"keras": MODERN, "mxnet": ALL, "paddle": MODERN, "torch": MODERN | {"graph", "convergence"}}
+    unit = "images"
+    data = "images"
+    settings = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
+    held_out = {"loss": False, "top1": True}
+    rounding = 6
+    """A batch norm removes what all pictures have in common, but not the rounding. With untrained models, batches of 4
+    to 32 and random pixels, we measured differences of at most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
+
+    def folder(self, parameters: Parameters) -> str:
+        """Return the folder of the one manifest for all sizes of pictures: the reader cuts out a crop and resizes
+        it."""
+        return "images"
+
+    def fits(self, parameters: Parameters, manifest: Values) -> str | None:
+        if manifest["classes"] > parameters.classes:
+            return f"holds {manifest['classes']} classes; the model tells {parameters.classes} apart"
+        return None
+
+    def batch(self, rows: Arrays, options: Options) -> Arrays:
+        """Return what one step needs: labels i4[B], and pixels u1[B, S, S, 3] (red, green, blue), cropped and
+        flipped."""
+        return {name: rows[name] for name in ("pixels", "labels")}
+
+    def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
+        """Return pictures and labels that are drawn uniformly."""
+        import numpy as np
+
+        draw = np.random.Generator(np.random.Philox(key=seed))
+        size = spec.parameters.image
+        return {
+            "pixels": draw.integers(0, 256, (count, size, size, 3), dtype=np.uint8),
+            "labels": draw.integers(0, spec.parameters.classes, count, dtype=np.int32),
+        }
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        return flops(SHAPES[spec.model], spec.parameters.image, spec.parameters.classes)
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        return {
+            "flops": "3 x forward, a multiply-add is 2; convolutions and the last product only: no norms, pooling, "
+            "loss or optimizer. The first convolution has no gradient of its input",
+        }
+
+    def look(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {"loss": sums["loss"] / sums["samples"], "top1": sums["found"] / sums["samples"]}
 
 
-def look(sums: Values) -> dict[str, float]:
-    return {"loss": sums["loss"] / sums["samples"], "top1": sums["found"] / sums["samples"]}
+WORKLOAD = ResNet()

@@ -10,56 +10,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from throughline import workloads
-from throughline.workloads import Arrays
-from throughline.workloads.in_keras_operations import assign, counted, decays, of_layer, reseed, seed, versions
-from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
-
-__all__ = ["LACKS", "build", "decays", "load", "reseed", "seed", "settings", "sums", "versions"]
-
-LACKS = {
-    "checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "unpadded": "pictures have no padding that could be left out",
-    "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "each device holds the whole resnet",
-}
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], policy: str) -> ResNet:
-    """Return the network of a run specification, with random weights. `policy` is Keras' name of the precision."""
-    return ResNet(SHAPES[spec["model"]], workloads.parameters(spec), policy)
-
-
-def load(network: ResNet, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    assign(network.by_name(), weights)
-
-
-def settings(network: ResNet) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    norm = network.stem.norm
-    return {
-        "parameters": counted(network),
-        "normalization": "of bytes, on the device",
-        "batch_norm": f"epsilon {norm.epsilon:g}, momentum {1 - norm.momentum:g}, over the pictures of each replica",
-        "label_smoothing": network.smoothing,
-        "memory_format": "channels last",
-        "convolutions": f"those of {keras.backend.backend()}",
-        "dropout": [],
-        "loss": "mean over all pictures, of each replica",
-    }
-
-
-def sums(network: ResNet, batch: dict[str, Any]) -> dict[str, float]:
-    """Return sums over a delivered batch: the loss without smoothing, and the pictures whose class has the highest
-    score. Norms use their running statistics."""
-    scores, labels = network.scores(batch["pixels"], training=False), ops.convert_to_numpy(batch["labels"])
-    losses = ops.sparse_categorical_crossentropy(batch["labels"], scores, from_logits=True)
-    return {
-        "loss": float(ops.convert_to_numpy(losses).sum(dtype="float64")),
-        "found": float((ops.convert_to_numpy(scores).argmax(1) == labels).sum()),
-        "samples": float(len(labels)),
-    }
+from throughline.spec import RunSpec
+from throughline.workloads import Values
+from throughline.workloads.in_keras_form import KerasForm, counted, of_layer
+from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 
 class Convolution(keras.Layer):  # type: ignore[misc]
@@ -152,3 +106,40 @@ class ResNet(keras.Layer):  # type: ignore[misc]
         for place, block in zip(self.places, self.blocks, strict=True):
             found |= block.by_name(f"stages.{place}")
         return found
+
+
+class ResNetInKeras(KerasForm[Parameters, ResNet]):
+    lacks = LACKS
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> ResNet:
+        return ResNet(SHAPES[spec.model], spec.parameters, at)
+
+    def settings(self, network: ResNet) -> dict[str, Any]:
+        norm = network.stem.norm
+        constants = f"epsilon {norm.epsilon:g}, momentum {1 - norm.momentum:g}"
+        return {
+            "parameters": counted(network),
+            "normalization": "of bytes, on the device",
+            "batch_norm": f"{constants}, over the pictures of each replica",
+            "label_smoothing": network.smoothing,
+            "memory_format": "channels last",
+            "convolutions": f"those of {keras.backend.backend()}",
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
+        }
+
+    def sums(self, network: ResNet, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the loss without smoothing, and the pictures whose class has the highest score, over a batch.
+
+        Norms use their running statistics.
+        """
+        scores, labels = network.scores(batch["pixels"], training=False), ops.convert_to_numpy(batch["labels"])
+        losses = ops.sparse_categorical_crossentropy(batch["labels"], scores, from_logits=True)
+        return {
+            "loss": float(ops.convert_to_numpy(losses).sum(dtype="float64")),
+            "found": float((ops.convert_to_numpy(scores).argmax(1) == labels).sum()),
+            "samples": float(len(labels)),
+        }
+
+
+FORM = ResNetInKeras()

@@ -12,60 +12,10 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from throughline import workloads
-from throughline.workloads import Arrays
-from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
-
-LACKS = {
-    "bf16": "MXNet trains no ResNet in bf16",
-    "checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "unpadded": "pictures have no padding that could be left out",
-    "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "each device holds the whole resnet",
-}
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: mx.Context) -> ResNet:
-    """Return the network of a run specification, with random weights, compiled into one graph."""
-    network = ResNet(SHAPES[spec["model"]], workloads.parameters(spec))
-    network.initialize(ctx=at)
-    network.hybridize(static_alloc=True, static_shape=True)
-    return network
-
-
-def versions() -> dict[str, str | None]:
-    """Return no versions: the form uses nothing beside the library."""
-    return {}
-
-
-def load(network: ResNet, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    parameters = dict(network.named_parameters())
-    if parameters.keys() != weights.keys():
-        raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
-    for name, parameter in parameters.items():
-        parameter.set_data(mx.nd.array(weights[name], dtype="float32"))
-
-
-def batch(arrays: Arrays) -> list[Any]:
-    """Return the arrays of `resnet.batch` as the network takes them."""
-    return [arrays["pixels"], arrays["labels"]]
-
-
-def settings(network: ResNet) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    parameters = [parameter for _, parameter in network.named_parameters()]
-    is_cuda = parameters[0].list_ctx()[0].device_type == "gpu"
-    return {
-        "parameters": sum(parameter.data().size for parameter in parameters),
-        "normalization": "of bytes, on the device",
-        "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
-        "label_smoothing": network.smoothing,
-        "memory_format": "channels first",
-        "convolutions": "cuDNN's kernels" if is_cuda else "oneDNN's kernels",
-        "dropout": [],
-        "loss": "mean over all pictures, of each replica",
-    }
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Values
+from throughline.workloads.in_mxnet_form import MxnetForm
+from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 
 class Convolution(gluon.HybridBlock):  # type: ignore[misc]
@@ -161,3 +111,33 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
         surprises = -F.log_softmax(self.head(self.stages(hidden)))
         right, all_alike = F.mean(F.pick(surprises, labels)), F.mean(surprises)
         return (1 - self.smoothing) * right + self.smoothing * all_alike
+
+
+class ResNetInMxnet(MxnetForm[Parameters, ResNet]):
+    lacks = {"bf16": "MXNet trains no ResNet in bf16", **LACKS}
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: mx.Context | None = None) -> ResNet:
+        network = ResNet(SHAPES[spec.model], spec.parameters)
+        network.initialize(ctx=at)
+        network.hybridize(static_alloc=True, static_shape=True)
+        return network
+
+    def batch(self, arrays: Arrays) -> list[Any]:
+        return [arrays["pixels"], arrays["labels"]]
+
+    def settings(self, network: ResNet) -> dict[str, Any]:
+        parameters = [parameter for _, parameter in network.named_parameters()]
+        is_cuda = parameters[0].list_ctx()[0].device_type == "gpu"
+        return {
+            "parameters": sum(parameter.data().size for parameter in parameters),
+            "normalization": "of bytes, on the device",
+            "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
+            "label_smoothing": network.smoothing,
+            "memory_format": "channels first",
+            "convolutions": "cuDNN's kernels" if is_cuda else "oneDNN's kernels",
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
+        }
+
+
+FORM = ResNetInMxnet()

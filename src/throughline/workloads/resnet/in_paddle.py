@@ -16,19 +16,11 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.vision.models.resnet import BasicBlock, BottleneckBlock, ResNet
 
-from throughline import workloads
-from throughline.workloads import Arrays, in_paddle_operations
-from throughline.workloads.in_paddle_operations import versions
-from throughline.workloads.resnet import DEVIATION, MEAN, SHAPES, Parameters, Shape
+from throughline.spec import RunSpec
+from throughline.workloads import Arrays, Values
+from throughline.workloads.in_paddle_form import PaddleForm, trained
+from throughline.workloads.resnet import DEVIATION, LACKS, MEAN, SHAPES, Parameters, Shape
 
-__all__ = ["LACKS", "build", "load", "settings", "versions"]
-
-LACKS = {
-    "checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "unpadded": "pictures have no padding that could be left out",
-    "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "each device holds the whole resnet",
-}
 NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^stem\.weight": "conv1.weight",
     r"^stem\.": "bn1.",
@@ -44,36 +36,10 @@ NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
 """Replacements that turn a name of the PyTorch form into paddle.vision's name. They are applied one after the other."""
 
 
-def build(spec: dict[str, Any], facts: dict[str, Any]) -> Network:
-    """Return the network of a run specification, with random weights."""
-    return Network(SHAPES[spec["model"]], workloads.parameters(spec))
-
-
-def load(network: Network, weights: Arrays) -> None:
-    """Set all weights in place; ValueError if the names differ."""
-    in_paddle_operations.load(network, {_name(name): array for name, array in weights.items()})
-
-
 def _name(common: str) -> str:
     for pattern, there in NAMES.items():
         common = re.sub(pattern, there, common)
     return common
-
-
-def settings(network: Network) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    norm, on_gpu = network.bn1, "gpu" in str(network.conv1.weight.place)
-    share = round(1 - norm._momentum, 6)  # Paddle's momentum is the share of the old statistics
-    return {
-        "parameters": sum(parameter.size for parameter in in_paddle_operations.trained(network).values()),
-        "normalization": "of bytes, on the device",
-        "batch_norm": f"epsilon {norm._epsilon:g}, momentum {share:g}, over the pictures of each replica",
-        "label_smoothing": network.smoothing,
-        "memory_format": "channels first",
-        "convolutions": "cuDNN's kernels" if on_gpu else "Paddle's own: a matrix product of what each output sees",
-        "dropout": [],
-        "loss": "mean over all pictures, of each replica",
-    }
 
 
 class Network(ResNet):  # type: ignore[misc]
@@ -98,3 +64,30 @@ class Network(ResNet):  # type: ignore[misc]
         pictures = (pixels.astype("float32") - self.mean) / self.deviation
         scores = super().forward(pictures.transpose([0, 3, 1, 2]))
         return F.cross_entropy(scores, labels, label_smoothing=self.smoothing)
+
+
+class ResNetInPaddle(PaddleForm[Parameters, Network]):
+    lacks = LACKS
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Network:
+        return Network(SHAPES[spec.model], spec.parameters)
+
+    def load(self, network: Network, weights: Arrays) -> None:
+        super().load(network, {_name(name): array for name, array in weights.items()})
+
+    def settings(self, network: Network) -> dict[str, Any]:
+        norm, on_gpu = network.bn1, "gpu" in str(network.conv1.weight.place)
+        share = round(1 - norm._momentum, 6)  # Paddle's momentum is the share of the old statistics
+        return {
+            "parameters": sum(parameter.size for parameter in trained(network).values()),
+            "normalization": "of bytes, on the device",
+            "batch_norm": f"epsilon {norm._epsilon:g}, momentum {share:g}, over the pictures of each replica",
+            "label_smoothing": network.smoothing,
+            "memory_format": "channels first",
+            "convolutions": "cuDNN's kernels" if on_gpu else "Paddle's own: a matrix product of what each output sees",
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
+        }
+
+
+FORM = ResNetInPaddle()

@@ -13,19 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_pool2d, pad
 
-from throughline import workloads
-from throughline.workloads.in_torch_operations import load, versions, weights
-from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
+from throughline.spec import RunSpec
+from throughline.workloads import Values
+from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
-__all__ = ["CHANGING", "LACKS", "build", "load", "settings", "sums", "versions", "weights"]
-
-LACKS = {
-    "checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "unpadded": "pictures have no padding that could be left out",
-    "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "each device holds the whole resnet",
-}
-CHANGING = frozenset({"running_mean", "running_var"})
 MANY = 512
 """On a CPU, a 3x3 convolution with this many channels or more is computed as one matrix product.
 
@@ -33,51 +25,6 @@ A 1x1 convolution always is. oneDNN's kernels rearrange the weights in every pas
 measured batches of 8 and 32, in fp32 and bf16. With this many channels, oneDNN takes 1.3 to 5 times as long as the
 matrix product. With fewer channels and more pixels, it takes 0.1 to 0.6 times as long.
 """
-
-
-def build(spec: dict[str, Any], facts: dict[str, Any], at: torch.device | None = None) -> ResNet:
-    """Return the network of a run specification, with random weights. `at` is the device that trains it."""
-    if at and at.type == "cuda":
-        torch.backends.cudnn.benchmark = True  # all batches have the same shape
-    network: Any = ResNet(SHAPES[spec["model"]], workloads.parameters(spec))
-    built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
-    return built
-
-
-def settings(network: ResNet) -> dict[str, Any]:
-    """Return the settings of the network as it was built, by the names of `SETTINGS`."""
-    stem = network.stem.weight
-    cudnn = "cuDNN's kernels, the fastest of those tried on the first batch"
-    onednn = "oneDNN's kernels"
-    if network.channels_last:
-        onednn += f"; matrix products for those of 1x1 and for {MANY} channels and more"
-    return {
-        "parameters": sum(one.numel() for one in network.parameters()),
-        "normalization": "of bytes, on the device",
-        "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
-        "label_smoothing": network.label_smoothing,
-        "memory_format": "channels last" if stem.stride(1) == 1 else "channels first",
-        "convolutions": cudnn if stem.is_cuda else onednn,
-        "dropout": [],
-        "loss": "mean over all pictures, of each replica",
-    }
-
-
-@torch.no_grad()
-def sums(network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Return sums over a delivered batch: the loss without smoothing, and the pictures whose class has the highest
-    score.
-
-    They are computed in the weights' precision. Norms use their running statistics.
-    """
-    half, network.half_type = network.half_type, None
-    network.eval()
-    scores, labels = network.scores(batch["pixels"]), batch["labels"].long()
-    network.train()
-    network.half_type = half
-    loss = cross_entropy(scores, labels, reduction="sum").double()
-    found = (scores.argmax(1) == labels).sum()
-    return {"loss": float(loss), "found": float(found), "samples": float(len(labels))}
 
 
 class Convolution(nn.Module):
@@ -206,3 +153,50 @@ def scored(network: ResNet, hidden: Tensor) -> Tensor:
 
 def loss(network: ResNet, hidden: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(scored(network, hidden), labels, label_smoothing=network.label_smoothing)
+
+
+class ResNetInTorch(TorchForm[Parameters, ResNet]):
+    lacks = LACKS
+    changing = frozenset({"running_mean", "running_var"})
+
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> ResNet:
+        if at and at.type == "cuda":
+            torch.backends.cudnn.benchmark = True  # all batches have the same shape
+        network: Any = ResNet(SHAPES[spec.model], spec.parameters)
+        built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
+        return built
+
+    def settings(self, network: ResNet) -> dict[str, Any]:
+        stem = network.stem.weight
+        cudnn = "cuDNN's kernels, the fastest of those tried on the first batch"
+        onednn = "oneDNN's kernels"
+        if network.channels_last:
+            onednn += f"; matrix products for those of 1x1 and for {MANY} channels and more"
+        return {
+            "parameters": sum(one.numel() for one in network.parameters()),
+            "normalization": "of bytes, on the device",
+            "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
+            "label_smoothing": network.label_smoothing,
+            "memory_format": "channels last" if stem.stride(1) == 1 else "channels first",
+            "convolutions": cudnn if stem.is_cuda else onednn,
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
+        }
+
+    @torch.no_grad()
+    def sums(self, network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Return the loss without smoothing, and the pictures whose class has the highest score, over a batch.
+
+        They are computed in the weights' precision. Norms use their running statistics.
+        """
+        half, network.half_type = network.half_type, None
+        network.eval()
+        scores, labels = network.scores(batch["pixels"]), batch["labels"].long()
+        network.train()
+        network.half_type = half
+        loss = cross_entropy(scores, labels, reduction="sum").double()
+        found = (scores.argmax(1) == labels).sum()
+        return {"loss": float(loss), "found": float(found), "samples": float(len(labels))}
+
+
+FORM = ResNetInTorch()

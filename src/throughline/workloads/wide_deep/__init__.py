@@ -6,10 +6,12 @@ These rows and the numbers are the input of the hidden layers. Two pairs of cate
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.workloads import LATENCY, Arrays, Figure, Values, key
+from throughline.spec import Options, Part, RunSpec, key
+from throughline.workloads import LATENCY, Arrays, Figure, Values, Workload
 
 FIELDS, NUMBERS = 26, 13
 """How many categories and numbers a sample has."""
@@ -24,33 +26,12 @@ EXPONENT = 1.05
 """Exponent of Zipf's law, by which made-up values are drawn."""
 BIAS, EFFECT, SLOPE = -0.3, 0.35, 0.2
 """The rule behind made-up samples. 17 to 40 of 100 are clicks: more with a larger vocabulary."""
-
-MODELS = ("wide-deep",)
-UNIT = "samples"
-UNITS: dict[str, Any] = {}
-FIGURES = (
-    LATENCY,
-    Figure(
-        "unique_ids",
-        "rows",
-        "less",
-        "different rows of the deep table in a rank's batch: mean of all timed batches",
-        of_counts=True,
-    ),
-)
-DATA = "clicks"
-LEARNS_FROM = 100
-HELD_OUT = {"loss": False, "auc": True}
-NO_PROOF: str | None = None
-SETTINGS = ("tables", "rows_updated")
-LIBRARIES = {"torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_exchange"})}
-NO_FORM = {
-    "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their own"
-}
+BINS = 1000
+"""Clicks are counted for the AUC in this many steps of the predicted probability. Ties within a step count half."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Part):
     vocabulary: int = key("rows of each table", default=2_359_296, least=1000, most=2**31 - 1, stated=True, titled=True)
     embedding: int = key("numbers in a row of the deep table", default=16, least=1, stated=True, titled=True)
     hidden: int = key("number of hidden layers", default=7, least=1, stated=True, titled=True)
@@ -72,49 +53,6 @@ class Parameters:
         stated=True,
         titled=True,
     )
-
-
-def complete(values: Values, section: Any) -> dict[str, Any]:
-    return {}
-
-
-def own_exchange(spec: Values) -> bool:
-    """True unless ranks only exchange dense gradients of whole tables."""
-    return bool(spec["table"] != "replicated" or spec["update"] == "lazy")
-
-
-def folder(parameters: Parameters) -> str:
-    """Return the folder of the one manifest for all vocabularies: the reader maps ids into the vocabulary."""
-    return "clicks"
-
-
-def fits(parameters: Parameters, manifest: Values) -> str | None:
-    return None
-
-
-def facts(manifest: Values | None) -> dict[str, Any]:
-    return {}
-
-
-def batch(rows: Arrays, options: Values) -> Arrays:
-    """Return the arrays that one step needs: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
-    return {**rows, "labels": rows["labels"].astype("f4")}
-
-
-def synthetic(count: int, spec: Values, seed: int) -> Arrays:
-    """Return made-up clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
-    import numpy as np
-
-    draw = np.random.Generator(np.random.Philox(key=seed))
-    sizes = cardinalities(spec["vocabulary"])
-    values = drawn(draw, count, sizes)
-    numbers = np.log1p(draw.lognormal(size=(count, NUMBERS)))
-    starts = np.cumsum([0, *sizes[:-1]])
-    return {
-        "ids": (values + starts).astype(np.int32),
-        "numbers": numbers.astype(np.float32),
-        "labels": clicked(draw, values, numbers),
-    }
 
 
 def cardinalities(vocabulary: int) -> list[int]:
@@ -154,57 +92,105 @@ def probability(values: Any, numbers: Any) -> Any:
     return 1 / (1 + np.exp(-(BIAS + EFFECT * effects.sum(1) + numbers @ slopes)))
 
 
-def counts(rows: Arrays) -> tuple[int, ...]:
-    """Count the different ids of a batch, and the batch itself (1)."""
-    import numpy as np
-
-    ordered = np.sort(rows["ids"], axis=None)
-    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])), 1
-
-
-def counted(sums: tuple[int, ...], samples: int, spec: Values) -> dict[str, float]:
-    return {"unique_ids": sums[0] / sums[1]}
-
-
-def flops_per_sample(spec: Values, facts: Values, counted: Values) -> float | str:
-    """Return the FLOPs to train on one sample: 3 x forward, a multiply-add is 2, matrix products only."""
-    first, width = FIELDS * spec["embedding"] + NUMBERS, spec["width"]
-    return float(3 * 2 * (first * width + (spec["hidden"] - 1) * width**2 + width))
-
-
-def bytes_per_sample(spec: Values) -> int:
+def bytes_per_sample(given: Parameters) -> int:
     """Return the bytes of both tables and their moments that a lazy update moves for one sample.
 
     The forward pass reads each row. Then the update reads and writes the weight and two moments. A row that several
     samples share counts for each of them.
     """
-    return int(FIELDS * spec["embedding"] + len(CROSSES)) * 4 * (1 + 2 * 3)
+    return int(FIELDS * given.embedding + len(CROSSES)) * 4 * (1 + 2 * 3)
 
 
-def convention(spec: Values) -> dict[str, str]:
-    whole = spec["vocabulary"] * (spec["embedding"] + 1) * 4 * 7
-    moved = (
-        f"{bytes_per_sample(spec):,} bytes of the tables and their moments per sample"
-        if spec["update"] == "lazy"
-        else f"{whole:,} bytes of the tables, their gradients and moments per step, over all ranks that share them"
-    )
-    return {
-        "flops": "3 x forward, a multiply-add is 2; matrix products only: looking up a row does not count",
-        "bytes": f"besides the FLOPs, training moves {moved}",
+class WideDeep(Workload[Parameters]):
+    models = ("wide-deep",)
+    parameters = Parameters
+    libraries = {"torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_exchange"})}
+    no_form = {
+        "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their "
+        "own"
     }
+    figures = (
+        LATENCY,
+        Figure(
+            "unique_ids",
+            "rows",
+            "less",
+            "different rows of the deep table in a rank's batch: mean of all timed batches",
+            of_counts=True,
+        ),
+    )
+    data = "clicks"
+    settings = ("tables", "rows_updated")
+    learns_from = 100
+    held_out = {"loss": False, "auc": True}
+
+    def own_exchange(self, spec: RunSpec[Parameters]) -> bool:
+        """True unless ranks only exchange dense gradients of whole tables."""
+        return spec.parameters.table != "replicated" or spec.parameters.update == "lazy"
+
+    def folder(self, parameters: Parameters) -> str:
+        """Return the folder of the one manifest for all vocabularies: the reader maps ids into the vocabulary."""
+        return "clicks"
+
+    def batch(self, rows: Arrays, options: Options) -> Arrays:
+        """Return the arrays that one step needs: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
+        return {**rows, "labels": rows["labels"].astype("f4")}
+
+    def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
+        """Return made-up clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
+        import numpy as np
+
+        draw = np.random.Generator(np.random.Philox(key=seed))
+        sizes = cardinalities(spec.parameters.vocabulary)
+        values = drawn(draw, count, sizes)
+        numbers = np.log1p(draw.lognormal(size=(count, NUMBERS)))
+        starts = np.cumsum([0, *sizes[:-1]])
+        return {
+            "ids": (values + starts).astype(np.int32),
+            "numbers": numbers.astype(np.float32),
+            "labels": clicked(draw, values, numbers),
+        }
+
+    def counts(self, rows: Arrays) -> tuple[int, ...]:
+        """Count the different ids of a batch, and the batch itself (1)."""
+        import numpy as np
+
+        ordered = np.sort(rows["ids"], axis=None)
+        return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])), 1
+
+    def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
+        return {"unique_ids": sums[0] / sums[1]}
+
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
+        """Return the FLOPs to train on one sample: 3 x forward, a multiply-add is 2, matrix products only."""
+        given = spec.parameters
+        first, width = FIELDS * given.embedding + NUMBERS, given.width
+        return float(3 * 2 * (first * width + (given.hidden - 1) * width**2 + width))
+
+    def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
+        given = spec.parameters
+        whole = given.vocabulary * (given.embedding + 1) * 4 * 7
+        moved = (
+            f"{bytes_per_sample(given):,} bytes of the tables and their moments per sample"
+            if given.update == "lazy"
+            else f"{whole:,} bytes of the tables, their gradients and moments per step, over all ranks that share them"
+        )
+        return {
+            "flops": "3 x forward, a multiply-add is 2; matrix products only: looking up a row does not count",
+            "bytes": f"besides the FLOPs, training moves {moved}",
+        }
+
+    def look(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Return the loss, and the area under the ROC curve (AUC) from the counts of clicks and other samples by
+        score."""
+        clicks = [sums[f"click_{step}"] for step in range(BINS)]
+        others = [sums[f"other_{step}"] for step in range(BINS)]
+        below, area = 0.0, 0.0
+        for click, other in zip(clicks, others, strict=True):
+            area += click * (below + other / 2)
+            below += other
+        pairs = sum(clicks) * sum(others)
+        return {"loss": sums["loss"] / sums["samples"], "auc": area / pairs if pairs else math.nan}
 
 
-def look(sums: Values) -> dict[str, float]:
-    """Return the loss, and the area under the ROC curve (AUC) from the counts of clicks and other samples by score."""
-    clicks = [sums[f"click_{step}"] for step in range(BINS)]
-    others = [sums[f"other_{step}"] for step in range(BINS)]
-    below, area = 0.0, 0.0
-    for click, other in zip(clicks, others, strict=True):
-        area += click * (below + other / 2)
-        below += other
-    pairs = sum(clicks) * sum(others)
-    return {"loss": sums["loss"] / sums["samples"], "auc": area / pairs if pairs else math.nan}
-
-
-BINS = 1000
-"""Clicks are counted for the AUC in this many steps of the predicted probability. Ties within a step count half."""
+WORKLOAD = WideDeep()

@@ -108,14 +108,14 @@ def read(path: Path) -> Check:
 
 def convergence(scope: Scope) -> Table:
     """Return a header and a row per check of one benchmark; unknown values are n/a."""
-    figures = list(workloads.of(scope.checks[0].verdict.spec.model).HELD_OUT) if scope.checks else []
+    figures = list(workloads.of(scope.checks[0].verdict.spec.model).held_out) if scope.checks else []
     rows = []
     for check in scope.checks:
         one = check.verdict
         spec, known = one.spec, one.last.figures if one.last else {}
         against = f" (against {one.against}, tolerance {one.tolerance:g})" if one.against else ""
         precision, step = (
-            f"{spec.precision}, batch {spec.batch_per_device}",
+            f"{spec.precision}, batch {spec.batch}",
             f"{one.last.step:,}" if one.last else "n/a",
         )
         texts = [_text(name, known.get(name)) for name in figures]
@@ -164,7 +164,7 @@ def draw(check: Check, theme: Theme) -> Figure:
     spec, curve = check.verdict.spec, check.curve
     heading = f"{spec.benchmark}: {spec.framework} {spec.topology}, {spec.precision}: {check.verdict.verdict}"
     figure, axes = draws.blank(theme, heading, LOSS)
-    names = list(workloads.of(spec.model).HELD_OUT)
+    names = list(workloads.of(spec.model).held_out)
     every = [axes]
     if len(names) > 1:
         figure.set_size_inches(theme.size[0], theme.size[1] * 1.6)

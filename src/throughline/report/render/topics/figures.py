@@ -5,7 +5,6 @@ from functools import partial
 
 from matplotlib.figure import Figure as Plot
 
-from throughline import job
 from throughline.records import Cell, Figure
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.reached import alone
@@ -16,6 +15,7 @@ from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Column, Grid, lines
 from throughline.report.render.tables import Figure as Shown
 from throughline.report.topics import Drawing, Scope, Topic
+from throughline.spec import job
 
 
 def grid(scope: Scope) -> Grid | None:

@@ -19,7 +19,7 @@ from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
 from throughline.report.render.topics.throughput import settings
 from throughline.report.topics import ABOUT, Drawing, Finding, Scope, Topic
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 LABELLED = 0.12  # a part that takes at least this share of the longest step has its own share written on it
 BAR = 0.27  # inches for each bar

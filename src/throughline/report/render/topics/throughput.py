@@ -18,7 +18,7 @@ from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Sheet, Table
 from throughline.report.render.topics import checks
 from throughline.report.topics import Drawing, Scope, Topic
-from throughline.topology import Topology
+from throughline.spec import Topology
 
 COLUMNS = {
     "repeats_asked": "n",

@@ -1,0 +1,57 @@
+"""Everything that one call of the workflow asks for: its configuration, its runs, and the files of both."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from throughline import records
+from throughline.checks import convergence_check, equivalence, max_batch
+from throughline.corpus.shards import adopted
+from throughline.spec import RunSpec
+from throughline.study import runs
+from throughline.study.config import Config, load
+from throughline.study.places import Places
+from throughline.study.targets import ClicksTargets, CorpusTargets, PicturesTargets, Targets
+
+
+@dataclass(frozen=True)
+class Asked:
+    config: Config
+    specs: Sequence[RunSpec]
+    targets: Targets
+    corpus: CorpusTargets
+    pictures: Mapping[str, PicturesTargets]
+    clicks: ClicksTargets
+
+
+def read(
+    paths: Sequence[str | Path], values: Mapping[str, Any], workflow: Path, apart: bool, say: Callable[[str], object]
+) -> Asked:
+    """Read and check the configuration; UserError with one line per mistake.
+
+    values: what wins over the files (`load`). workflow: the folder of the workflow, which may be another one than the
+    working directory. apart: no job has the environments of several frameworks, so no job can compare them. say: gets
+    a line for each relative path that does not lead into the working directory.
+    """
+    places = Places(workflow)
+    config = load(paths, values, places=places)
+    for remark in places.remarks():
+        say(remark)
+    specs = runs.expand(config)
+    records.leave_newer({spec.summary for spec in specs})
+    folders = config.corpus.made(config.folders("corpus"))
+    return Asked(
+        config,
+        specs,
+        Targets(
+            config,
+            specs,
+            proofs={} if apart else equivalence.requests(specs),
+            searches={} if apart else max_batch.requests(config, specs),
+            checks=convergence_check.requests(config, specs),
+        ),
+        CorpusTargets(config.corpus, folders, adopted.of(config.corpus, folders)),
+        {room: PicturesTargets(section, room) for room, section in config.pictures().items()},
+        ClicksTargets(config.clicks),
+    )

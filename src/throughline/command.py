@@ -1,0 +1,153 @@
+"""Make a command line from a function's signature: for the function's own process, and for the rule that starts it.
+
+    def main(tokens: Path, split: Literal["training", "test"], output: Path, memory_mb: int = 256) -> None: ...
+
+    tokens, split, output    --tokens PATH --split {training,test} --output PATH    all three are required
+    memory_mb                --memory-mb N                                          optional: it has a default
+    a bool                   --unpacked                                             True if the option is there
+    a list or a sequence     --parts PATH ...                                       several values
+    a dict                   --parameters JSON
+    before a `/`             a value without the option's name
+
+The docstring of the function's file is the help text. A line `tokens: what they are` in it is the help of one argument.
+
+Every step of the workflow starts with this module, so it imports the standard library only, and neither `inspect` nor
+`dataclasses`, which take longer to load than all the rest.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin
+
+from throughline.files import command_line
+
+Main = Callable[..., int | None]
+OWN = ("output", "log")
+"""Arguments that are parts of a rule themselves."""
+
+
+class Argument(NamedTuple):
+    """One argument of a function. `positional`: it stands before a `/` in the signature."""
+
+    name: str
+    type: Any
+    required: bool
+    default: Any
+    positional: bool
+
+    @property
+    def option(self) -> str:
+        """The word before the value on the command line."""
+        return "" if self.positional else "--" + self.name.replace("_", "-")
+
+    @property
+    def is_path(self) -> bool:
+        return Path in (self.type, *get_args(self.type))
+
+    @property
+    def kind(self) -> Any:
+        """The type of a value that is given: of `X | None` it is X."""
+        kinds = [one for one in get_args(self.type) if one is not NoneType]
+        return kinds[0] if NoneType in get_args(self.type) else self.type
+
+    def settings(self) -> dict[str, Any]:
+        """Return what argparse has to know about this argument."""
+        if self.kind is bool:
+            return {"action": "store_true"}
+        needed: dict[str, Any] = {} if self.positional else {"required": self.required}
+        origin, parts = get_origin(self.kind), get_args(self.kind)
+        if origin in (list, Sequence):
+            several = {"type": parts[0], "nargs": "+" if self.required else "*", "default": list(self.default or ())}
+            return needed | several | ({} if self.positional else {"action": "extend"})
+        if self.positional and not self.required:
+            needed["nargs"] = "?"
+        needed["default"] = self.default
+        if origin is Literal:
+            return needed | {"choices": parts}
+        if origin is tuple:
+            return needed | {"type": parts[0], "nargs": len(parts)}
+        return needed | {"type": json.loads if origin is dict else self.kind}
+
+
+def arguments(main: Main) -> Iterator[Argument]:
+    """Yield the arguments of a function, in the order of its signature."""
+    code, values = main.__code__, main.__defaults__ or ()
+    plain, every = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    defaults = dict(zip(code.co_varnames[plain - len(values) : plain], values, strict=True))
+    defaults |= main.__kwdefaults__ or {}
+    for number, name in enumerate(code.co_varnames[:every]):
+        positional = number < code.co_posonlyargcount
+        yield Argument(name, main.__annotations__[name], name not in defaults, defaults.get(name), positional)
+
+
+def parser(main: Main, program: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of a function's command line. `program`: its name, if it is not that of the file."""
+    about, helps = [], {}
+    for line in (main.__globals__["__doc__"] or "").splitlines():
+        described = re.fullmatch(r"([a-z_]+): (.+)", line)
+        if described:
+            helps[described[1]] = described[2].replace("%", "%%")
+        else:
+            about.append(line)
+    made = argparse.ArgumentParser(program, description=" ".join(about).strip())
+    for one in arguments(main):
+        made.add_argument(one.option or one.name, help=helps.pop(one.name, None), **one.settings())
+    if helps:
+        raise ValueError(f"{main.__code__.co_filename} describes {', '.join(helps)}, but no argument has that name")
+    return made
+
+
+def run(
+    main: Main, words: Sequence[str] | None = None, *, single: bool = False, program: str | None = None
+) -> NoReturn:
+    """Call a function with the arguments of this process (or with `words`), and exit with the status that it returns.
+
+    `single`: see files.command_line.
+    """
+
+    def call() -> int | None:
+        given = vars(parser(main, program).parse_args(words))
+        for one in arguments(main):
+            if get_origin(one.kind) is tuple and given[one.name]:
+                given[one.name] = tuple(given[one.name])
+        before = [given.pop(one.name) for one in arguments(main) if one.positional]
+        return main(*before, **given)
+
+    command_line(call, single=single)
+
+
+@cache
+def loaded(path: str) -> Main:
+    """Return the function `main` of a script. Scripts import what is large in this function only."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"throughline_script_{Path(path).stem}", path)
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return cast(Main, module.main)
+
+
+def rule_words(main: Main, ready: Sequence[str] = (), named: Mapping[str, str | None] | None = None) -> str:
+    """Return the arguments of a rule's command, as Snakemake fills them in: `--tokens {input.tokens:q} ...`.
+
+    A required argument has the value of the same name in the rule: a path is an input (`output` and `log`: the rule's
+    outputs and log), everything else a param. `named` has the arguments whose values are called otherwise, such as
+    `shard="wildcards.number"`, and the optional arguments that the rule sets. `ready` has values of the rule that are
+    words of a command line already, such as `params.packing`; an argument that is among them has None in `named`.
+    """
+    named = dict(named or {})
+    words = []
+    for one in arguments(main):
+        usual = one.name if one.name in OWN else f"{'input' if one.is_path else 'params'}.{one.name}"
+        value = named.pop(one.name, usual if one.required or one.name in OWN else None)
+        if value is not None:
+            words.append(f"{one.option} {{{value}:q}}".strip())
+    if named:
+        raise ValueError(f"{main.__code__.co_filename} has no argument {', '.join(named)}")
+    return " ".join([*words, *(f"{{{value}:q}}" for value in ready)])

@@ -1,0 +1,7 @@
+"""Say what this machine can do, what is missing for the rest, and how to get it."""
+
+from throughline.launch import doctor
+
+
+def main() -> None:
+    doctor.main()

@@ -1,0 +1,169 @@
+"""Everything that the workflow takes from Snakemake's inside.
+
+Snakemake does not document these attributes, so another version may lack them. TRIED_WITH is the version that they
+were tried with, and tests/workflow/test_snakemake_inside.py tries all of them. This file imports the standard library
+and Snakemake only, because workflow/Snakefile loads it before the library is there.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+from snakemake.common import __version__
+from snakemake.exceptions import WorkflowError
+
+TRIED_WITH = "9.27.1"
+Answer = TypeVar("Answer")
+
+Configuration = tuple[list[str | Path], Mapping[str, Any]]
+"""Configuration files, and values that win over them."""
+
+SNAKEFILES = ("Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile")
+"""The files that Snakemake takes without --snakefile, in this order."""
+
+
+class Inside:
+    """The Snakefile that Snakemake reads at the moment, and the call of Snakemake that it belongs to.
+
+    root: the folder of the Snakefile. is_module: another workflow uses the Snakefile as a module. configuration: files,
+    and values that win over them. given: the files and the values that the user named on the command line.
+    """
+
+    def __init__(self, workflow: Any) -> None:
+        self._workflow = workflow
+        modifier = take(workflow, "modifier")
+        self.root = Path(str(take(workflow, "current_basedir"))).resolve()
+        self.is_module = not take(modifier, "is_main_snakefile")()
+        self.name_of: Callable[[str], str] = take(modifier, "modify_rulename")
+        """Map a rule's name in rules/ to its name in this call of Snakemake."""
+        settings = take(workflow, "config_settings")
+        self.given: Configuration = (list(take(settings, "configfiles")), dict(take(settings, "config")))
+        self.configuration: Configuration = (self.given[0] or ["config.yaml"], self.given[1])
+        if self.is_module:
+            hands_over = take(modifier, "skip_configfile")
+            self.configuration = ([], take(workflow, "config")) if hands_over else ([self.root / "config.yaml"], {})
+        _refuse_prefixes(take(modifier, "path_modifier"))
+
+    @property
+    def snakefile(self) -> str | None:
+        """The file that --snakefile has to name if somebody repeats a part of this call; None if it need not."""
+        main = Path(take(self._workflow, "main_snakefile")).resolve()
+        usual = next((Path(name).resolve() for name in SNAKEFILES if Path(name).is_file()), None)
+        return None if main == usual else os.path.relpath(main)
+
+    @property
+    def deployment(self) -> set[str]:
+        """The methods of --software-deployment-method: conda, apptainer, env-modules."""
+        return {str(method) for method in take(self._workflow, "deployment_settings.deployment_method")}
+
+    @property
+    def submits(self) -> bool:
+        """True if jobs run on the nodes of a cluster."""
+        return bool(take(self._workflow, "non_local_exec"))
+
+    @property
+    def is_submitted(self) -> bool:
+        """True in a job that a cluster runs."""
+        return bool(take(self._workflow, "remote_exec"))
+
+    def resource(self, rule: str, name: str) -> tuple[Any, Any]:
+        """Return what --set-resources and --default-resources say about a resource of a rule; None: nothing."""
+        settings = take(self._workflow, "resource_settings")
+        special = take(settings, "_parsed_overwrite_resources").get(self.name_of(rule), {}).get(name)
+        general = take(settings, "_parsed_default_resources").get(name)
+        return special and take(special, "raw"), general and take(general, "raw")
+
+    def jobs(self, finished: bool = True) -> list[Any]:
+        """Return the jobs of this call that have outputs; without those that are finished if `finished` is False."""
+        jobs = take(self._workflow, "dag.needrun_jobs")(exclude_finished=not finished)
+        return [job for job in jobs if take(job, "output")]
+
+    @property
+    def targets(self) -> set[Any]:
+        """The files that the user asked for by name."""
+        return set(take(self._workflow, "dag.targetfiles"))
+
+    def has_console(self) -> bool:
+        """True if our console shows this call. A module has no plan to show, so there we switch the console off."""
+        handlers = take(self._workflow, "logger_manager.get_log_handlers")()
+        consoles = [handler for handler in handlers if getattr(handler, "is_console", False)]
+        for console in consoles:
+            console.is_console = not self.is_module
+        return bool(consoles) and not self.is_module
+
+
+def answered(question: Callable[..., Answer], *values: Any, **names: Any) -> Answer:
+    """Return what a function of the library returns. If it raises UserError, end Snakemake with that message."""
+    from throughline.files import UserError
+
+    try:
+        return question(*values, **names)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def take(of: Any, path: str) -> Any:
+    """Return an attribute of Snakemake. WorkflowError if this version of Snakemake does not have it."""
+    try:
+        return reduce(getattr, path.split("."), of)
+    except AttributeError as error:
+        raise WorkflowError(
+            f"Snakemake {__version__} has no {type(of).__name__}.{path} ({error})\n"
+            f"  why:  Throughline was tried with Snakemake {TRIED_WITH} (src/throughline/snakemake_inside.py)\n"
+            f"  next: pip install snakemake=={TRIED_WITH}"
+        ) from None
+
+
+def _refuse_prefixes(paths: Any) -> None:
+    """Raise WorkflowError if a module statement moves our files: commands and records have their names as well."""
+    while paths is not None:
+        if take(paths, "prefix") or take(paths, "modifies_prefixes"):
+            raise WorkflowError(
+                "Throughline cannot be used as a module with prefix or replace_prefix\n"
+                "  why:  its records name its files as data/... and results/...\n"
+                "  next: remove the line; the names of folders below data/ and results/ are in its configuration"
+            )
+        paths = take(paths, "inner_modifier")
+
+
+def include_from_above(workflow: Any) -> None:
+    """Include the Snakefile of the folder above, with its first rule as what Snakemake makes if no target is named."""
+    place = _folder_above(take(workflow, "current_basedir"))
+    take(workflow, "include")(str(place / "Snakefile"), overwrite_default_target=True)
+
+
+def _folder_above(place: Any) -> Path:
+    """Return the folder above `place`, the folder of a Snakefile.
+
+    If Snakemake reads the Snakefile from a repository (`github(...)`), there is no such folder, and the workflow needs
+    one: it runs programs and imports a library. So we check the repository out, once for each commit and user.
+    """
+    if type(place).__name__ == "LocalSourceFile":
+        return Path(take(place, "path")).parent
+    hosted = hasattr(place, "hosted_repo")
+    repository = str(take(place, "hosted_repo.repo_clone") if hosted else Path(take(place, "repo_path")).resolve())
+    commit = _git(repository, "rev-parse", f"{take(place, 'ref')}^{{commit}}")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "workflows")
+    folder = cache / commit
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as temporary:
+            _git(temporary, "clone", "--quiet", "--no-checkout", repository, "clone")
+            _git(f"{temporary}/clone", "checkout", "--quiet", "--detach", commit)
+            try:
+                os.rename(f"{temporary}/clone", folder)
+            except OSError:
+                if not folder.is_dir():  # otherwise another process was faster
+                    raise
+    return folder
+
+
+def _git(folder: str, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WorkflowError(f"git {' '.join(words)} failed in {folder}: {done.stderr.strip()}")
+    return done.stdout.strip()

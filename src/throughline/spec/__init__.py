@@ -1,0 +1,18 @@
+"""The specification of a run: everything that decides it, as frozen dataclasses.
+
+The configuration makes specifications, and study/ validates them once. Launcher, ranks, frameworks, workloads, checks
+and records use the same types. A rank reads its specification from JSON, in an environment without pydantic, so this
+room imports the standard library only.
+"""
+
+from throughline.spec.job import Job
+from throughline.spec.optimizer import Optimizer, Schedule
+from throughline.spec.options import Options, Steps
+from throughline.spec.part import Part, Value, changed, key, read, values
+from throughline.spec.run import NAME, DataIdentity, Precision, RunSpec, Scaling, canonical, example
+from throughline.spec.topology import Layout, StepSize, Topology
+
+__all__ = [
+    "NAME", "DataIdentity", "Job", "Layout", "Optimizer", "Options", "Part", "Precision", "RunSpec", "Scaling",
+    "Schedule", "StepSize", "Steps", "Topology", "Value", "canonical", "changed", "example", "key", "read", "values",
+]  # fmt: skip

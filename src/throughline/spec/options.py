@@ -1,0 +1,68 @@
+"""The options of a run that every framework knows, and how many steps a run takes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from throughline.spec.part import Part, key
+from throughline.spec.topology import Layout
+
+
+@dataclass(frozen=True)
+class Steps(Part):
+    warmup: int = key("optimizer steps before the clock starts", default=20, least=0)
+    timed: int = key("optimizer steps inside the timed window", default=100, least=1)
+    at_most_s: float | None = key(
+        "the longest that warm-up and timed steps together take, in seconds, without the first step, "
+        "in which some libraries compile. A slow device or a large model gets fewer of both, but at least 2 and 3; "
+        "the record says so. null: every run takes all steps",
+        default=None,
+        above=0,
+    )
+
+
+@dataclass(frozen=True)
+class Options(Part):
+    """The options of all frameworks. Options of a single framework are fields of its own dataclass
+    (`frameworks.Options` has them all)."""
+
+    clip: Literal["none", "value", "norm", "global_norm"] = key(
+        "gradient clipping at 1.0: by value, by each tensor's norm, by the global norm", default="none"
+    )
+    accumulate: int = key("micro-batches per optimizer step", default=1, least=1)
+    compile: bool = key(
+        "compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
+        "compiles, so its cells with this option are n/a",
+        default=False,
+    )
+    graph: bool = key(
+        "replay forward and backward as one CUDA graph. It helps if kernels take longer to launch than to "
+        "compute. It needs `compile` and one GPU; other topologies end as `unsupported`",
+        default=False,
+    )
+    checkpointing: bool = key("recompute activations in the backward pass to save memory", default=False)
+    unpadded: bool = key("compute only the real tokens, without padding", default=False)
+    data: Literal["real", "synthetic"] = key("the data that the model reads, or made-up batches", default="real")
+    decoder: Literal["pillow", "dali"] = key(
+        "what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
+        "rank itself, on its GPU or on the CPU. If the framework's environment lacks DALI, a run ends as `unsupported`",
+        default="pillow",
+    )
+    exchange: bool = key(
+        "false: every rank keeps its own gradients, to show how much time their exchange takes", default=True
+    )
+    bucket_mb: int = key("MiB of gradients per all-reduce", default=25, least=1)
+    dropout: float = key("dropout of the model", default=0.1, least=0, below=1)
+    memory_limit_mb: int | None = key(
+        "MiB of memory for each worker on a CPU; a run that needs more ends as out of memory", default=None, least=1
+    )
+    sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = key(
+        "what the replicas split instead of each keeping a copy: the optimizer's states; or states, "
+        "gradients and weights, gathered once a step (`optimizer_gradients`) or for each layer in each pass (`full`)",
+        default="none",
+    )
+    tensor: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
+
+    @property
+    def layout(self) -> Layout:
+        """How the model is divided among its ranks."""
+        return Layout(self.tensor, self.sharding)

@@ -1,0 +1,153 @@
+"""Everything that decides one run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+
+from throughline.spec.job import Job
+from throughline.spec.optimizer import Optimizer
+from throughline.spec.options import Options, Steps
+from throughline.spec.part import Part, changed, read, values
+from throughline.spec.topology import StepSize, Topology
+
+NAME = r"[a-z][a-z0-9_]*"
+"""A regular expression for the names of benchmarks and data."""
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+Scaling = Literal["weak", "strong"]
+if TYPE_CHECKING:  # `RunSpec` alone means a specification of any workload
+    from typing_extensions import TypeVar
+
+    P = TypeVar("P", default=Any)
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class DataIdentity(Part):
+    """The name and the digest of the data that a run reads. Both are known before the data are made."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Part, Generic[P]):
+    """Everything that decides one run.
+
+    batch: samples of each replica, or of all replicas together if `scaling` is strong; corpus: the data that the run
+    reads, None if its batches are made up; hosts: how nodes are reached, without their names; protocol: the way of
+    measuring; content: what ranks get of the files that the parameters name by digest, which is in no record.
+    """
+
+    benchmark: str = field(metadata={"pattern": rf"^{NAME}$"})
+    framework: str = field(metadata={"pattern": r"^[a-z][a-z0-9-]*$"})
+    model: str
+    parameters: P
+    batch: int = field(metadata={"ge": 1})
+    precision: Precision
+    topology: Topology
+    repeat: int = field(metadata={"ge": 1})
+    steps: Steps = Steps()
+    seed: int = 42
+    device: str = "auto"
+    threads: int = field(default=1, metadata={"ge": 1})
+    binding: Literal["none", "numa"] = "none"
+    network: bool | None = None
+    hosts: Literal["simulated", "ssh"] | None = None
+    optimizer: Optimizer = Optimizer()
+    options: Options
+    scaling: Scaling = "weak"
+    job: Job | None = None
+    corpus: DataIdentity | None = None
+    protocol: int
+    content: Any = None
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], parameters: type[P], options: type[Options]) -> RunSpec[P]:
+        """Return the specification from its JSON values.
+
+        `parameters` is the class of the workload's parameters, and `options` that of the options of all frameworks.
+        Raise ValueError if a key is missing or unknown.
+        """
+        own = {one.name for one in fields(cast(Any, parameters))}
+        core = {NAMES.get(name, name): one for name, one in value.items() if name not in own}
+        core |= {"parameters": read(parameters, {name: one for name, one in value.items() if name in own})}
+        core |= {"options": read(options, core.get("options", {}))}
+        if "topology" in core:
+            core["topology"] = Topology.parse(core["topology"])
+        return read(cls, core)
+
+    def values(self) -> dict[str, Any]:
+        """Return the specification as JSON values, with its defaults.
+
+        The workload's parameters stand on the same level as the other keys.
+        """
+        return _flat(values(self))
+
+    def changed(self) -> dict[str, Any]:
+        """Return it without values that equal their defaults, so that a new option makes no finished run again."""
+        return _flat({name: value for name, value in changed(self).items() if name != "options" or value})
+
+    @property
+    def canonical(self) -> str:
+        """The JSON that is passed as a parameter of the run's rule, with sorted keys and without defaults."""
+        return canonical(self.changed())
+
+    @property
+    def size(self) -> StepSize:
+        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
+        return StepSize.of(self.topology, self.options.layout, self.batch, self.scaling, self.options.accumulate)
+
+    @property
+    def timed(self) -> Steps:
+        """The steps of the run. A job has no warm-up, and all its steps are timed."""
+        if self.job is None:
+            return self.steps
+        return Steps(warmup=0, timed=self.job.steps(self.size.samples_per_step, 1), at_most_s=None)
+
+    @property
+    def cell(self) -> str:
+        """`<benchmark>/bz<b>_<precision>`. One summary holds all frameworks, topologies and repeats of a cell."""
+        return f"{self.benchmark}/bz{self.batch}_{self.precision}"
+
+    @property
+    def summary(self) -> str:
+        return f"results/{self.cell}.json"
+
+    @property
+    def record(self) -> str:
+        return f"results/{self.cell}/{self.framework}/{self.topology}/run{self.repeat}.json"
+
+    @property
+    def log(self) -> str:
+        return self.record.removesuffix(".json") + ".log"
+
+
+NAMES = {"batch_per_device": "batch"}
+"""Map a key in JSON to its field, where the two differ."""
+KEYS = {field: key for key, field in NAMES.items()}
+
+
+def _flat(given: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in given.items():
+        if name != "content":
+            flat |= value if name == "parameters" else {KEYS.get(name, name): value}
+    return flat
+
+
+def canonical(value: Any) -> str:
+    """Return JSON in canonical form: equal values always give the same text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def example(model: str, parameters: P, **changes: Any) -> RunSpec[P]:
+    """Return a specification for a question about a model alone, such as its FLOPs: one device, one sample."""
+    rest: dict[str, Any] = {"topology": Topology(1, 1), "options": Options(data="synthetic"), "precision": "fp32"}
+    rest |= {"benchmark": "example", "framework": "torch", "batch": 1, "repeat": 1, "protocol": 0}
+    return RunSpec(model=model, parameters=parameters, **rest | changes)

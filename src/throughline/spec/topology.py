@@ -1,0 +1,91 @@
+"""The number of devices of a run (Topology), how its model is split over them (Layout), and the samples of a step.
+
+Standard library only: ranks import this too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from throughline.files import UserError
+
+
+@dataclass(frozen=True, order=True)
+class Topology:
+    """A number of nodes and devices per node, written `<nodes>n<devices per node>g`.
+
+    A device is a GPU, or one worker process on a CPU. `simulated`: all nodes are simulated on one machine. A printed
+    topology says so.
+    """
+
+    nodes: int
+    devices: int
+    simulated: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Topology:
+        match = re.fullmatch(r"([1-9]\d*)n([1-9]\d*)g", text)
+        if not match:
+            raise UserError(f"{text!r} is not a topology", next_step="write <nodes>n<devices per node>g, such as 1n2g")
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def world(self) -> int:
+        """World size: the number of ranks."""
+        return self.nodes * self.devices
+
+    def __str__(self) -> str:
+        return f"{self.nodes}n{self.devices}g" + (" (simulated)" if self.simulated else "")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model is split over its ranks.
+
+    `tensor` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
+    """
+
+    tensor: int = 1
+    sharding: str = "none"
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """The samples of an optimizer step.
+
+    Each of `replicas` copies of the model computes `accumulate` micro-batches of `batch_per_replica` samples. No other
+    code computes how many samples a step takes, and on how many replicas.
+    """
+
+    replicas: int
+    batch_per_replica: int
+    accumulate: int = 1
+
+    @classmethod
+    def of(cls, topology: Topology, layout: Layout, batch: int, scaling: str = "weak", accumulate: int = 1) -> StepSize:
+        """Return the size of a step. Raise UserError if devices or batch cannot be divided equally among the replicas.
+
+        `batch` is the batch of each replica. If `scaling` is strong, it is the batch of all replicas together.
+        """
+        replicas, rest = divmod(topology.world, layout.tensor)
+        if rest:
+            raise UserError(
+                f"the {topology.world} devices of {topology} do not divide into replicas of {layout.tensor}",
+                next_step="choose topologies whose devices are a multiple of options.tensor",
+            )
+        if scaling == "weak":
+            return cls(replicas, batch, accumulate)
+        each, rest = divmod(batch, replicas)
+        if rest:
+            raise UserError(
+                f"a batch of {batch} does not divide over the {replicas} replicas of {topology}",
+                why="scaling is strong: a batch size is the sum over all replicas",
+                next_step=f"choose a multiple of {replicas}",
+            )
+        return cls(replicas, each, accumulate)
+
+    @property
+    def samples_per_step(self) -> int:
+        """The global batch: the samples of all replicas between two updates of the weights."""
+        return self.replicas * self.batch_per_replica * self.accumulate

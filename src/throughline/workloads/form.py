@@ -1,0 +1,88 @@
+"""What the form of a workload in a library offers (`Form`): the model itself, written for that library."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from throughline.spec import RunSpec
+from throughline.workloads.workload import Arrays, Values
+
+P = TypeVar("P")
+"""The class of the workload's parameters."""
+N = TypeVar("N")
+"""The class of the network."""
+
+
+class Form(ABC, Generic[P, N]):
+    """A workload in a library. `in_<library>.py` has one subclass, and one instance of it as `FORM`.
+
+    Every library has a subclass with what its forms share, such as the names of weights. All forms use the names of the
+    PyTorch form for the parameters of a model.
+    """
+
+    lacks: ClassVar[Mapping[str, str]] = {}
+    """Map a feature that is missing to the reason, as a sentence for the record."""
+    changing: ClassVar[frozenset[str]] = frozenset()
+    """In PyTorch: the attribute names of buffers that training changes. Ranks exchange these, and no other buffer."""
+
+    @abstractmethod
+    def build(self, spec: RunSpec[P], facts: Values, at: Any = None) -> N:
+        """Return the network with random weights. It may raise Unsupported.
+
+        `at` is where it computes, in the library's words: a device of PyTorch or MXNet, a dtype policy of Keras.
+        """
+
+    def weights(self, network: N) -> Arrays:
+        """Return the parameters, without buffers, by name."""
+        raise NotImplementedError
+
+    def load(self, network: N, weights: Arrays) -> None:
+        """Set all parameters; ValueError if the names differ."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def settings(self, network: N) -> dict[str, Any]:
+        """Return what was built: `parameters`, `dropout`, `loss` and the names in the workload's `settings`."""
+
+    def versions(self) -> dict[str, str | None]:
+        """Return the versions of what the form uses beside the library."""
+        return {}
+
+    def figures(self, network: N) -> list[tuple[str, Any, float | None]]:
+        """Measure, after the timed window, each of the workload's figures without `of_steps` and `of_counts`.
+
+        Return for each: its name, at which size, and the value.
+        """
+        return []
+
+    def sums(self, network: N, batch: Any) -> dict[str, float]:
+        """Return sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
+        raise NotImplementedError
+
+    def batch(self, arrays: Arrays) -> Any:
+        """Return a batch as the network takes it."""
+        return arrays
+
+    def blocks(self, network: N) -> list[Any]:
+        """Return the modules, such as layers, whose weights are gathered one module at a time (`sharding`)."""
+        raise NotImplementedError
+
+    def split(self, network: N, ranks: Any) -> None:
+        """Keep this rank's part of the parameters (`tensor`); `ranks` is a TensorGroup of those that share a replica.
+
+        From then on `load` takes whole weights, and `weights` gathers them.
+        """
+        raise NotImplementedError
+
+    def spread(self, network: N, ranks: Any) -> frozenset[str]:
+        """Share parameters with all ranks, a TensorGroup (`own_exchange`).
+
+        Return the names of the parameters that the network exchanges itself, in its forward and backward pass.
+        """
+        raise NotImplementedError
+
+    def by_rows(self, network: N) -> list[Any]:
+        """Return, in PyTorch, the parameters that have sparse gradients, and are updated row by row."""
+        return []

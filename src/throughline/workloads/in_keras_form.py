@@ -1,0 +1,112 @@
+"""What the forms of all workloads in Keras share (`KerasForm`): weights by the names of the PyTorch forms, and seeds.
+
+They use only Keras' own operations, so they work with every backend of Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+import keras
+import keras_hub
+import numpy as np
+from keras import ops
+
+from throughline.workloads import Arrays, Form
+from throughline.workloads.workload import P
+
+MATRICES = ("kernel", "embeddings")
+"""Keras' names of the weights that decay. We cannot go by the number of dimensions, because a bias can have two here
+(heads, width)."""
+SEEDS = "seed_generator_state"
+
+
+class Network(Protocol):
+    def by_name(self) -> dict[str, Any]:
+        """Return every weight by its name in the PyTorch form."""
+
+    @property
+    def variables(self) -> list[Any]:
+        """All variables, those of the generators of dropout among them."""
+
+
+N = TypeVar("N", bound=Network)
+"""The class of the network."""
+
+
+class KerasForm(Form[P, N]):
+    """A workload in Keras. `at` of `build` is Keras' name of a precision (a dtype policy)."""
+
+    def load(self, network: N, weights: Arrays) -> None:
+        """Set all weights in place.
+
+        A kernel of Keras has the inputs before the outputs, both as its last dimensions, and may have the heads as a
+        dimension of their own. PyTorch's has the outputs first.
+        """
+        own = network.by_name()
+        if own.keys() != weights.keys():
+            raise ValueError(f"weights of another network: {sorted(own.keys() ^ weights.keys())}")
+        for name, weight in own.items():
+            array = weights[name]
+            if weight.name == "kernel":
+                array = array.transpose(*range(2, array.ndim), 1, 0)
+            weight.assign(array.reshape(weight.shape))
+
+    def versions(self) -> dict[str, str | None]:
+        return {"keras": keras.__version__, "keras_hub": keras_hub.__version__}
+
+    def seed(self, value: int) -> None:
+        """Seed the generator that draws random weights."""
+        keras.utils.set_random_seed(value)
+
+    def reseed(self, network: N, value: int) -> None:
+        """Seed the generators of dropout. Every layer gets a seed of its own."""
+        for place, state in enumerate(one for one in network.variables if one.name == SEEDS):
+            state.assign(np.array([value & 2**32 - 1, place], "uint32"))
+
+    def decays(self, weights: Iterable[Any]) -> list[bool]:
+        """Return for each weight whether weight decay applies to it: only to matrices."""
+        return [one.name in MATRICES for one in weights]
+
+
+def gelu(x: Any) -> Any:
+    """Return the exact gelu, x/2 * (1 + erf(x/sqrt(2))), as PyTorch computes it.
+
+    `keras.activations.gelu` computes the same in TensorFlow. In JAX it uses erfc, which takes longer on CPUs.
+    """
+    return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
+
+
+def counted(network: Any) -> int:
+    return sum(int(np.prod(one.shape)) for one in network.trainable_variables)
+
+
+def of_layer(name: str, layer: Any) -> dict[str, Any]:
+    """Return the weights of a dense layer or of a norm by PyTorch's names."""
+    if hasattr(layer, "gamma"):
+        return {f"{name}.weight": layer.gamma, f"{name}.bias": layer.beta}
+    return {f"{name}.weight": layer.kernel, f"{name}.bias": layer.bias}
+
+
+def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
+    """Return layer(hidden). The backward pass computes the layer's activations again, with the same dropout.
+
+    TensorFlow runs the layer a second time, so both runs begin with the same seeds. JAX cannot change state inside a
+    function that it computes twice, so there the seeds of dropout are arguments and results.
+    """
+    if keras.backend.backend() != "jax":
+        before = [ops.copy(one.value) for one in layer.non_trainable_variables]
+
+        def call(hidden: Any) -> Any:
+            for seed, value in zip(layer.non_trainable_variables, before, strict=True):
+                seed.assign(value)
+            return layer(hidden, **given)
+
+        return keras.remat(call)(hidden)
+    seeds, weights = layer.non_trainable_variables, [one.value for one in layer.trainable_variables]
+    stateless = keras.remat(lambda hidden, seeds: layer.stateless_call(weights, seeds, hidden, **given))
+    hidden, after = stateless(hidden, [one.value for one in seeds])
+    for seed, value in zip(seeds, after, strict=True):
+        seed.assign(value)
+    return hidden

@@ -1,0 +1,44 @@
+"""What the forms of all workloads in Paddle share (`PaddleForm`): layers, and weights by the names of the PyTorch
+forms."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from paddle import nn
+
+from throughline.workloads import Arrays, Form
+from throughline.workloads.workload import P
+
+DEVIATION = 0.02
+"""Standard deviation of the initial weights."""
+DRAWN = nn.initializer.Normal(std=DEVIATION)
+
+
+def dense(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
+    """Make a linear layer."""
+    return nn.Linear(inputs, outputs, weight_attr=nn.initializer.Normal(std=deviation))
+
+
+def trained(network: nn.Layer) -> dict[str, Any]:
+    """Return the parameters that are trained. Paddle's own list also has the running statistics of batch norms."""
+    return {name: one for name, one in network.named_parameters() if not one.stop_gradient}
+
+
+N = TypeVar("N", bound=nn.Layer)
+"""The class of the network."""
+
+
+class PaddleForm(Form[P, N]):
+    """A workload in Paddle."""
+
+    def load(self, network: N, weights: Arrays) -> None:
+        """Set all weights in place. Paddle keeps weights of linear layers transposed."""
+        linear = {f"{name}.weight" for name, one in network.named_sublayers() if isinstance(one, nn.Linear)}
+        parameters = trained(network)
+        if parameters.keys() != weights.keys():
+            raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
+        for name, parameter in parameters.items():
+            array = weights[name].T if name in linear else weights[name]
+            parameter.set_value(np.ascontiguousarray(array, dtype=np.float32))

@@ -1,0 +1,189 @@
+"""What a workload offers (`Workload`): everything about a model that does not belong to a library."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from throughline.spec import Options, RunSpec
+from throughline.workloads.decoder import Decoder
+
+Arrays = dict[str, Any]
+"""numpy arrays by name."""
+Values = Mapping[str, Any]
+P = TypeVar("P")
+"""The class of the workload's parameters."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that every run of a workload measures beside throughput.
+
+    `peak`: the peak of the datasheet, in TFLOPS or GB/s, with which a rate can be compared. `of_steps`: percentiles of
+    the times of the timed steps in milliseconds; the launcher computes them from the slowest rank. `of_counts`: the
+    value that `counted` returns under this name, as a mean over the ranks; `counts` then also gets made-up batches.
+    The form measures all other figures.
+    """
+
+    name: str
+    unit: str
+    better: Literal["more", "less"]
+    description: str
+    peak: Literal["flops", "memory"] | None = None
+    of_steps: tuple[int, ...] = ()
+    of_counts: bool = False
+
+
+LATENCY = Figure(
+    "latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)
+)
+"""For workloads whose published tables state a latency."""
+
+
+class Workload(ABC, Generic[P]):
+    """What is trained. The neutral file of a workload has one subclass, and one instance of it as `WORKLOAD`.
+
+    A body in this class is right for a workload that has nothing of the kind. `facts` is the result of the method of
+    that name.
+    """
+
+    models: ClassVar[tuple[str, ...]]
+    """The values that a block's `model` can have, the default first. No other workload may have them."""
+    parameters: type[P]
+    """A frozen dataclass of `key` fields. They decide a run together with the core keys."""
+    libraries: ClassVar[Mapping[str, frozenset[str]]]
+    """Map each library to the features (`frameworks.FEATURES`) of the form there."""
+    no_form: ClassVar[Mapping[str, str]] = {}
+    """Map a library to the reason why there is no form in it. Only libraries that somebody has examined."""
+    unit: ClassVar[str] = "samples"
+    """The unit of throughput, such as `samples` or `images`."""
+    units: ClassVar[Mapping[str, Callable[[Any], float]]] = {}
+    """Map other units of the same throughput, such as tokens, to a function: parameters -> how many a sample has."""
+    figures: ClassVar[tuple[Figure, ...]] = ()
+    data: ClassVar[str | None] = None
+    """The section of config.yaml with its data, and the data room whose `reading` reads them. None: all batches are
+    made up."""
+    settings: ClassVar[tuple[str, ...]] = ()
+    """Names that `settings` of every form states, in addition to those of the framework (`frameworks.SETTINGS`)."""
+    learns_from: ClassVar[int | None] = None
+    """The loss of a run on real data has to fall if it has this many timed steps or more. None: losses say nothing."""
+    held_out: ClassVar[Mapping[str, bool]] = {}
+    """Map each figure of held-out data, `loss` among them, to True if more is better. Empty without a convergence
+    check."""
+    no_proof: ClassVar[str | None] = None
+    """Why its mathematics cannot be compared with a reference in double precision. None: they can."""
+    proven_batch: ClassVar[int] = 1
+    """The smallest batch of a replica with which a proof of equal mathematics holds."""
+    rounding: ClassVar[float] = 1.0
+    """How many times the usual rounding a loss in a lower precision may show."""
+    trains: ClassVar[bool] = True
+    """True if a step trains the model. False: a step is one call of a test (`untrained.py`)."""
+    has_batch: ClassVar[bool] = True
+    """True if a step takes a batch of samples."""
+    described: ClassVar[Mapping[str, Any]] = {}
+    """The keys of a map that describes a model in place of a name, with their JSON schemas. The first key tells which
+    workload a map belongs to, and the model's name begins with it."""
+
+    def of_map(self, values: Values) -> Any:
+        """Return the name of the model that a map describes, as a `Described`; ValueError if it cannot be read."""
+        raise ValueError("a model's name is needed")
+
+    def complete(self, values: Values, section: Any) -> dict[str, Any]:
+        """Return the parameters that are no keys (`asked=False`).
+
+        They follow from a block's model and own keys (`values`) and from the section of the data, None without data.
+        Raise a ValueError that names the key if the section has no data for these values.
+        """
+        return {}
+
+    def content(self, spec: RunSpec[P]) -> Any:
+        """Return what ranks get of the files that the parameters name by digest, as JSON values (`RunSpec.content`)."""
+        return None
+
+    def splits(self, model: str) -> Mapping[str, int]:
+        """Map what ranks that share a replica (`options.tensor`) divide, such as heads, to how many the model has.
+
+        Only called if a form has the feature `tensor`.
+        """
+        return {}
+
+    def own_exchange(self, spec: RunSpec[P]) -> bool:
+        """True if the network exchanges some parameters itself (`Form.spread`), so the framework leaves them alone."""
+        return False
+
+    def folder(self, parameters: P) -> str:
+        """Return the folder under data/<name>/ whose manifest these parameters read."""
+        raise ValueError("it reads no data")
+
+    def fits(self, parameters: P, manifest: Values) -> str | None:
+        """Return what is wrong with a manifest's data for these parameters, as a sentence without its subject; or
+        None."""
+        return None
+
+    def facts(self, manifest: Values | None) -> dict[str, Any]:
+        """Return what a form has to know of the data: from a manifest, or for synthetic batches if it is None."""
+        return {}
+
+    def batch(self, rows: Arrays, options: Options) -> Arrays:
+        """Return the arrays that one step needs, from the rows of the data's reader. Arrays stay as they are unless an
+        option asks for a change."""
+        return rows
+
+    @abstractmethod
+    def synthetic(self, count: int, spec: RunSpec[P], seed: int) -> Arrays:
+        """Return a made-up batch of `count` samples, the same for the same seed."""
+
+    def counts(self, rows: Arrays) -> tuple[int, ...]:
+        """Count things in a batch's rows, while they are read. The run adds up the counts over the timed window."""
+        return ()
+
+    def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[P]) -> dict[str, float]:
+        """Return figures from the sums of `counts` over this many samples, such as `real_token_share`.
+
+        The mean of such a figure over the ranks has to be the figure of all ranks.
+        """
+        return {}
+
+    @abstractmethod
+    def flops_per_sample(self, spec: RunSpec[P], facts: Values, counted: Values) -> float | str:
+        """Return the FLOPs to train on one sample (multiply-add = 2, model FLOPs), or why they are not known.
+
+        `counted` can be empty.
+        """
+
+    def causal_flops_per_sample(self, spec: RunSpec[P]) -> float | str | None:
+        """Return the FLOPs with attention counted only where a causal mask lets it through, or why there are none.
+
+        None if the workload has no such number.
+        """
+        return None
+
+    def flops_beyond_model(self, spec: RunSpec[P], settings: Values) -> float:
+        """Return the FLOPs of a sample that a framework with these settings does and `flops_per_sample` does not
+        count."""
+        return 0.0
+
+    def decoder(self, spec: RunSpec[P]) -> Decoder | None:
+        """Return the FLOPs of a decoder by parts; None if the model is no decoder or its FLOPs are not known."""
+        return None
+
+    def intensity(self, spec: RunSpec[P], figure: str, at: Any) -> float | None:
+        """Return the FLOPs for each byte of the call behind a figure, for the roofline; None if there is no number."""
+        return None
+
+    @abstractmethod
+    def convention(self, spec: RunSpec[P]) -> dict[str, str]:
+        """Say in words what `flops_per_sample` counts."""
+
+    def proven(self, spec: RunSpec[P]) -> dict[str, Any]:
+        """Return the parameters that a proof of equal mathematics changes, with their values in the proof.
+
+        They switch off random choices, which no reference can repeat.
+        """
+        return {}
+
+    def look(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Return the figures of `held_out`, from sums over held-out batches."""
+        return {}

@@ -1,0 +1,228 @@
+"""Which benchmarks have a proof of equal mathematics, and which runs it consists of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_fixtures
+from throughline import records, workloads
+from throughline.checks import apart, equivalence
+from throughline.files import UserError
+from throughline.launch.job import Job
+from throughline.records import Equivalence
+from throughline.report.analysis import advice
+from throughline.spec import RunSpec, Schedule, Topology, values
+from throughline.study import runs
+from throughline.study.config import load
+from throughline.workloads import faces
+
+ALONE = {"frameworks": ["torch"]}
+SYNTHETIC = {"data": "synthetic"}
+BLOCK = {
+    "sequence": 32, "topologies": ["1n1g", "1n4g"], "batch": {"bf16": [8], "fp32": [64, 16]}, "repeats": 2,
+    "frameworks": ["torch", "torch-horovod"],
+}  # fmt: skip
+
+
+def requested(**changes: Any) -> dict[str, list[RunSpec]]:
+    config = load([], {"benchmarks": {"b": BLOCK | changes, "alone": {"sequence": 32}}})
+    return equivalence.requests(runs.expand(config))
+
+
+def test_a_comparison_of_frameworks_has_a_proof_and_one_framework_alone_has_none() -> None:
+    (name, specs), *others = requested(extras=["aa", "synthetic"]).items()
+    assert (name, others) == ("b", [])
+    assert [(spec.framework, str(spec.topology), spec.precision) for spec in specs] == [
+        (framework, *each)
+        for framework in BLOCK["frameworks"]
+        for each in (("1n1g", "fp32"), ("1n1g", "bf16"), ("1n2g", "fp32"))
+    ]
+    assert {(spec.batch, spec.repeat, spec.hosts) for spec in specs} == {(16, 1, None)}
+
+
+def test_one_device_is_proven_on_one_device() -> None:
+    assert {str(spec.topology) for spec in requested(topologies=["1n1g"])["b"]} == {"1n1g"}
+
+
+def test_one_framework_has_a_proof_where_its_options_change_how_a_model_lies_on_its_ranks() -> None:
+    assert requested(**ALONE) == {}
+    fp32: dict[str, Any] = {"batch": {"fp32": [16]}}
+    pairs = requested(**ALONE, **fp32, topologies=["1n2g", "1n4g"], options={"tensor": 2})["b"]
+    assert [(str(spec.topology), spec.size.replicas, spec.options.tensor) for spec in pairs] == [
+        ("1n2g", 1, 2), ("1n4g", 2, 2),
+    ]  # fmt: skip
+    sharded = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"sharding": "optimizer"})["b"]
+    assert [str(spec.topology) for spec in sharded] == ["1n2g", "1n2g"]  # a single replica cannot shard
+    assert equivalence.settings(sharded[0]).options.layout == sharded[0].options.layout
+
+
+@dataclass(frozen=True)
+class Split(workloads.Part):
+    tables: int = workloads.key("ranks that the tables lie on", default=4, whole=1)
+
+
+def test_a_workload_that_splits_its_model_has_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = training_fixtures.spec()
+    monkeypatch.setattr(type(workloads.of(spec.model)), "parameters", Split)
+    for tables, proven in ((4, True), (1, False)):
+        split = replace(spec, parameters=Split(tables))
+        assert bool(equivalence.requests([split])) == proven
+    assert workloads.whole(spec.model) == {"tables": 1}
+
+
+def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> None:
+    specs = requested(scaling="strong", batch={"fp32": [64]})["b"]
+    assert {(spec.batch, spec.scaling) for spec in specs} == {(16, "weak")}
+
+
+def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
+    block = {"model": "iresnet-tiny", "classifier": "model_parallel", "topologies": ["1n2g"], "options": SYNTHETIC}
+    for batch, proven in ((2, faces.WORKLOAD.proven_batch), (16, 16)):
+        config = load([], {"benchmarks": {"b": block | {"batch": {"fp32": [batch]}}}})
+        (specs,) = equivalence.requests(runs.expand(config)).values()
+        assert {spec.batch for spec in specs} == {proven}
+        assert f"with {proven} samples a replica" in equivalence.covers(specs)[0]
+
+
+def test_what_is_measured_is_what_is_proven() -> None:
+    options = {
+        "clip": "norm", "accumulate": 2, "compile": True, "unpadded": True, "checkpointing": True, "dropout": 0.1,
+    }  # fmt: skip
+    optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05, "momentum": 0.9}
+    measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)
+    proven = equivalence.settings(measured)
+    assert proven.options == replace(measured.options, dropout=0.0)
+    known = {"learning_rate": 3e-3, "weight_decay": 1.0, "schedule": values(Schedule())}
+    assert values(proven.optimizer) == optimizer | known
+    assert (proven.precision, proven.steps.timed, proven.steps.warmup) == ("bf16", equivalence.LOWER_STEPS, 0)
+    assert equivalence.settings(replace(measured, precision="fp32")).steps.timed == equivalence.STEPS
+    plain = training_fixtures.spec(optimizer={"name": "adam", "weight_decay": 0.01})
+    assert equivalence.settings(plain).optimizer == plain.optimizer  # its decay is in the gradient, so it shows
+    none = training_fixtures.spec(optimizer={"weight_decay": 0.0})
+    assert equivalence.settings(none).optimizer == none.optimizer
+
+
+def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
+    measured = training_fixtures.spec(options={"compile": True, "clip": "norm", "accumulate": 264})
+    lower, wider = (replace(measured, precision="bf16"), replace(measured, topology=Topology(1, 2)))
+    assert equivalence.covers([measured, lower, wider]) == [
+        "fp32 against the reference: 50 steps on 1n1g, 1n2g with 4 samples a replica",
+        "bf16 against fp32 of the same framework: 10 steps on 1n1g",
+        "as measured: adamw, clip norm, compile true, checkpointing false, unpadded false, data real, sharding none, "
+        "tensor 1",
+        "optimizer.weight_decay: 1.0 instead of 0.01",
+        "options.accumulate: 2 instead of 264",
+        "options.dropout: 0.0 instead of 0.1",
+    ]
+
+
+FINE = [2.0, 1.5, 1.2]
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected", "verdict", "reason"),
+    [
+        (FINE, FINE, "equal", None),
+        ([2.0, 1.5, 1.3], FINE, "different", "its loss is off by 8.3e-02, and 1.0e-02 is tolerated"),
+        ([2.0, math.nan, math.inf], FINE, "different", "its loss is not finite from step 2 on"),
+        ([math.nan] * 3, FINE, "different", "its loss is not finite from step 1 on"),
+        (FINE, [2.0, 1.5, math.nan], "invalid", "own loss is not finite from step 3 on"),
+    ],
+)
+def test_losses_that_end_in_nothing_are_judged(
+    losses: list[float], expected: list[float], verdict: str, reason: str | None
+) -> None:
+    found = equivalence.judged(losses, expected, 1e-2)
+    assert found.verdict == verdict
+    assert found.reason is None if reason is None else reason in str(found.reason)
+
+
+def proved(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: dict[str, Any], precisions: tuple[str, ...] = ("fp32",)
+) -> Equivalence:
+    """Make a proof whose runs have these outcomes: precision -> changes of the record, or an error."""
+
+    def run(job: Job) -> dict[str, Any]:
+        outcome = outcomes[job.spec.precision]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return {"status": "ok", "reason": None, "scaler_skipped_steps": 0, "ranks": [], **outcome}
+
+    monkeypatch.setattr(equivalence.launch, "run", run)
+    monkeypatch.setattr(apart, "initial", lambda *given: None)
+    monkeypatch.setattr(apart, "train", lambda *given: apart.Trained(TRUE, 0))
+    specs = [training_fixtures.spec(precision=one, options={"clip": "value"}) for one in precisions]
+    records.write(records.Equivalence, equivalence.prove(specs, None, {}, folder / "proof"), folder / "proof.json")
+    return records.read_equivalence(folder / "proof.json")
+
+
+TRUE = [10.0 - step / 10 for step in range(equivalence.STEPS)]
+EQUAL = {"ranks": [{"loss": TRUE}]}
+NAN = {
+    "status": "invalid", "reason": "the loss is not finite from step 4 on (rank 1)",
+    "ranks": [{"loss": TRUE}, {"loss": [*TRUE[:3], *[None] * 47]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "reason"),
+    [
+        (EQUAL, "equal", None),
+        ({**EQUAL, "status": "invalid", "reason": "the loss does not fall"}, "equal", None),
+        (NAN, "different", "1n1g: its loss is not finite from step 4 on"),
+        ({"status": "invalid", "reason": "rank 1 timed 3", "ranks": [{"loss": TRUE[:3]}]}, "invalid", "rank 1 timed"),
+        ({"status": "oom", "reason": "no memory"}, "oom", "1n1g: no memory"),
+        ({"status": "unsupported", "reason": "no GPU"}, "unsupported", "1n1g: no GPU"),
+        (UserError("killed"), "failed", "1n1g: killed"),
+        (ValueError("Out of range float values"), "failed", "1n1g: Out of range"),
+    ],
+)  # fmt: skip
+def test_whatever_a_run_comes_to_there_is_a_proof_with_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, verdict: str, reason: str | None
+) -> None:
+    proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
+    found = proof.of("torch")
+    assert found is not None and found.verdict == verdict
+    assert found.reason is None if reason is None else str(found.reason).startswith(reason) or reason in found.reason
+    warned = advice.about_frameworks({}, {"torch": found})
+    assert bool(warned) == (verdict not in ("equal", "unsupported"))
+    assert ("options.clip: value had nothing to clip in these steps" in proof.covers) == bool(proof.reference_loss)
+
+
+def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lower(factor: float, **changes: Any) -> dict[str, Any]:
+        return {"ranks": [{"loss": [loss * factor for loss in TRUE[: equivalence.LOWER_STEPS]]}], **changes}
+
+    def verdict(outcome: Any, precision: str = "bf16", fp32: Any = EQUAL) -> tuple[str, str | None]:
+        proof = proved(monkeypatch, tmp_path, {"fp32": fp32, precision: outcome}, ("fp32", precision))
+        found, plain = proof.of("torch", precision), proof.of("torch")
+        assert found and plain and (fp32 is not EQUAL or plain.verdict == "equal")
+        assert not any(text.startswith(precision) for text in plain.covers)
+        assert any(text.startswith(precision) for text in found.covers)
+        return found.verdict, found.reason
+
+    assert verdict(lower(1 + 5e-4)) == ("equal", None)
+    assert verdict(lower(1 + 5e-4), "fp16")[0] == "different"
+    assert verdict(lower(1 + 2e-3)) == ("different", "bf16: its loss is off by 2.0e-03, and 1.3e-03 is tolerated")
+    skipped = {"status": "invalid", "reason": "the loss scaler skipped"}
+    assert verdict(lower(1.01, scaler_skipped_steps=1, **skipped), "fp16") == ("equal", None)
+    assert verdict(lower(1.5, scaler_skipped_steps=1, **skipped), "fp16")[0] == "different"
+    assert verdict(lower(1.0, scaler_skipped_steps=9, **skipped), "fp16") == (
+        "invalid",
+        "fp16: the loss scaler skipped",
+    )
+    assert verdict(lower(1.0), fp32={"status": "oom", "reason": "no memory"})[0] == "oom"
+
+
+def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = training_fixtures.spec()
+    monkeypatch.setattr(type(workloads.of(spec.model)), "no_proof", "its images are cut at random")
+    result = equivalence.prove([spec], None, {}, tmp_path / "equivalence")
+    records.write(records.Equivalence, result, tmp_path / "equivalence.json")
+    one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n1g"]
+    assert (one.verdict, one.reason) == ("unsupported", "its images are cut at random")

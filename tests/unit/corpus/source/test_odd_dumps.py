@@ -1,0 +1,43 @@
+"""Any dump of the last 20 years gives all its articles, or an error that says what is wrong. The docs say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
+from throughline.files import UserError
+
+METHOD = Path(__file__).parents[4] / "docs" / "method-corpus.md"
+TEXT_DIFFERS = {
+    "a title that begins with `Template`": 0,
+    "uncompressed, a flipped bit in a text": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    return articles(ODD[0], tmp_path_factory.mktemp("published"), 1)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.what)
+def test_an_odd_dump(odd: Odd, tmp_path: Path, published: dict[int, str]) -> None:
+    if odd.error is not None:
+        with pytest.raises(UserError) as caught:
+            articles(odd, tmp_path)
+        assert odd.error in caught.value.what
+        assert caught.value.next_step and not list(tmp_path.glob("*.partial*"))
+        return
+    found = articles(odd, tmp_path)
+    assert len(found) == odd.articles
+    if len(found) == ARTICLES:
+        assert found.keys() == published.keys()
+        differ = sum(found[number] != published[number] for number in found)
+        assert differ == TEXT_DIFFERS.get(odd.what, 0)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.what)
+def test_the_table_of_odd_dumps_says_the_same(odd: Odd) -> None:
+    result = f"error: … {odd.error}" if odd.error is not None else str(odd.articles)
+    assert f"| {odd.what} | {result} |\n" in METHOD.read_text(encoding="utf-8")

@@ -1,0 +1,177 @@
+"""The whole corpus, made by the commands that the workflow calls: its content does not depend on how it is cut."""
+
+from __future__ import annotations
+
+import bz2
+import gc
+import json
+import os
+import random
+import re
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus_helpers import CLOSING, HEADER, content, page
+from throughline.corpus.source import IDS, dumps, parts
+from throughline.corpus.text import tokens
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS = ROOT / "workflow" / "scripts"
+PARAMETERS = {"sequence": 32, "predictions": 5, "probability": 0.15, "short_sequences": 0.1, "copies": 2, "seed": 12345}
+TEXTS = (".txt", ".jsonl")
+SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object, status: int = 0) -> None:
+    """Run a command in this process, because starting Python for every command would take most of the time."""
+    monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+    # A command ends its process and switches things off in it. This process must go on, with all of them.
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    monkeypatch.setattr(gc, "disable", lambda: None)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(SCRIPTS / script), run_name="__main__")
+    assert left.value.code == status
+
+
+def chain(monkeypatch: pytest.MonkeyPatch, data: Path, sources: Sequence[Path], parts: int, *, shuffled: bool) -> Path:
+    """Make shards from these sources; return their folder. A source is a dump or a text, cut into `parts` parts."""
+    order = list(range(parts * len(sources)))
+    if shuffled:
+        random.Random(1).shuffle(order)
+    words = data / "vocabulary.txt"
+    call(monkeypatch, "corpus_vocabulary.py", "--name", "bert-base-uncased", "--output", words)
+    cuts = [data / "dump" / f"parts_{number}.json" for number in range(len(sources))]
+    for source, cut in zip(sources, cuts, strict=True):
+        form = ["--text"] if source.suffix in TEXTS else []
+        call(monkeypatch, "corpus_cut.py", "--dump", source, *form, "--parts", parts, "--output", cut)
+    tokens = [data / "tokens" / f"part_{part:04d}.hdf5" for part in sorted(order)]
+    for part in order:
+        cut, lines = cuts[part // parts], ["--lines"] if sources[part // parts].suffix == ".txt" else []
+        articles, counts = (data / "articles" / f"part_{part:04d}{end}" for end in (".jsonl", ".counts.json"))
+        call(monkeypatch, "corpus_extract.py", "--cut", cut, "--part", part, "--output", articles, "--counts", counts)
+        made = "--articles", articles, "--vocabulary", words, *lines, "--output", tokens[part]
+        call(monkeypatch, "corpus_tokens.py", *made)
+    sequence = data / "seq32"
+    parameters = json.dumps(PARAMETERS)
+    for split, number in SHARDS[::-1] if shuffled else SHARDS:
+        name = f"{split}_{number:04d}"
+        call(
+            monkeypatch,
+            "corpus_gather.py",
+            *("--parts", *tokens, "--split", split, "--shard", number, "--training", 3, "--test", 1),
+            *("--output", data / "tokens" / f"{name}.hdf5"),
+        )
+        call(
+            monkeypatch,
+            "corpus_shard.py",
+            *("--tokens", data / "tokens" / f"{name}.hdf5", "--vocabulary", words, "--split", split),
+            *("--shard", number, "--parameters", parameters, "--output", sequence / f"{name}.hdf5"),
+        )
+        call(
+            monkeypatch,
+            "corpus_verify.py",
+            *("--shard", sequence / f"{name}.hdf5", "--vocabulary", words, "--parameters", parameters),
+            *("--tokens", data / "tokens" / f"{name}.hdf5", "--output", sequence / "verified" / f"{name}.json"),
+        )
+    verified = [sequence / "verified" / f"{split}_{number:04d}.json" for split, number in SHARDS]
+    call(
+        monkeypatch,
+        "corpus_manifest.py",
+        *("--corpus", "sample", "--verified", *verified, "--vocabulary", words, "--parameters", parameters),
+        *("--output", sequence / "manifest.json"),
+    )
+    return sequence
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_same_content_from_any_parts_in_any_order_and_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    sample = tmp_path / "sample.xml.bz2"
+    call(monkeypatch, "corpus_dump.py", "--output", sample)
+    assert sample.read_bytes() == dumps.find_sample().read_bytes()
+    plain = tmp_path / "plain.xml"
+    plain.write_bytes(bz2.decompress(sample.read_bytes()))
+    one = contents(chain(monkeypatch, tmp_path / "one", [sample], 1, shuffled=False))
+    said = re.findall(r"rows checked, ([\d,]+) of them looked up in the text", capsys.readouterr().out)
+    assert len(said) == 4 and all(1000 < int(many.replace(",", "")) <= 1024 for many in said)
+    other = contents(chain(monkeypatch, tmp_path / "other" / "place", [plain], 3, shuffled=True))
+    assert one == other
+    found = json.loads(one["manifest.json"])
+    assert len(found["shards"]) == 4 and found["rows"] > 20_000
+    assert all(str(tmp_path) not in text.decode(errors="replace") for text in one.values())
+
+
+def test_several_sources_are_mixed_and_no_ids_clash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The sources are a piece of the sample, a second wiki, and texts in two forms. The page ids of the second wiki are
+    the numbers of the texts' documents."""
+    english, other, books, web = (tmp_path / name for name in ("en.xml", "de.xml", "books.txt", "web.jsonl"))
+    some = list(parts.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:90]
+    english.write_bytes(HEADER.encode() + b"\n".join(some) + CLOSING.encode())
+    sentences = [[f"The {one} book has {line} pages. Read it." for line in range(2, 12)] for one in range(1, 31)]
+    pages = "".join(page(number, "\n\n".join(lines)) for number, lines in enumerate(sentences, start=1))
+    other.write_text(HEADER.replace("enwiki", "dewiki") + pages + CLOSING)
+    books.write_text("\n\n".join(map("\n".join, sentences)))
+    web.write_text("".join(json.dumps({"text": " ".join(lines)}) + "\n" for lines in sentences))
+    made = [english, other, books, web]
+    one = chain(monkeypatch, tmp_path / "one", made, 1, shuffled=False)
+    assert contents(one) == contents(chain(monkeypatch, tmp_path / "two", made, 2, shuffled=True))
+    found: dict[int, int] = {}
+    for split, number in SHARDS:
+        gathered, _ = tokens.read(one.parent / "tokens" / f"{split}_{number:04d}.hdf5")
+        found.update(zip(gathered.ids.tolist(), np.diff(gathered.documents).tolist(), strict=True))
+    articles = json.loads((one.parent / "articles" / "part_0000.counts.json").read_text())["articles"]
+    assert articles > 5 and Counter(number // IDS for number in found) == {0: articles, 1: 30, 2: 30, 3: 30}
+    assert {(found[2 * IDS + one], found[3 * IDS + one]) for one in range(1, 31)} == {(10, 20)}  # lines are sentences
+    assert {number % IDS for number in found if number > IDS} == set(range(1, 31))
+
+
+def test_a_dump_without_an_article(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    dump, cut = tmp_path / "dump.xml", tmp_path / "parts.json"
+    dump.write_text(HEADER + page(1, "Talk.", namespace=1) + page(2, "#REDIRECT [[A]]", redirect=True) + CLOSING)
+    call(monkeypatch, "corpus_cut.py", "--dump", dump, "--parts", 2, "--output", cut, status=1)
+    assert "dump.xml is an article" in capsys.readouterr().err and not cut.exists()
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("corpus_*.py")))
+def test_every_command_line_explains_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    call(monkeypatch, script, "--help")
+    assert "--output" in capsys.readouterr().out
+
+
+def test_a_user_error_has_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "dump.xml").write_text("<html>")
+    run = subprocess.run(
+        [sys.executable, SCRIPTS / "corpus_cut.py", "--dump", "dump.xml", "--parts", "2", "--output", "parts.json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ,
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("error: dump.xml is an HTML page") and "next:" in run.stderr
+    assert not (tmp_path / "parts.json").exists()
+
+
+def test_a_dump_that_is_not_here_is_never_replaced_by_the_sample(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    output = tmp_path / "enwiki-20261101.xml.bz2"
+    call(monkeypatch, "corpus_dump.py", "--output", output, status=1)
+    assert "the dump enwiki-20261101 does not come with the packages" in capsys.readouterr().err
+    assert not output.exists()

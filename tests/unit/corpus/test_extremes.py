@@ -1,0 +1,117 @@
+"""Any text becomes valid shards: from articles to tokens to examples, with the published vocabulary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corpus_helpers import read_shard
+from throughline.corpus.shards import Parameters, making, promises, verification
+from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text.vocabulary import Vocabulary
+
+PARAMETERS = Parameters(32, 5, copies=2)
+SPECIAL = ["[SEP]", "[MASK]", "[CLS]", "[PAD]", "[UNK]", "[unused5]", "##ing"]
+PLANES = [
+    "".join(chr(plane << 16 | low) for low in (0x20, 0x41, 0x4E00, 0xD7FF, 0xE000, 0xFFFD, 0xFFFE))
+    for plane in range(17)
+]
+CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xAD, 0x200B, 0x200F, 0x2028, 0x202E, 0xFEFF, 0xFFF9]))
+TEXT = st.lists(
+    st.one_of(
+        st.text(max_size=40),
+        st.text(st.characters(max_codepoint=0x7E), max_size=200),
+        st.sampled_from(
+            [*SPECIAL, *PLANES, CONTROLS, "\n", "\r", ". ", "A word.", "\ud800", "e\u0301" * 50, "x" * 500]
+        ),
+    ),
+    max_size=12,
+).map("".join)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("extremes")
+    vocabulary.write_bert_base_uncased(path / "vocabulary.txt")
+    return path
+
+
+@pytest.fixture(scope="module")
+def words(folder: Path) -> Iterator[Vocabulary]:
+    """The vocabulary, read once: to read it takes longer than to make a small shard."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "read", cache(vocabulary.read))
+        yield vocabulary.read(folder / "vocabulary.txt")
+
+
+def shard_of(folder: Path, words: Vocabulary, texts: list[str]) -> tuple[dict[str, np.ndarray], tokens.Documents]:
+    """Make one verified shard from the texts; return its arrays and its documents."""
+    lines = [json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(texts)]
+    (folder / "articles.jsonl").write_text("".join(lines))
+    tokens.tokenize(folder / "articles.jsonl", folder / "vocabulary.txt", folder / "part.hdf5")
+    tokens.gather([folder / "part.hdf5"], 0, 1, folder / "tokens.hdf5")
+    path = folder / "training_0000.hdf5"
+    making.make(folder / "tokens.hdf5", folder / "vocabulary.txt", PARAMETERS, "training", 0, path)
+    verification.verify(path, words, PARAMETERS, folder / "tokens.hdf5")
+    return read_shard(path), tokens.read(folder / "tokens.hdf5")[0]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(TEXT, max_size=6))
+def test_any_text(folder: Path, words: Vocabulary, texts: list[str]) -> None:
+    _, documents = shard_of(folder, words, texts)
+    assert len(documents) <= len(texts)
+    assert not np.isin(documents.tokens, [words.pad, words.cls, words.sep, words.mask]).any()
+
+
+def test_special_tokens_in_the_text_are_text(folder: Path, words: Vocabulary) -> None:
+    arrays, documents = shard_of(
+        folder, words, [f"He wrote {name} here. And {name}{name} there." for name in SPECIAL] * 3
+    )
+    bracket = words.entries.index("[")
+    assert (documents.tokens == bracket).any()
+    promises.check_layout(folder / "training_0000.hdf5", arrays, words)
+    originals = promises.restored(arrays)
+    assert ((originals == words.sep).sum(axis=1) == 2).all() and not (originals == words.mask).any()
+    assert ((originals == words.cls).sum(axis=1) == 1).all()
+
+
+@pytest.mark.parametrize("text", PLANES, ids=[f"plane {plane}" for plane in range(17)])
+def test_every_plane_of_unicode(folder: Path, words: Vocabulary, text: str) -> None:
+    shard_of(folder, words, [f"Before {text} after. Then {text * 50}." for _ in range(3)])
+
+
+def test_control_characters(folder: Path, words: Vocabulary) -> None:
+    _, with_them = shard_of(folder, words, [f"One{CONTROLS}two. Three {character} four." for character in CONTROLS])
+    assert len(with_them) == len(CONTROLS)
+
+
+def test_empty_documents_are_left_out(folder: Path, words: Vocabulary) -> None:
+    nothing = ["", " ", "\n\n", "\t\r\n", "\u200b", "\0", "\ufeff"]
+    arrays, documents = shard_of(folder, words, [*nothing, "Some text. And more.", *nothing, "Other text here. Yes."])
+    assert documents.ids.tolist() == [7, 15] and len(arrays["input_ids"]) > 0
+    arrays, documents = shard_of(folder, words, nothing)
+    assert len(documents) == 0 and len(arrays["input_ids"]) == 0
+
+
+def test_one_document(folder: Path, words: Vocabulary) -> None:
+    arrays, _ = shard_of(folder, words, ["One sentence. Another one. And a third, longer than the others. The last."])
+    assert len(arrays["input_ids"]) > 0 and not arrays["next_sentence_labels"].any()
+    arrays, _ = shard_of(folder, words, ["A single sentence"])
+    assert len(arrays["input_ids"]) == 0  # there is no next sentence, and no other document
+
+
+def test_a_sentence_of_a_hundred_thousand_words(folder: Path, words: Vocabulary) -> None:
+    long = " ".join(f"word{number % 977}" for number in range(100_000))
+    arrays, documents = shard_of(folder, words, [long, f"Short. {long}. Short.", "One. Two. Three."])
+    assert np.diff(documents.sentences).max() > 100_000
+    assert len(arrays["input_ids"]) > 0
+    arrays, _ = shard_of(folder, words, ["x" * 1_000_000, "One. Two."])  # a single word, longer than WordPiece reads
+    assert (arrays["input_ids"] == words.unk).any()

@@ -1,0 +1,274 @@
+"""The compiled loops give the same results as Python and numpy, are built once, and are not required."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from corpus_helpers import content, documents, same, tiny_vocabulary
+from throughline.corpus import kernel, packing
+from throughline.corpus.bpe import vocabulary as byte_pairs
+from throughline.corpus.bpe.encoding import Encoder
+from throughline.corpus.shards import Parameters, instances, layout, lookup, pairs, promises
+from throughline.corpus.text import sentences, tokens, vocabulary
+from throughline.corpus.text.sentences import Sentences
+from throughline.corpus.text.vocabulary import Vocabulary
+from throughline.corpus.text.wordpiece import WordPiece
+from throughline.files import UserError
+
+from .bpe.test_encoding import TEXT as BYTE_PAIR_TEXT
+from .bpe.test_encoding import TRICKY as BYTE_PAIR_TRICKY
+from .shards.test_instances import LENGTHS, PARAMETERS
+from .text.test_wordpiece import TRICKY
+
+T = TypeVar("T")
+ASCII = st.text(st.characters(max_codepoint=0x7F), max_size=60)
+WORDS = st.lists(st.sampled_from(["the", "unaffable", "ANTI", "zq", "1999", "-", "x" * 101, "a.b", "é"]), max_size=9)
+TEXT = st.one_of(ASCII, st.text(max_size=30), WORDS.map(" ".join), st.sampled_from([*TRICKY, "\ud800", "A. B.\n\nC"]))
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.txt"
+    vocabulary.write_bert_base_uncased(path)
+    return vocabulary.read(path)
+
+
+def plainly(function: Callable[[], T]) -> T:
+    """Return the function's result without the kernel."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "load", lambda: None)
+        return function()
+
+
+def test_the_kernel_is_used_here() -> None:
+    assert kernel.load() is not None
+
+
+def ids_of(splitter: Any, wordpiece: WordPiece, texts: Sequence[str]) -> list[list[list[int]]]:
+    """Return the ids of each text's sentences, without blank sentences."""
+    split = splitter(texts)
+    ids, lengths = wordpiece.encode(split)
+    parts = iter(np.split(ids, np.cumsum(lengths)[:-1])) if len(lengths) else iter(())
+    return [[p.tolist() for p in (next(parts) for _ in range(count)) if len(p)] for count in split.counts.tolist()]
+
+
+@pytest.fixture(scope="module")
+def both(words: Vocabulary) -> tuple[WordPiece, WordPiece]:
+    return WordPiece(words), plainly(lambda: WordPiece(words))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TEXT, max_size=6))
+@example(["", "\n\n", "a", "\u2003\n \n"])
+@example([f"{chr(code)}x{chr(code)} {chr(code)}" for code in range(128)])
+def test_sentences_and_tokens(both: tuple[WordPiece, WordPiece], texts: list[str]) -> None:
+    compiled, plain = both
+    expected = plainly(lambda: ids_of(sentences.split_all, plain, texts))
+    assert ids_of(sentences.split_all, compiled, texts) == expected
+
+
+def test_every_word_of_the_vocabulary(both: tuple[WordPiece, WordPiece], words: Vocabulary) -> None:
+    texts = [entry.removeprefix("##") for entry in words.entries]
+    texts += ["".join(pair) for pair in itertools.pairwise(texts)]
+    for found, expected in zip(*(piece.encode(Sentences.of([texts])) for piece in both), strict=True):
+        assert np.array_equal(found, expected)
+
+
+@pytest.fixture(scope="module")
+def both_encoders() -> tuple[Encoder, Encoder]:
+    """Return two encoders, with and without the kernel. Their small vocabulary has all bytes and some pairs, also of
+    blanks."""
+    pairs = [(b" ", b"t"), (b"h", b"e"), (b" t", b"he"), (b"a", b"a"), (b"aa", b"aa"), (b"'", b"s"), (b"x", b"x")]
+    pairs += [
+        (b"\xc2", b"\xa0"),
+        (b"\xc2\xa0", b" "),
+        (b"\xe2", b"\x81"),
+        (b"\xe2\x81", b"\x9f"),
+        (b"\xe2\x81\x9f", b" "),
+    ]
+    tokens = (*(bytes([byte]) for byte in byte_pairs.CHARACTERS), *(left + right for left, right in pairs))
+    merges = tuple((byte_pairs.printed(left), byte_pairs.printed(right)) for left, right in pairs)
+    words = byte_pairs.Vocabulary(tokens, merges)
+    return Encoder(words), plainly(lambda: Encoder(words))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(BYTE_PAIR_TEXT, max_size=6))
+@example(BYTE_PAIR_TRICKY)
+def test_byte_pairs(both_encoders: tuple[Encoder, Encoder], texts: list[str]) -> None:
+    compiled, plain = ([ids.tolist() for ids in encoder.encode(texts)] for encoder in both_encoders)
+    assert compiled == plain
+
+
+def test_many_chunks_and_a_small_memory(words: Vocabulary) -> None:
+    texts = [" ".join(f"{a}{b}" for b in range(700)) for a in range(200)]
+    whole, small = WordPiece(words), WordPiece(words, remember_bytes=1)
+    ids, lengths = whole.encode(Sentences.of([texts]))
+    for text, expected in zip(texts[::20], np.split(ids, np.cumsum(lengths)[:-1])[::20], strict=True):
+        assert small.encode(Sentences.of([[text]]))[0].tolist() == expected.tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(lengths=LENGTHS, parameters=PARAMETERS, wide=st.booleans())
+def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Parameters, wide: bool) -> None:
+    found = documents(lengths, words)
+    if wide:
+        found = replace(found, tokens=found.tokens.astype(np.uint32))
+
+    def made() -> list[dict[str, np.ndarray]]:
+        order = pairs.examples(found, parameters, "training", 0)
+        return list(instances.blocks(found, order, parameters, words, "training", 0, 50))
+
+    compiled, plain = made(), plainly(made)
+    assert len(compiled) == len(plain)
+    for ours, expected in zip(compiled, plain, strict=True):
+        assert list(ours) == list(layout.TYPES) and expected.keys() == ours.keys()
+        for name, array in ours.items():
+            assert array.dtype == expected[name].dtype and np.array_equal(array, expected[name]), name
+
+
+def test_the_longest_sequence(tmp_path: Path) -> None:
+    words = tiny_vocabulary(tmp_path, words=3000)
+    found, parameters = documents([[40_000, 3], [50_000], [7]], words), Parameters(1 << 15, 5000, copies=1)
+
+    def made() -> bytes:
+        order = pairs.examples(found, parameters, "training", 0)
+        (block,) = instances.blocks(found, order, parameters, words, "training", 0, 50)
+        return b"".join(block[name].tobytes() for name in layout.TYPES)
+
+    assert made() == plainly(made)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
+    """One value of a valid block is changed. Either both see a fault, or neither does and their counts are equal."""
+    found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, copies=2)
+    order = pairs.examples(found, parameters, "training", 0)
+    (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
+    array = block[data.draw(st.sampled_from(sorted(block)))].reshape(-1)
+    place = data.draw(st.integers(0, len(array) - 1))
+    value = st.sampled_from([-1, 0, 1, 2, 3, words.cls, words.sep, words.mask, len(words), int(array[place])])
+    array[place] = data.draw(st.one_of(st.integers(0, 30), value)) % (1 << 7 if array.itemsize == 1 else 1 << 31)
+    for promised in (parameters, None):
+        compiled = promises._compiled_counts(block, words, promised)
+        try:
+            promises.check_layout(Path("shard"), block, words)
+            if promised is not None:
+                promises.check_promises(Path("shard"), block, words, promised)
+        except UserError:
+            assert compiled is None
+        else:
+            assert compiled == promises.counted(block, words)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) -> None:
+    """The text has few different words, and some tokens are changed afterwards. Either both see a fault, or they judge
+    the same rows."""
+    lengths = st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=6), min_size=1, max_size=5)
+    found, variety = documents(data.draw(lengths), words), data.draw(st.sampled_from([1, 2, 3, 50]))
+    found.tokens[:] = 2000 + found.tokens % variety
+    parameters, wide = Parameters(data.draw(st.sampled_from([8, 16, 40])), 4, copies=2), data.draw(st.booleans())
+    order = pairs.examples(found, parameters, "training", 0)
+    if not len(order):
+        return
+    (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
+    promises.check_layout(Path("shard"), block, words)
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(found.tokens) - 1))
+        found.tokens[place] = 2000 + data.draw(st.integers(0, variety))
+    if data.draw(st.booleans()):
+        block["next_sentence_labels"][data.draw(st.integers(0, len(order) - 1))] ^= 1
+    text = lookup.Text(replace(found, tokens=found.tokens.astype(np.uint32)) if wide else found)
+
+    def judged() -> int | str:
+        try:
+            return text.check(Path("shard"), block, np.arange(len(order)))
+        except UserError as error:
+            return str(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lookup, "_TOO_COMMON", data.draw(st.sampled_from([3, 1000])))
+        plain = plainly(judged)
+        assert judged() == plain
+        length, second = (block[name].sum(axis=1, dtype=np.int64) for name in ("input_mask", "segment_ids"))
+        labels = block["next_sentence_labels"]
+        compiled = text._compiled(promises.restored(block), length - second - 2, second - 1, labels)
+        if isinstance(plain, str):
+            assert f"first in row {-3 - compiled} " in plain
+        else:
+            assert compiled == plain
+
+
+@pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
+def test_planes(kind: str) -> None:
+    data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
+    assert packing._planes(data).tobytes() == plainly(lambda: packing._planes(data)).tobytes()
+
+
+def test_elements() -> None:
+    data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
+    planes, out = packing._planes(data), np.empty_like(data)
+    kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
+    assert np.array_equal(out, data)
+
+
+def test_many_processes_build_it_once(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\necho once >> {tmp_path}/calls\nexec gcc "$@"\n')
+    compiler.chmod(0o755)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "CC": str(compiler)}
+    code = "from throughline.corpus import kernel; assert kernel.load() is not None"
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(subprocess.run, [sys.executable, "-c", code], env=environment) for _ in range(4)]
+    assert [run.result().returncode for run in runs] == [0] * 4
+    assert (tmp_path / "calls").read_text() == "once\n"
+    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+
+
+@pytest.mark.parametrize("broken", ["no compiler", "a compiler that fails", "no place", "switched off"])
+def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, broken: str) -> None:
+    """The file is the same, and one line says why it took longer (no line if the user asked for it)."""
+    articles = tmp_path / "articles.jsonl"
+    articles.write_text(json.dumps({"id": "1", "text": "It is so. And it was so.\nNot here: Ünïcödé."}) + "\n")
+    cache = tmp_path / "cache"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    if broken == "no compiler":
+        environment["PATH"] = str(tmp_path)
+    elif broken == "a compiler that fails":
+        environment["CC"] = "false"
+    elif broken == "no place":
+        cache.write_text("a file where the folder would be")
+    else:
+        environment["THROUGHLINE_KERNEL"] = "off"
+    (tmp_path / "vocabulary.txt").write_text("".join(f"{entry}\n" for entry in words.entries))
+    code = (
+        "from pathlib import Path; from throughline.corpus import kernel; from throughline.corpus.text import tokens;"
+        "tokens.tokenize(*map(Path, ('articles.jsonl', 'vocabulary.txt', 'there.hdf5'))); print(kernel.load())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    tokens.tokenize(articles, tmp_path / "vocabulary.txt", tmp_path / "here.hdf5")
+    assert same(content(tmp_path / "here.hdf5"), content(tmp_path / "there.hdf5"))
+    if broken == "no place":
+        assert "CDLL" in run.stdout and run.stderr == ""
+    else:
+        assert run.stdout == "None\n"
+        assert run.stderr.count("note: the corpus is made without compiled code") == (broken != "switched off")

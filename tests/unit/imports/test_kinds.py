@@ -1,0 +1,396 @@
+"""Logs of others: their content tells their kind, each kind has the rule of its source, and a bad file gives an error.
+
+The logs below are made up, but every line has the form of its program. Their figures make a rule visible: the values
+that the rule drops are 1000 times too fast or too slow.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import report_fixture
+from throughline import records
+from throughline.files import UserError
+from throughline.imports import interchange, reading
+from throughline.imports.reading import imported, of_file
+from throughline.report.render import imports
+
+PLACES = [folder / "shared" / "reference" / "logs" for folder in Path(__file__).parents[4:]]
+SHARED = next(filter(Path.is_dir, PLACES), PLACES[0])
+MPIRUN = "Thu Dec 17 15:05:20 2020[1,0]<stdout>:"
+CLOCK = 1_600_000_000.0
+
+
+def dll(text: str, year: int = 2023) -> str:
+    return f"DLL {year}-06-01 10:00:00.123456 - {text}\n"
+
+
+BERT_TORCH = (
+    "device: cuda:0 n_gpu: 1, distributed training: True, 16-bits training: True\n"
+    "device: cuda:1 n_gpu: 1, distributed training: True, 16-bits training: True\n"
+    + dll("PARAMETER Config : [\"Namespace(config_file='bert_config_base.json', fp16=True)\"]")
+    + dll("PARAMETER batch_size_per_gpu : 32 ")
+    + dll(" e2e_train_time : 1.0  training_sequences_per_second : 250.5  final_loss : 10.0")
+)
+RESNET_TORCH = dll(
+    "PARAMETER data : /x  arch : resnet50  batch_size : 256  amp : True  distributed : False "
+) + "".join(
+    dll(f"Epoch: 0 Iteration: {i}  train.loss : 7.0  train.total_ips : {9 if i <= 9 else 400 + i} img/s")
+    for i in range(1, 21)
+)
+SUMMARY = dll("Summary: train.loss : 7.0  train.total_ips : 300.00 img/s")
+BERT_TENSORFLOW = "+ batch_size=64\n+ num_gpus=8\n+ precision=fp16\n+ bert_model=base\n" + "".join(
+    ("Skipping time record for  1  due to checkpoint-saving/warmup overhead\n" if i < 3 else "")
+    + dll(f"Iteration: {i}  throughput_train : {1 if i < 2 else 100 + i} seq/s mlm_loss : 10.0 ")
+    for i in range(1, 6)
+)
+AVERAGE = dll(" throughput_train : 77.125 seq/s")
+RESNET_TENSORFLOW = (
+    dll("PARAMETER arch : resnet50  mode : training_benchmark  batch_size : 256  amp : False ")
+    + "Num GPUs 8\nPer-GPU Batch Size 256\n"
+    + "".join(dll(f"(0, {i}) total_ips : {1 if i < 250 else i} ") for i in range(200, 300, 10))
+    + dll("() train_throughput : 42.5 images/s")
+)
+RESNET_MXNET = (
+    dll("PARAMETER arch : resnetv15  num_layers : 50  gpus : [0, 1]  dtype : float16  amp : False  batch_size : 512 ")
+    + "".join(
+        dll(f"Epoch: {i}  train.loss : 6.0  train.ips : {speed} images/s") for i, speed in enumerate((1, 300, 600))
+    )
+    + dll("Summary: train.loss : 6.0  train.ips : 450.0 images/s")
+)
+PADDLE = "Namespace(batch_size=32, logging_steps=10, model_name_or_path='bert-base-uncased', use_amp=0)\n" + "".join(
+    f"tobal step: {i}, epoch: 0, batch: {i - 1}, loss: 9.0, ips: {1 if i <= 100 else i} sequences/sec\n"
+    for i in range(10, 130, 10)
+)
+PADDLE_PRESENT = "Namespace(batch_size=96, model_name_or_path='bert-base-uncased', use_amp=True)\n" + "".join(
+    f"total step: {10 * i}, epoch: 0, batch: 1, loss: 9.0, ips: {i if i > 10 else 9999} sequences/sec\n"
+    for i in range(1, 31)
+)
+GLUON = "INFO:root:Namespace(batch_size=16, dtype='float16', gpus='0,1', model='bert_12_768_12_x')\n" + "".join(
+    f"INFO:root:[step {i}]\tmlm_loss=1.0\tthroughput={9000 if i < 10 else i}.0K tks/s\tlr=0.1 time=9.0\n"
+    for i in range(15)
+)
+DLPERF = "".join(
+    f"[step {step}]\tthroughput=1.0K tks/s\tlr=0.1 time=9.0, latency={1 if step < 100 else latency} ms/batch\n"
+    for step in range(200)
+    for latency in (100.0, 200.0)
+)
+ONEFLOW = (
+    "model = resnet50\nbatch_size_per_device = 128\ngpu_num_per_node = 8\nnum_nodes = 2\nuse_fp16 = True\n"
+    f"train: epoch 0, iter 20, loss: 7.0, top_1: 0.0, top_k: 0.0, samples/s: 1.0 {CLOCK}\n"
+    f"train: epoch 0, iter 120, loss: 7.0, top_1: 0.0, top_k: 0.0, samples/s: 1.0 {CLOCK + 50}\n"
+)
+ONEFLOW_GPT = (
+    "  num_nodes ............ 1\n  num_gpus_per_node ............ 8\n  micro_batch_size ............ 4\n"
+    "  hidden_size ............ 768\n  num_layers ............ 12\n  fp16 ............ True\n"
+    "| step | micro_batches | samples | throughput | latency | loss |\n| --- | --- | --- | --- | --- | --- |\n"
+    "| 10       | 10              | 320             | 1.00000    | 8.74569    | 11.27187   |\n"
+    "| 20       | 20              | 640             | 30.00000   | 0.90000    | 10.27187   |\n"
+    "| 30       | 30              | 960             | 32.00000   | 0.90000    | 9.27187   |\n"
+)
+MEGATRON = (
+    "  world_size ................ 8\n  micro_batch_size .......... 4\n  hidden_size ............... 1024\n"
+    "  num_layers ................ 24\n  fp16 ...................... True\n  bf16 ...................... False\n"
+    + "".join(
+        f" iteration {i:8d}/     500 | consumed samples: 1 | elapsed time per iteration (ms): {ms} | learning rate: 1 |"
+        f" global batch size:    64 | lm loss: 9.0E+00 |\n"
+        for i, ms in ((100, 99999.0), (200, 400.0), (300, 600.0))
+    )
+)
+DEEPSPEED = (
+    "[INFO] [config.py:1] DeepSpeedEngine configuration:\n   train_micro_batch_size_per_gpu ...... 4\n"
+    "   world_size ............. 8\n   fp16_enabled ............. True\n   bfloat16_enabled ............. False\n"
+    "[INFO] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=90.5, CurrSamplesPerSec=1.0, Mem=1GB\n"
+    "[INFO] epoch=0/micro_step=20/global_step=20, RunningAvgSamplesPerSec=100.5, CurrSamplesPerSec=1.0, Mem=1GB\n"
+)
+TRAINER = json.dumps(
+    {
+        "train_batch_size": 8,
+        "global_step": 256,
+        "log_history": [
+            {"loss": 7.0, "step": 10},
+            {"step": 256, "train_runtime": 358.4, "train_samples_per_second": 11.43},
+        ],
+    }
+)
+NANOGPT = (
+    "tokens per iteration will be: 1,000\nnumber of parameters: 123.59M\nstep 0: train loss 10.9, val loss 10.9\n"
+    + "".join(f"iter {i}: loss 10.0, time {9999 if i < 5 else 100.0 * i:.2f}ms, mfu 30.00%\n" for i in range(8))
+    + "step 8: train loss 9.0, val loss 9.0\nsaving checkpoint to out\niter 8: loss 9.0, time 99999.00ms, mfu 30.00%\n"
+)
+NANOGPT_BENCH = "time per iteration: 250.0000ms, MFU: 30.00%\n"
+TORCHTITAN = (
+    "[rank0]:[titan] 2025-06-01 10:00:00,000 - root - INFO - Building 1-D device mesh with ['dp_shard'], [8]\n"
+    "[rank0]:[titan] 2025-06-01 10:00:00,000 - root - INFO - Model llama3 8B size: 8,030,261,248 total parameters\n"
+    + "".join(
+        f"[rank{rank}]:[titan] 2025-06-01 - root - INFO - \x1b[31mstep: {i:2d}  \x1b[32mloss:  8.0  \x1b[33mmemory: "
+        f"30.00GiB(38.00%)  \x1b[34mtps: {5762 if i == 90 else 1:,}  \x1b[36mmfu: 33.00%\x1b[39m\n"
+        for i in range(10, 101, 10)
+        for rank in (0, 1)
+    )
+)
+
+BERT_16 = ("bert-base", "fp16")
+LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
+    # name of the file: its text, its kind, the value by its rule, and (model, precision, batch per device, devices)
+    "a.log": (BERT_TORCH, "NGC PyTorch", 250.5, (*BERT_16, 32, 2)),
+    "b.log": (RESNET_TORCH + SUMMARY, "NGC PyTorch", 415.0, ("resnet50", "fp16", 256, 1)),
+    "c.log": (MPIRUN + RESNET_TORCH + SUMMARY, "NGC PyTorch", 300.0, ("resnet50", "fp16", 256, None)),
+    "d.log": ((RESNET_TORCH + SUMMARY).replace("2023", "2021"), "NGC PyTorch", 300.0, ("resnet50", "fp16", 256, 1)),
+    "e.log": (BERT_TENSORFLOW + AVERAGE, "NGC TensorFlow", 103.5, (*BERT_16, 64, 8)),
+    "f.log": ((BERT_TENSORFLOW + AVERAGE).replace("2023", "2021"), "NGC TensorFlow", 77.125, (*BERT_16, 64, 8)),
+    "g.log": (MPIRUN + BERT_TENSORFLOW, "NGC TensorFlow", 103.5, (*BERT_16, 64, 8)),
+    "h.log": ((BERT_TENSORFLOW + AVERAGE).replace("seq/s", "sequences/s"), "NGC TensorFlow", 83.0, (*BERT_16, 64, 8)),
+    "i.log": (RESNET_TENSORFLOW, "NGC TensorFlow", 270.0, ("resnet50", "fp32", 256, 8)),
+    "j.log": (RESNET_TENSORFLOW.replace("2023", "2021"), "NGC TensorFlow", 42.5, ("resnet50", "fp32", 256, 8)),
+    "k.log": (RESNET_MXNET, "NGC MXNet", 400.0, ("resnet50", "fp16", 256, 2)),
+    "l_gpu8.log": (PADDLE, "PaddlePaddle", 8 * 115.0, ("bert-base", "fp32", 32, 8)),
+    "m.log": (PADDLE_PRESENT, "PaddlePaddle", 20.5, ("bert-base", "fp16", 96, 1)),
+    "n.log": (GLUON, "GluonNLP", 12_000.0, (*BERT_16, 16, 2)),
+    "1n2g/bert_b32_fp32_1.log": (DLPERF, "GluonNLP", 480.0, (None, "fp32", 32, 2)),
+    "o.log": (ONEFLOW, "OneFlow", 128 * 16 * 100 / 50, ("resnet50", "fp16", 128, 16)),
+    "p.log": (ONEFLOW_GPT, "OneFlow", 31.0, ("gpt-768x12", "fp16", 4, 8)),
+    "q.log": (MEGATRON, "Megatron-LM", 128.0, ("gpt-1024x24", "fp16", 4, 8)),
+    "r.log": (DEEPSPEED, "DeepSpeed", 100.5, (None, "fp16", 4, 8)),
+    "trainer_state.json": (TRAINER, "Hugging Face Trainer", 11.43, (None, None, 8, None)),
+    "s.log": (NANOGPT, "nanoGPT", 1000 / 0.6, ("nanoGPT, 123.59M parameters", None, None, None)),
+    "t.log": (NANOGPT_BENCH, "nanoGPT", 4.0, (None, None, None, None)),
+    "u.log": (TORCHTITAN, "torchtitan", 8 * 5762.0, ("llama3 8B", None, None, 8)),
+}
+
+
+def run_of(path: Path, name: str | None = None) -> dict[str, Any]:
+    (run,) = of_file(path, name or path.name)
+    return run
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_kind_is_known_by_its_content_and_has_its_rule(name: str, tmp_path: Path) -> None:
+    text, kind, value, facts = LOGS[name]
+    (path := tmp_path / "log").write_text(text, encoding="utf-8")
+    run = run_of(path, name)
+    assert (run["status"], run.get("kind")) == ("ok", kind), run.get("reason")
+    assert run["value"] == pytest.approx(value)
+    assert tuple(run[key] for key in ("model", "precision", "batch_size_per_device", "devices")) == facts
+    for key in ("model", "precision", "batch_size_per_device", "devices", "hardware", "software"):
+        assert (key in run["reasons"]) == (run[key] is None)
+    assert len(run["rule"].split()) > 3
+
+
+CUT = {
+    "NGC PyTorch": (BERT_TORCH.partition(" e2e")[0] + dll("Training Epoch: 0 Training Iteration: 7  average_loss : 1")),
+    "NGC PyTorch ": RESNET_TORCH,
+    "NGC TensorFlow": BERT_TENSORFLOW,
+    "NGC TensorFlow ": RESNET_TENSORFLOW.partition(dll("()")[-6:-1])[0],
+    "NGC MXNet": RESNET_MXNET.partition("Summary")[0],
+    "PaddlePaddle": PADDLE[:500],
+    "GluonNLP": GLUON[:700],
+    "OneFlow": ONEFLOW.rpartition("train:")[0],
+    "Megatron-LM": MEGATRON.partition("     200/")[0],
+    "Hugging Face Trainer": TRAINER.replace("train_samples_per_second", "loss"),
+    "nanoGPT": NANOGPT.partition("iter 3")[0],
+    "torchtitan": TORCHTITAN.partition("step: 90")[0],
+}
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_log_that_breaks_off_says_so(kind: str, tmp_path: Path) -> None:
+    (path := tmp_path / "log").write_text(CUT[kind], encoding="utf-8")
+    run = run_of(path)
+    assert run["status"] == "cut_off", run
+    assert run["reason"].startswith(f"{kind.strip()}: ")
+    assert "value" not in run
+
+
+def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
+    def put(name: str, content: bytes | str) -> None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    put("binary.log", os.urandom(4096))
+    put("empty.log", "")
+    put("foreign.log", "Epoch 1, 12 s, all is well\n")
+    put("mixed.log", BERT_TORCH + MEGATRON)
+    put("runs.log", PADDLE + PADDLE)
+    put("twice.log", BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"))
+    put("broken.json", TRAINER[:-40])
+    put("nan.log", BERT_TORCH.replace("250.5", "0.0"))
+    put("no_batch.log", ONEFLOW.replace("batch_size_per_device", "something"))
+    put("damaged.log", BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n")
+    put("two.log", RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]"))
+    with open(tmp_path / "huge.log", "wb") as huge:
+        huge.truncate(reading.LARGEST + 1)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / ".hidden").write_text(BERT_TORCH)
+    content = imported("others", tmp_path)
+    outcome: dict[str, list[str]] = {}
+    for run in content["files"]:
+        outcome.setdefault(run["file"], []).append(run["status"])
+        assert run["status"] == "ok" or run["reason"]
+    assert outcome == {
+        "binary.log": ["binary"],
+        "broken.json": ["broken"],
+        "damaged.log": ["ok"],
+        "empty.log": ["foreign"],
+        "foreign.log": ["foreign"],
+        "huge.log": ["too_large"],
+        "mixed.log": ["mixed"],
+        "nan.log": ["broken"],
+        "no_batch.log": ["broken"],
+        "runs.log": ["mixed"],
+        "twice.log": ["mixed"],
+        "two.log": ["ok", "ok"],
+    }
+    read = records.Imported.model_validate(content)
+    assert [row.origin for row in read.results()] == ["imported"] * 3
+    assert "2 of 12 files are read; 2 foreign" in imports.outcome(read)
+
+
+def test_no_folder_and_an_empty_one_are_errors(tmp_path: Path) -> None:
+    for folder, words in ((tmp_path / "none", "is no folder"), (tmp_path, "holds no file")):
+        with pytest.raises(UserError, match=rf"imports\.x\.logs: .*{words}"):
+            imported("x", folder)
+
+
+def test_no_address_and_no_host_reaches_an_output(tmp_path: Path) -> None:
+    logs, drawn = tmp_path / "logs", tmp_path / "drawn"
+    logs.mkdir()
+    names = "not ready endpoints:['10.11.0.2:56519', 'gpu-node-17.cluster.example:40607']\n"
+    (logs / "10.11.0.3_gpu2.log").write_text(names + PADDLE + "ssh bob@192.168.7.9\n")
+    (logs / "b.log").write_text(MPIRUN + "gpu-node-17: NCCL INFO 10.11.0.5\n" + BERT_TORCH)
+    (logs / "c.log").write_text("gpu-node-17 10.11.0.6\n")
+    records.write(records.Imported, content := imported("others", logs), tmp_path / "imported.json")
+    imports.write(records.Imported.model_validate(content), drawn)
+    written = [path.read_text() for path in (tmp_path / "imported.json", *drawn.glob("*.[cmts][sedv][vxg]*"))]
+    assert len(written) >= 3
+    for text in written:
+        for secret in ("10.11.0", "192.168", "gpu-node", "cluster.example", "bob"):
+            assert secret not in text
+
+
+def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
+    for devices in (1, 8):
+        (tmp_path / f"run_gpu{devices}.log").write_text(PADDLE)
+    (tmp_path / "other.log").write_text("nothing\n")
+    read = records.Imported.model_validate(imported("others", tmp_path))
+    header, rows = imports.table(read)
+    by_file = {row[header.index("file")]: row for row in rows}
+    assert by_file["run_gpu8.log"][header.index("speedup")] == "8.00"
+    assert ("imported", "imported") in by_file["run_gpu8.log"]
+    assert ("unsupported", "foreign") in by_file["other.log"]
+    imports.write(read, tmp_path / "drawn")
+    with open(tmp_path / "drawn" / "throughput.csv", encoding="utf-8") as stream:
+        table = {row["file"]: row for row in csv.DictReader(stream)}
+    assert {row["origin"] for row in table.values()} == {"imported"}
+    assert (table["run_gpu8.log"]["devices"], table["run_gpu8.log"]["from_its_name"]) == ("8", "")
+    assert (tmp_path / "drawn" / "throughput_0.png").stat().st_size > 1000
+    alone = [run.model_copy(update={"accumulate": 1}) for run in read.read]
+    apart = imports.plots(read.model_copy(update={"files": [*read.files, *alone]}))
+    assert [("no accumulation" in title) for _, title, *_ in apart] == [False, True]
+    ((_, title, _, words),) = imports.plots(read)
+    assert "imported" in title and "8 devices 920" in words
+    assert "imported" in imports.section(read)["topic"].title
+
+
+def published() -> list[dict[str, str]]:
+    if not SHARED.is_dir():
+        return []
+    with open(SHARED / "index.csv", encoding="utf-8") as stream:
+        return [row for row in csv.DictReader(stream) if row["published"]]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the published logs are not at {SHARED}")
+def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> None:
+    rows = published()
+    assert len(rows) == 60
+    for row in rows:
+        run = run_of(SHARED / row["file"], row["file"])
+        half = 0.5 * 10.0 ** -len(row["published"].partition(".")[2])
+        assert abs(run["value"] - float(row["published"])) <= half * 1.000001, row["file"]
+        said = {key: str(run[key]) for key in ("model", "precision", "batch_size_per_device", "devices", "unit")}
+        assert said == {
+            "model": row["model"],
+            "precision": row["precision"].replace("amp", "fp16"),
+            "batch_size_per_device": row["batch_size_per_device"],
+            "devices": row["gpus"],
+            "unit": row["unit"],
+        }, row["file"]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tables that are made from DLPerf's published repeats."""
+    root = tmp_path_factory.mktemp("study")
+    records_of = {"bz32_fp32": report_fixture.write_study(root)["bz32_fp32"]}
+    (place,) = report_fixture.write_summaries(root, records_of)
+    interchange.write([records.read_summary(place)], root / "bert" / "tables")
+    return root / "bert" / "tables"
+
+
+def test_dlperf_s_result_is_written_as_dlperf_prints_it(study: Path) -> None:
+    written = json.loads((study / "dlperf" / "mxnet-horovod_bz32_fp32_result.json").read_text())
+    cells = written["bert"].items()
+    speeds = {name: (cell["average_speed"], cell["median_speed"], cell["speedup"]) for name, cell in cells}
+    assert speeds == {
+        "1n1g": (150.1, 150.11, 1.0),
+        "1n2g": (270.37, 270.28, 1.8),
+        "1n4g": (540.52, 538.5, 3.59),
+        "1n8g": (1058.05, 1058.6, 7.05),
+        "2n8g": (1845.24, 1845.65, 12.3),
+        "4n8g": (3675.7, 3671.45, 24.46),
+    }
+    assert {cell["batch_size_per_device"] for cell in written["bert"].values()} == {32}
+
+
+def test_paddle_s_index_is_written(study: Path) -> None:
+    names = sorted(path.name for path in (study / "index" / "mxnet-horovod").iterdir())
+    assert names[0] == "nlp_bert_mp_bs32_fp32_16_speed" and "nlp_bert_sp_bs32_fp32_1_speed" in names
+    text = (study / "index" / "mxnet-horovod" / "nlp_bert_sp_bs32_fp32_1_speed").read_text()
+    assert text.count("\n") == 1
+    assert json.loads(text) == {
+        "log_file": "nlp_bert_sp_bs32_fp32_1_speed",
+        "model_name": "bert_bs32_fp32",
+        "mission_name": "bert-base",
+        "direction_id": 1,
+        "run_mode": "sp",
+        "index": 1,
+        "gpu_num": 1,
+        "FINAL_RESULT": 150.11,
+        "JOB_FAIL_FLAG": 0,
+        "UNIT": "samples/s",
+    }
+    links = re.findall(r"\]\(([^)]+)\)", (study / "logs.md").read_text())
+    assert len(links) > 70 and all((study / link).is_file() for link in links)
+
+
+def test_both_forms_are_read_among_logs(study: Path) -> None:
+    path = study / "dlperf" / "torch_bz32_fp32_result.json"
+    rows = {run["devices"]: run for run in of_file(path, path.name)}
+    eight = rows[8]
+    assert (eight["framework"], eight["model"], eight["precision"], eight["nodes"]) == ("torch", "bert", "fp32", 1)
+    name = "nlp_bert_mp_bs32_fp32_8_speed"
+    run = run_of(study / "index" / "torch" / name)
+    assert (run["status"], run["kind"], run["devices"], run["precision"]) == ("ok", "Paddle's index", 8, "fp32")
+    assert run["batch_size_per_device"] == eight["batch_size_per_device"] == 32
+    assert run["value"] == pytest.approx(eight["value"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('{"FINAL_RESULT": 0, "model_name": "x", "gpu_num": 1, "JOB_FAIL_FLAG": 1}', "cut_off"),
+        ('{"FINAL_RESULT": "many", "model_name": "x", "gpu_num": 1}', "broken"),
+        ('{"bert": {"1n1g": {"median_speed": 1.0, "batch_size_per_device": "x"}}}', "broken"),
+        ('{"bert": {"1n1g": {"median_speed": 1.0}}, "rn50": 3}', "broken"),
+        ('{"anything": [1, 2]}', "foreign"),
+    ],
+)
+def test_damaged_forms_say_what_is_wrong(text: str, status: str, tmp_path: Path) -> None:
+    (path := tmp_path / "result.json").write_text(text)
+    assert run_of(path)["status"] == status

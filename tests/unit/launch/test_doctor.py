@@ -1,0 +1,49 @@
+"""`make doctor` says what is here and how to get what is missing, even on a machine that has nothing."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "src/throughline/launch/doctor.py"
+
+
+def ask(python: str, path: str, home: Path) -> str:
+    """Run it as `make doctor` does, without any package; check that the exit status is 0, and return the output."""
+    variables = {"PATH": path, "HOME": str(home)}
+    done = subprocess.run([python, "-I", "-S", str(FILE)], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_what_is_missing_comes_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    text = ask(sys.executable, str(tmp_path), tmp_path)
+    assert "no environment built yet: make frameworks" in text
+    assert "yes  make run: Python" in text
+    lines = [line for line in text.splitlines() if line.startswith("  no ")]
+    assert len(lines) >= 6
+    assert all(re.search(r": .+ missing; .*install \S+", line) for line in lines), lines
+    assert any("Horovod over MPI: mpicxx, mpirun missing" in line for line in lines)
+
+
+def test_what_is_there_is_seen(tmp_path: Path) -> None:
+    ready = tmp_path / ".cache/throughline/environments/torch-horovod-0123456789ab-nccl/.ready"
+    ready.parent.mkdir(parents=True)
+    ready.touch()
+    text = ask(sys.executable, os.environ["PATH"], tmp_path)
+    assert "yes  make run: its programs" in text and "yes  compiled data steps" in text
+    assert re.search(r"frameworks +torch-horovod-nccl\n", text)
+    assert len(text.splitlines()) < 40 and max(map(len, text.splitlines())) < 200
+
+
+def test_another_python_is_told_which_ones_can_run_the_workflow(tmp_path: Path) -> None:
+    others = [f"/usr/bin/python3.{minor}" for minor in (7, 8, 9, 10, 14)]
+    others += map(str, Path.home().glob(".pyenv/versions/3.[789].*/bin/python"))
+    found = next((python for python in others if Path(python).is_file()), None)
+    if found is None:
+        pytest.skip("there is no Python here that cannot run the workflow")
+    assert "no   make run: Python: Python 3.11, 3.12 or 3.13 missing" in ask(found, os.environ["PATH"], tmp_path)

@@ -1,0 +1,109 @@
+"""From the ranks' reports to a status: what is a result, what is a failure, and what must not count in a median."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from throughline.launch import outcome
+from throughline.messages import RankReport
+from training_fixtures import measured, report, spec
+
+
+def test_throughput_is_over_the_longest_common_window() -> None:
+    record = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1)}, 2)
+    assert record.window_s == pytest.approx(5.0)
+    assert record.samples_per_s == pytest.approx(2 * 4 * 4 / 5.0)
+    assert record.peak_memory_bytes == 101
+    assert record.loader_stall_share == pytest.approx(0.4 / 4.9)
+    assert record.utilization["cpu"] == pytest.approx((2 / 4 + 2 / 4.9) / 2)
+    assert record.ranks[1].window_start_s == pytest.approx(0.1)
+
+
+def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> None:
+    reports = {0: RankReport(0, 5.0, "failed", "connection closed")}
+    reports[1] = RankReport(1, 6.0, "oom", "MemoryError: too much\nmore")
+    assert outcome.failure(reports, {0: 1, 1: 0}, 2) is None
+    record = outcome.assemble(spec(topology="1n2g"), reports, 2)
+    assert (record.status, record.reason) == ("oom", "rank 1: MemoryError: too much")
+
+
+def test_the_first_to_fail_is_named() -> None:
+    reports = {rank: RankReport(rank, 5.0 - rank, "failed", f"r{rank}") for rank in (0, 1)}
+    assert outcome.failure(reports, {0: 1, 1: 1}, 2) == (1, "r1")
+    killed = outcome.failure({0: reports[0]}, {0: 1, 1: -9}, 2)
+    assert killed is not None and killed[0] == 1 and "signal 9" in killed[1]
+    assert outcome.failure({0: report()}, {0: 0, 1: None}, 2) == (1, "ended without a report")
+    lost = outcome.failure({0: reports[0]}, {0: 1}, 2, [1])
+    assert lost is not None and lost[0] == 1 and "its node" in lost[1]
+    assert outcome.failure({0: reports[0]}, {0: 1}, 2) == (0, "r0")
+    assert outcome.failure(reports, {0: 1, 1: -15}, 2) == (1, "r1")
+    assert outcome.failure({0: report(), 1: report(1)}, {0: 0, 1: -11}, 2) == (1, "killed by signal 11")
+    assert outcome.failure({0: report(), 1: report(1)}, {0: 0, 1: 0}, 2) is None
+
+
+def test_last_words_of_an_allocator() -> None:
+    words = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
+    refused = outcome.out_of_memory(1, words)
+    assert refused is not None and refused.status == "oom"
+    assert outcome.out_of_memory(1, ["Segmentation fault"]) is None
+
+
+def test_the_exception_of_a_program_in_c_says_more_than_its_stack() -> None:
+    exception = "terminate called after throwing an instance of 'gloo::TimeoutException'"
+    assert outcome.last_word(["step 3", exception, "  what():  TIMEOUT", "C++ Traceback", ""]) == exception
+    assert outcome.last_word(["step 3", "Segmentation fault"]) == "Segmentation fault"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"loss": [9.0, float("nan"), 8.0, 8.0]}, "not finite from step 4 on"),
+        ({"warmup_loss": [float("inf"), 9.0]}, "not finite from step 1 on"),
+        ({"scaler_skipped_steps": 1}, "skipped 1 of 4"),
+        ({"steps_timed": 3}, "3 steps timed of 4 asked"),
+    ],
+)
+def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: str) -> None:
+    record = outcome.assemble(spec(), {0: report(**changes)}, 1)
+    assert record.status == "invalid" and record.samples_per_s is None
+    assert reason in (record.reason or "")
+
+
+def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -> None:
+    """JSON has no NaN, so the losses of all ranks and the figures of a workload must not bring one into the record."""
+    broken: dict[str, Any] = {"loss": [9.0, math.nan, math.inf, -math.inf]}
+    broken["figures"] = [{"name": "auc", "unit": "", "better": "more", "at": None, "value": math.nan}]
+    found = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1, **broken)}, 2, every_loss=True)
+    assert (found.status, found.reason) == ("invalid", "the loss is not finite from step 4 on (rank 1)")
+    assert found.ranks[1].loss == [9.0, None, None, None]
+    first = outcome.assemble(spec(), {0: report(**broken)}, 1, every_loss=True)
+    assert first.figures[0]["value"] is None
+    json.dumps([found.as_record(), first.as_record()], allow_nan=False)
+
+
+def test_one_skipped_step_in_a_hundred_is_allowed() -> None:
+    hundred = spec(steps={"timed": 100})
+    assert outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=1)]) is None
+    assert "skipped 2" in (outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=2)]) or "")
+
+
+def test_the_loss_has_to_fall_in_long_windows_on_real_data() -> None:
+    flat = measured(steps_timed=100, loss=[9.0 + step % 2 for step in range(100)], warmup_loss=[9.0, 10.0])
+    assert "does not fall" in (outcome.fault(spec(steps={"timed": 100}), [flat]) or "")
+    synthetic = spec(steps={"timed": 100}, options={"data": "synthetic"})
+    assert outcome.fault(synthetic, [flat]) is None
+    assert outcome.fault(spec(steps={"timed": 99}), [measured(steps_timed=99, loss=[9.0, 10.0, 9.0] * 33)]) is None
+    plateau = [10.0] * 10 + [7.0 + step % 3 / 10 for step in range(100)]
+    assert outcome.falls(plateau)
+    assert not outcome.falls([7.0 + step / 100 for step in range(100)])
+
+
+def test_a_cap_is_a_warning() -> None:
+    capped = spec(steps={"warmup": 20, "timed": 100, "at_most_s": 5.0})
+    record = outcome.assemble(capped, {0: report()}, 1)
+    assert record.status == "ok"
+    assert record.warnings == ["at_most_s 5: 2 of 20 warm-up and 4 of 100 timed steps"]

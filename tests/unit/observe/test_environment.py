@@ -1,0 +1,170 @@
+"""What a record says about its environment: what its digest covers, and that it contains no host and no path."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import sources
+from throughline.observe import environment
+from throughline.rank import report
+from throughline.study import config, runs
+
+DEVICE = {"kind": "cpu", "name": "a processor", "count": 2, "fp16_native": False}
+
+
+def surroundings(**changes: Any) -> dict[str, Any]:
+    software = {"python": "3.11.7", "framework": {"torch": "2.13.0", "cuda": None}, "packages": {"numpy": "2.4.6"}}
+    return {
+        **environment.describe("torch", "bert-tiny"),
+        **software,
+        "gpus": None,
+        "variables": {"OMP_NUM_THREADS": "1"},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kernel": "6.0.0"},
+        {"framework": {"torch": "2.12.0", "cuda": None}},
+        {"packages": {"numpy": "2.4.5"}},
+        {"code": "0" * 12},
+        {"cpu_quota_cores": 1.5},
+        {"variables": {"OMP_NUM_THREADS": "2"}},
+        {"gpus": [{"name": "H100", "power_limit_w": 300.0}]},
+        {"memory_bytes": 512 << 30},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_decides_a_speed_changes_the_digest(changes: dict[str, Any]) -> None:
+    assert environment.digest(surroundings(**changes), DEVICE) != environment.digest(surroundings(), DEVICE)
+
+
+def test_what_decides_none_does_not() -> None:
+    now = surroundings()
+    other = surroundings(
+        commit="f" * 40, tree_clean=False, memory_bytes=now["memory_bytes"] + 4096,
+        variables={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "3"},
+    )  # fmt: skip
+    assert environment.digest(other, DEVICE) == environment.digest(now, DEVICE)
+    assert environment.digest(now, {**DEVICE, "count": 4}) != environment.digest(now, DEVICE)
+    assert environment.digest(surroundings(framework=None), DEVICE) is None
+
+
+def test_whatever_is_not_known_has_a_reason() -> None:
+    now = surroundings(commit=None, packages=None)
+    why = environment.reasons(now, "cpu")
+    assert {key for key, value in now.items() if value is None} <= set(why)
+    assert why["framework.cuda"] == why["gpus"] == "the run is on the processor"
+    assert "git" in why["commit"]
+    cards = surroundings(gpus=[{"name": "H100", "sm_clock_set_mhz": None, "mig": None}])
+    why = environment.reasons(cards, "cuda", [{"sm_clock_set_mhz": "NVML: Not Supported"}])
+    assert why["gpus.0.sm_clock_set_mhz"] == "NVML: Not Supported" and "do not say" in why["gpus.0.mig"]
+    assert "gpus.0.name" not in why
+
+
+def test_packages_are_the_third_parties_that_are_loaded() -> None:
+    def module(version: object) -> types.ModuleType:
+        made = types.ModuleType("made")
+        made.__dict__["__version__"] = version
+        return made
+
+    loaded = {"json": module("2.0.9"), "numpy": module("2.4.6"), "numpy.linalg": module("1"), "odd": module((1, 2))}
+    assert report.packages(loaded | {"throughline": module("0.1.0")}) == {"numpy": "2.4.6"}
+
+
+def test_the_configuration_travels_without_hosts_and_folders(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "corpus: {name: own, dump: [/data/secret/part1.xml, /data/secret/part2.xml], contact: me@example.org}\n"
+        "runs: {hosts: [alpha, beta, user@gamma], device: cpu}\n"
+        "benchmarks: {one: {model: bert-tiny}, two: {model: bert-mini, hosts: simulated}}\n"
+    )
+    text = runs.packed(config.load([path]))
+    value = runs.unpacked(text, "one__aa")
+    assert value is not None and list(value["benchmarks"]) == ["one"]
+    assert value["benchmarks"]["one"]["hosts"] == "3 hosts"
+    assert value["corpus"]["dump"] == ["part1.xml", "part2.xml"]
+    assert not [word for word in ("secret", "alpha", "gamma", "example") if word in json.dumps(value)]
+    assert runs.unpacked(text, "three") is None and runs.unpacked(None, "one") is None
+    assert runs.unpacked(text, "two")["benchmarks"]["two"]["hosts"] == "simulated"  # type: ignore[index]
+
+
+def test_others_are_more_than_the_ranks_can_spare() -> None:
+    def crowded(used: float | None, wanted: int) -> str | None:
+        return environment.crowded(used, 4, wanted, "use {}")
+
+    assert crowded(None, 4) is None and crowded(0.2, 4) is None  # unknown; no more load than the system itself makes
+    assert crowded(2.0, 2) is None
+    assert "use 2.5 of 4 cores, and the ranks need 2" in (crowded(2.5, 2) or "")
+    assert "need 4" in (crowded(0.5, 8) or "")
+
+
+OTHER = """
+class WORKLOAD:
+    models, described = ("other-model",), {}
+"""
+
+
+def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: Path) -> None:
+    """A change in another workload or framework leaves all repeats of this run in one group."""
+    copy = tmp_path / "throughline"
+    shutil.copytree(sources.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def code(framework: str, model: str) -> str:
+        ask = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        ask += f"from throughline.observe import environment as e; print(e.code({framework!r}, {model!r}))"
+        return subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+
+    def after(path: str, framework: str = "torch", model: str = "bert-tiny") -> str:
+        place = copy / path
+        place.parent.mkdir(exist_ok=True)
+        with place.open("a") as file:
+            file.write(OTHER if path.endswith("other/__init__.py") else "# changed\n")
+        return code(framework, model)
+
+    first = code("torch", "bert-tiny")
+    assert first == after("workloads/other/__init__.py") == after("workloads/other/in_torch.py")
+    assert first == after("frameworks/mxnet_horovod/rank.py") == after("workloads/bert/in_mxnet.py")
+    assert first == after("launch/launch.py") == after("report/page.py")
+    codes = [first, code("mxnet-horovod", "bert-tiny")]
+    ours = ("workloads/bert/__init__.py", "workloads/bert/in_torch.py", "frameworks/torch/rank.py", "rank/worker.py")
+    codes += [after(path) for path in (*ours, "corpus/reading.py")]
+    assert len(set(codes)) == len(codes)
+
+
+def test_the_record_says_how_ranks_are_bound_only_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = environment.binding({0: None, 1: None}, {})
+    assert every is None
+    facts = surroundings(binding=every)
+    assert "no rank was bound" in environment.reasons(facts, "cpu")["binding"]
+    assert "ended before" in environment.reasons({**facts, "framework": None}, "cpu")["binding"]
+    first = {"cores": [0], "numa_nodes": [0]}
+    assert environment.binding({0: first, 1: None}, {}) == {"0": {**first, "set_by": "what starts the ranks"}}
+    found = environment.binding({1: first}, {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1"})
+    assert found is not None and found["1"]["set_by"] == "OMP_PROC_BIND"
+    monkeypatch.setattr(environment.os, "sched_getaffinity", lambda pid: {0})
+    found = environment.binding({0: first}, {"OMP_PROC_BIND": "true"})
+    assert found is not None and found["0"]["set_by"] == "who started the workflow"
+
+
+def test_a_rank_that_is_bound_says_to_which_cores() -> None:
+    code = "import os; from throughline.rank import report; print(report.bound()); "
+    code += "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(report.bound())"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    free, bound = run.stdout.splitlines()
+    core = min(os.sched_getaffinity(0))
+    if os.cpu_count() == len(os.sched_getaffinity(0)):
+        assert free == "None"
+    if (os.cpu_count() or 1) > 1:
+        assert f"'cores': [{core}], 'numa_nodes': " in bound

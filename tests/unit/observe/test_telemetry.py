@@ -1,0 +1,188 @@
+"""From counters and gauges to figures over exactly the timed window, and the reason if there is no figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import training_fixtures
+from throughline import messages, records
+from throughline.messages import Memory, NodeSamples, Order, Reasons, Sample, Window
+from throughline.observe import observed, telemetry, telemetry_window
+from throughline.observe.observed import Observation
+from throughline.observe.telemetry_cards import LIMITS
+
+SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
+
+
+def sampled(until: int = 10, **changes: Any) -> NodeSamples:
+    """Return samples at 0, 1, ... s of a machine with 4 cores. Everything grows evenly, and the run uses one core."""
+    samples = []
+    nothing = {"infiniband_received_bytes": None, "infiniband_sent_bytes": None}
+    for at in range(until + 1):
+        machine = {name: speed * at for name, speed in SPEED.items()} | {"memory_used_bytes": 1000 + at}
+        for name in ("network_received_bytes", "network_sent_bytes", "loopback_bytes"):
+            machine[name] = 10.0 * at
+        own = {"cpu_s": 1.0 * at, "disk_read_bytes": 0.0, "disk_written_bytes": 0.0, "memory_bytes": 50, "threads": 3}
+        samples.append(Sample(float(at), 0.002 * at, machine | nothing, own, []))
+    reasons = Reasons(dict.fromkeys(nothing, "no InfiniBand device"), {}, [], "the run is on the processor")
+    return replace(NodeSamples(1.0, 4, 9000, [], [], reasons, samples), **changes)
+
+
+def counted(at: float, n: float | None) -> Sample:
+    return Sample(at, 0.0, {"n": n}, {}, [])
+
+
+def test_a_counter_counts_for_the_part_within_the_window() -> None:
+    # 10 a second from 0 to 1 s, 30 a second from 1 to 2 s, 50 a second from 2 to 3 s
+    samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 10.0), (2.0, 40.0), (3.0, 90.0))]
+    found = telemetry_window.of_rates(telemetry_window.rates(samples, lambda one: one.machine["n"]), Window(0.5, 2.5))
+    assert found == {"mean": pytest.approx((5 + 30 + 25) / 2), "min": 10.0, "max": 50.0}
+
+
+def test_slivers_at_the_edges_are_no_extremes() -> None:
+    intervals = [(0.0, 1.0, 1000.0), (1.0, 2.0, 10.0), (2.0, 3.0, 20.0), (3.0, 4.0, 0.0)]
+    found = telemetry_window.of_rates(intervals, Window(0.99, 3.01))
+    assert found is not None and (found["min"], found["max"]) == (10.0, 20.0)
+    assert found["mean"] == pytest.approx((10 + 10 + 20) / 2.02)
+
+
+def test_samples_that_do_not_cover_the_window_give_no_figure() -> None:
+    samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 1.0), (2.0, None), (3.0, 3.0))]
+    found = telemetry_window.rates(samples, lambda one: one.machine["n"])
+    assert telemetry_window.of_rates(found, Window(0.2, 0.9)) is not None
+    assert telemetry_window.of_rates(found, Window(0.2, 2.9)) is None
+    assert telemetry_window.of_rates([], Window(0.2, 2.9)) is None
+
+
+def test_a_node_over_its_window() -> None:
+    node = telemetry_window.condensed(sampled(), 0, Window(2.5, 7.5))
+    records.NodeTelemetry.model_validate(node)
+    assert node["samples"] == 5
+    assert node["machine"]["cpu_share"]["mean"] == pytest.approx(1.5 / 4)
+    assert node["machine"]["cpu_others_share"]["mean"] == pytest.approx(0.5 / 4)
+    assert node["machine"]["memory_used_bytes"] == {"mean": 1005.0, "min": 1003.0, "max": 1007.0}
+    assert node["processes"]["cpu_cores"]["mean"] == pytest.approx(1.0)
+    assert node["cost_cpu_share"] == pytest.approx(0.002)
+
+
+def test_every_figure_that_is_none_has_a_reason() -> None:
+    node = telemetry_window.condensed(sampled(), 0, Window(2.5, 7.5))
+    empty = {
+        f"{room}.{name}" for room in ("machine", "processes") for name, found in node[room].items() if found is None
+    }
+    assert empty == {
+        "machine.infiniband_received_bytes_per_s",
+        "machine.infiniband_sent_bytes_per_s",
+        "processes.network_bytes_per_s",
+    }
+    assert empty <= set(node["reasons"]) and node["reasons"]["devices"] == "the run is on the processor"
+
+
+@pytest.mark.parametrize(
+    ("samples", "window", "why"),
+    [
+        (None, Window(1.0, 9.0), "left nothing"),
+        (sampled(), None, "no timed window"),
+        (sampled(), Window(1.0, 1.4), "shorter than the sampling interval"),
+    ],
+)
+def test_without_samples_or_a_window_nothing_is_made_up(samples: Any, window: Any, why: str) -> None:
+    node = telemetry_window.condensed(samples, 1, window)
+    records.NodeTelemetry.model_validate(node)
+    assert not any(node["machine"].values()) and not any(node["processes"].values())
+    assert why in node["reasons"]["telemetry"]
+
+
+def test_the_table_says_what_each_second_was_like() -> None:
+    text = telemetry_window.table([(0, sampled(3), Window(0.5, 2.5)), (1, None, None), (2, sampled(2), None)])
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["node"], row["at_s"], row["in_window"]) for row in rows[:4]] == [
+        ("0", "-0.5", "0"),
+        ("0", "0.5", "1"),
+        ("0", "1.5", "1"),
+        ("0", "2.5", "0"),
+    ]
+    assert (rows[0]["machine_cpu_share"], rows[1]["machine_cpu_share"]) == ("", "0.375")
+    assert rows[4]["node"] == "2" and rows[4]["in_window"] == ""
+    assert telemetry_window.table([(0, None, None)]) == "node,at_s,in_window\n"
+
+
+def order(framework: str = "torch", **changes: Any) -> Order:
+    return training_fixtures.order("2n2g", **{"reach": "slurm", "run": {"framework": framework}, **changes})
+
+
+def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
+    for node in (0, 1):
+        messages.write(sampled(), tmp_path / f"telemetry_{node}.json")
+    windows = [(2.0, 7.0), (2.5, 7.5), (1002.0, 1007.0), (1001.0, 1006.0)]
+    reports = {rank: training_fixtures.report(rank, window=Window(*window)) for rank, window in enumerate(windows)}
+    found = observed.nodes(order(), tmp_path, reports)
+    assert [one.window for one in found] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
+    assert observed.nodes(order(telemetry=False), tmp_path, reports)[0].why == "telemetry was switched off"
+
+
+def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:
+    reports = {rank: training_fixtures.report(rank, window=Window(2.0 + rank, 7.0)) for rank in range(4)}
+    first, second = observed.nodes(order("torch-horovod"), tmp_path, reports)
+    assert (first.window, first.why) == (Window(2.0, 7.0), None)
+    assert second.why is not None and "no agent" in second.why
+    (only,) = observed.nodes(order("torch-horovod", reach="simulated"), tmp_path, reports)
+    assert only.window == Window(2.0, 7.0)
+
+
+def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
+    both = [Observation(node, sampled(), Window(2.5, 7.5)) for node in (0, 1)]
+    held = [Memory(None, 70 + rank, {"needed_bytes": "not counted"}) for rank in (0, 1)]
+    reports = {rank: training_fixtures.report(rank, memory=memory) for rank, memory in enumerate(held)}
+    part = {"utilization": {"cpu": 0.5, "gpu": None}, "warnings": ["one"]}
+    record = observed.record(training_fixtures.spec(), order(), reports, both, part)
+    records.Memory.model_validate(record["memory"])
+    assert record["memory"] == {
+        "needed_bytes": None,
+        "reserved_bytes": 71,
+        "device_used_bytes": 1007,
+        "device_total_bytes": 9000,
+        "reasons": {"needed_bytes": "not counted"},
+    }
+    assert record["utilization"] == {"cpu": 0.5, "gpu": None}
+
+
+def test_time_that_the_host_took_is_told_of() -> None:
+    stolen = sampled()
+    for sample in stolen.samples:
+        sample.machine["steal_s"] = 0.2 * sample.at  # stolen from 4 cores
+    both = [Observation(node, one, Window(2.5, 7.5)) for node, one in enumerate((sampled(), stolen))]
+    telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window) for one in both]
+    (warning,) = observed.warnings(both, telemetry, order(), 1)
+    assert warning.startswith("node 1: its host took 5.0% of the processors' time within the window (steal)")
+
+
+def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
+    card = {"name": "H100", **dict.fromkeys(LIMITS), "power_limit_w": 700.0}
+    first, alike, capped = (sampled(cards=[card, {**card, "power_limit_w": limit}]) for limit in (700.0, 700.0, 400.0))
+    both = [Observation(node, one, None) for node, one in enumerate((first, alike, None, capped))]
+    telemetry = [telemetry_window.condensed(one.sampled, one.node, None) for one in both]
+    (warning,) = observed.warnings(both, telemetry, order(), 1)
+    assert warning.startswith("node 3: GPU 1: power_limit_w is 400.0, and 700.0 on node 0")
+
+
+def test_a_system_that_counts_no_process_s_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """psutil has no such method where /proc/<pid>/io is missing."""
+    monkeypatch.delattr(psutil.Process, "io_counters")
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    watched = telemetry.Processes(os.getpid())
+    watched.discover()
+    used = watched.read()
+    child.communicate()
+    assert used["disk_read_bytes"] is None and "AttributeError" in watched.reasons["disk_read_bytes"]
+    assert used["memory_bytes"]

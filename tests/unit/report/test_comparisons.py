@@ -1,0 +1,365 @@
+"""Pairs: what counts as a difference, and what the machine cannot tell apart."""
+
+from __future__ import annotations
+
+import csv
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import CPU, jitter, write_series
+from throughline.records import Mathematics, Summary
+from throughline.report.analysis import cells, comparisons, summary
+from throughline.report.analysis.values import Value
+from throughline.report.render import head, page
+from throughline.report.render.topics import write_tables
+from throughline.report.render.topics.comparisons import TOPIC
+from throughline.report.topics import Finding, Scope
+
+FLOOR = comparisons.Floor("torch", 0.03, 4)
+
+
+def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
+    return summary.summarize(write_series(root, speeds, **changes), repeats=5)
+
+
+def aa(root: Path, one: float, other: float, **changes: Any) -> list[Summary]:
+    return [
+        found(root, {"1n1g": jitter(speed)}, benchmark=name, **changes)
+        for name, speed in (("base", one), ("base__aa", other))
+    ]
+
+
+def verdicts(groups: list[cells.Group], everything: list[cells.Group] | None = None) -> dict[str, str]:
+    return {pair.what: pair.verdict for pair in comparisons.judge(groups, everything or groups)}
+
+
+def findings(
+    groups: list[cells.Group], everything: list[cells.Group] | None = None, floor: comparisons.Floor | None = None
+) -> list[Finding]:
+    scope = Scope(groups, everything or groups)
+    if floor:
+        scope.__dict__["pairs"] = [replace(pair, floor=floor) for pair in scope.pairs]
+    return list(TOPIC.findings(scope))
+
+
+def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
+    two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
+    (pair,) = comparisons.judge(cells.groups([two]), cells.groups([two, aa(tmp_path, 100.0, 102.7)[1]]))
+    floor = pair.floor
+    assert floor and (floor.what, floor.share, floor.compared) == ("torch", pytest.approx(0.027), 1)
+    assert "2.7 %" in floor.text and "one new pair in 2 differs by more" in floor.text
+
+
+def test_below_it_there_is_no_difference(tmp_path: Path) -> None:
+    """The two frameworks are 2 % apart and their repeats never overlap, but two A/A runs here differ by 2.7 %."""
+    records = [
+        path for name, speed in (("torch", 100.0), ("mxnet-horovod", 102.0))
+        for path in write_series(tmp_path, {"1n1g": jitter(speed)}, framework=name, benchmark="base")
+    ]  # fmt: skip
+    alone = cells.groups([summary.summarize(records, repeats=5)])
+    assert verdicts(alone) == {"mxnet-horovod over torch": "faster"}
+    everything = cells.groups([summary.summarize(records, repeats=5), aa(tmp_path, 100.0, 102.7)[1]])
+    here = [group for group in everything if group.benchmark == "base"]
+    assert verdicts(here, everything) == {"mxnet-horovod over torch": "no difference"}
+    texts = [finding.text for finding in findings(here, everything)]
+    assert any(text.startswith("No difference between") and "2.7 % of A/A runs" in text for text in texts)
+    assert not any("faster than" in text for text in texts)
+
+
+def test_ranks_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
+    wide = [100.0, 90.0, 111.0, 96.0, 104.0]
+    mixed = found(tmp_path, {"1n1g": wide, "1n2g": [value * 1.01 for value in reversed(wide)]})
+    assert verdicts(cells.groups([mixed])) == {"1n2g over 1n1g": "not told apart"}
+    few = found(tmp_path / "few", {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})
+    (pair,) = comparisons.judge(cells.groups([few]))
+    assert (pair.verdict, pair.p) == ("not told apart", None)
+    assert "no rank test" in pair.why
+    assert pair.range == (200 / 101, 201 / 100)
+
+
+def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
+    full = found(tmp_path, {"1n1g": jitter(100.0)})
+    half = found(tmp_path, {"1n1g": jitter(102.0)}, precision="fp16", batch_per_device=64)
+    groups = cells.groups([full, half])
+    assert not any(finding.loss for finding in findings(groups))
+    (loss,) = [finding.text for finding in findings(groups, groups, FLOOR) if finding.loss]
+    assert "fp16 gains nothing here: 1.02 times" in loss
+
+
+def test_a_precision_that_only_seems_faster_is_not_told_apart(tmp_path: Path) -> None:
+    full = found(tmp_path, {"1n1g": [100.0, 60.0, 130.0, 90.0, 110.0]})
+    half = found(tmp_path, {"1n1g": [120.0, 70.0, 140.0, 80.0, 125.0]}, precision="fp16", batch_per_device=64)
+    (text,) = [finding.text for finding in findings(cells.groups([full, half]))]
+    assert "fp16 and fp32 cannot be told apart on one device" in text and "ratio is 1.20, p = 0." in text
+
+
+def test_devices_within_the_noise_gain_nothing(tmp_path: Path) -> None:
+    groups = cells.groups([found(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(102.0)})])
+    assert not any(finding.loss for finding in findings(groups))
+    assert any("additional devices gain nothing" in f.text for f in findings(groups, groups, FLOOR) if f.loss)
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"), [(0.9, "compile gains nothing"), (1.0, "Whether compile gains is not known"), (1.3, None)]
+)
+def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, gain: float, said: str | None) -> None:
+    plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain")
+    compiled = found(tmp_path, {"1n1g": jitter(100.0 * gain)}, benchmark="compiled", options={"compile": True})
+    other = found(tmp_path, {"1n1g": jitter(70.0)}, benchmark="other", options={"compile": True, "clip": "norm"})
+    everything = cells.groups([plain, compiled, other])
+    here = [group for group in everything if group.benchmark == "compiled"]
+    assert set(verdicts(here, everything)) == {"compile over none"}
+    rest = verdicts([group for group in everything if group.benchmark != "compiled"], everything)
+    assert set(rest) == {"clip norm over none"}
+    told = findings(here, everything)
+    assert [finding.text.partition(":")[0] for finding in told] == ([said] if said else [])
+    assert any(finding.loss for finding in told) is (gain < 1)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "why"),
+    [(1, "1 repeat cannot decide any of the 4 comparisons"), (2, "2 repeats cannot decide any of the 4 comparisons"),
+     (3, "3 repeats cannot decide any of the 4 comparisons")],
+)  # fmt: skip
+def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path, repeats: int, why: str) -> None:
+    """Also with so few repeats that there is no rank test. The text does not mention tests that were not made."""
+    records = [
+        path for name, speed in (("torch", 100.0), ("mxnet-horovod", 300.0))
+        for path in write_series(
+            tmp_path, {"1n1g": jitter(speed, repeats), "1n2g": jitter(2 * speed, repeats)}, framework=name)
+    ]  # fmt: skip
+    scope = Scope(cells.groups([summary.summarize(records, repeats=repeats)]))
+    (text,) = [finding.text for finding in TOPIC.findings(scope)]
+    assert text.startswith(why) and text.endswith("5 repeats can (runs.repeats).")
+    assert ("the rank test needs at least 3 repeats on each side" in text) is (repeats < 3)
+    remarks = " ".join(TOPIC.remarks(scope))
+    assert text in remarks and " 0 tested pairs" not in remarks
+    assert ("Holm's correction (1979) for all 4 tested pairs" in remarks) is (repeats == 3)
+
+
+def test_frameworks_that_are_not_told_apart_share_a_sentence(tmp_path: Path) -> None:
+    wide = [100.0, 80.0, 121.0, 96.0, 104.0]
+    records = [
+        path for name, times in (("torch", 1.0), ("mxnet-horovod", 1.01), ("torch-horovod", 0.99), ("jax", 2.0))
+        for path in write_series(tmp_path, {"1n1g": [times * value for value in wide]}, framework=name)
+    ]  # fmt: skip
+    first, second = sorted(
+        finding.text
+        for finding in findings(cells.groups([summary.summarize(records, repeats=5)]))
+        if finding.text.startswith(("jax", "mxnet"))
+    )
+    assert first.startswith("jax is 100.0 % faster than torch on 1n1g")
+    assert second.startswith("mxnet-horovod and torch-horovod cannot be told apart from torch on 1n1g (fp32 with batch")
+    assert "after Holm's correction for 3 pairs" in second
+
+
+@pytest.mark.parametrize(
+    ("repeats", "said"), [(2, "1n2g and 1n1g cannot be told apart"), (5, "1n2g is slower than 1n1g")]
+)
+def test_a_lower_median_of_more_devices_is_said_in_the_words_of_the_verdict(
+    tmp_path: Path, repeats: int, said: str
+) -> None:
+    speeds = {"1n1g": jitter(100.0, repeats), "1n2g": jitter(90.0, repeats)}
+    texts = [finding.text for finding in findings(cells.groups([found(tmp_path, speeds)]))]
+    assert any(text.startswith(f"torch: {said}") for text in texts)
+    assert any("gain nothing" in text for text in texts) is (repeats == 5)
+
+
+def test_a_slower_precision_is_called_slower(tmp_path: Path) -> None:
+    full, half = (
+        found(tmp_path, {"1n1g": jitter(speed)}, precision=name) for speed, name in ((100.0, "fp32"), (80.0, "bf16"))
+    )
+    (finding,) = findings(cells.groups([full, half]))
+    assert finding.loss and "bf16 is slower than fp32 here: 0.80 times" in finding.text
+
+
+def test_comparisons_as_a_file(tmp_path: Path) -> None:
+    base, again = aa(tmp_path, 100.0, 102.7)
+    two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
+    groups = cells.groups([two])
+    write_tables(Scope(groups, [*groups, *cells.groups([again])]), tmp_path)
+    with (tmp_path / "comparisons.csv").open(encoding="utf-8", newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["compared"], row["verdict"], row["a_a_pairs"]) == ("1n2g over 1n1g", "faster", "1")
+    assert float(row["ratio"]) == pytest.approx(1.5)
+    assert float(row["smallest_difference"]) == pytest.approx(0.027)
+    write_tables(Scope(cells.groups([base])), tmp_path / "none")
+    assert (tmp_path / "none/comparisons.csv").read_text().startswith("compared,where,ratio")
+
+
+def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path) -> None:
+    """A pair can contain values from any source. A value without repeats has no rank test."""
+    published = Value("published", 150.11, source="published: DLPerf")
+    mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
+    pair = comparisons.Pair("torch over published", "1n1g", published, mine)
+    assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "not told apart")
+    from throughline.report.render.topics.comparisons import _row
+
+    assert _row(pair)[2] == "156.0 against 150.1 (published: DLPerf)"
+
+
+def made(root: Path, *names: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Make comparisons.csv as the rule for tables does; map each pair to its verdict and reason."""
+    (root / "tables").mkdir()
+    sys.argv = ["tables", str(root / names[0]), "--extras", *(str(root / name) for name in names[1:]), "--output-dir",
+                str(root / "tables")]  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(Path(__file__).parents[3] / "workflow/scripts/tables.py"), run_name="__main__")
+    assert ended.value.code == 0
+    with (root / "tables/comparisons.csv").open(encoding="utf-8", newline="") as stream:
+        return {(row["compared"], row["where"]): (row["verdict"], row["because"]) for row in csv.DictReader(stream)}
+
+
+def written(root: Path, name: str, speeds: dict[str, list[float]], **changes: Any) -> Path:
+    summary.write(write_series(root, speeds, benchmark=name, **changes), root / name / "bz32_fp32.json", repeats=7)
+    return root / name / "bz32_fp32.json"
+
+
+def on(day: str) -> dict[str, Any]:
+    return {"beside": {"started": f"{day}T12:00:00Z", "ended": f"{day}T13:00:00Z"}}
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "device": {"device_found": CPU},
+    "software": {"framework_versions": {"torch": "2.12.0", "driver": "580.10"}},
+    "workload": {"sequence": 512},
+    "day": on("2026-10-01"),
+}
+
+
+@pytest.mark.parametrize("other", [None, *OTHERS])
+def test_page_and_csv_say_the_same_of_every_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str | None
+) -> None:
+    """A noisy A/A run hides a difference only if it was made under the conditions of the pair. Other A/A runs, of this
+    configuration or earlier ones, hide nothing."""
+    monkeypatch.setattr(sys, "argv", [])
+    change, quick = OTHERS.get(other or "", {}), {"options": {"compile": True}}
+    paths = [
+        written(tmp_path, "plain", {"1n1g": jitter(100.0, 7), "1n2g": jitter(150.0, 7)}),
+        written(tmp_path, "quick", {"1n1g": jitter(104.0, 7), "1n2g": jitter(180.0, 7)}, **quick),
+        written(tmp_path, "plain__aa", {"1n1g": jitter(110.0, 7)}, **change),
+        written(tmp_path, "old", {"1n1g": jitter(100.0, 7)}, **on("2026-09-01")),
+        written(tmp_path, "old__aa", {"1n1g": jitter(160.0, 7)}, **on("2026-09-01")),
+    ]
+    found = page.collect(tmp_path, paths[:3])
+    assert len(found.earlier) == 2
+    printed: dict[str, Any] = {}
+    monkeypatch.setattr(page, "_benchmark", lambda scope, prefix: printed.setdefault(scope.benchmark, scope) and {})
+    monkeypatch.setattr(page.Environment, "get_template", lambda *_: type("", (), {"render": lambda self, **_: ""})())
+    page.render(found, [], None, tmp_path / "report.html")
+    header, rows = TOPIC.table(printed["quick"])  # type: ignore[misc]
+    assert header[-2:] == ["verdict", "because"]
+    shown = {(row[0], row[1]): (row[-2][1], row[-1]) for row in rows}
+    assert shown == made(tmp_path, *(f"{name}/bz32_fp32.json" for name in ("quick", "plain", "plain__aa")))
+    assert len(shown) == 3
+    verdict, why = shown["compile over none", "1n1g, fp32, batch 32, quick against plain"]
+    assert verdict == ("faster" if other else "no difference"), why
+    assert shown["1n2g over 1n1g", "torch, fp32, batch 32"][0] == "faster"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"framework_versions": {"torch": "2.12.0", "driver": "580.10"}}, "torch is 2.12.0 and 2.13.0"),
+        ({"framework_versions": {"torch": "2.13.0", "driver": "570.1"}}, "driver is 570.1 and 580.10"),
+        ({"device_found": CPU}, "device is AMD EPYC"),
+        (
+            {"beside": {"data": {"content_digest": "cd" * 32, "rows": 9}}},
+            "the data differ (content cdcdcdcdcdcd and ab",
+        ),
+    ],
+)
+def test_unlike_runs_have_no_verdict_and_say_in_what_they_differ(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain", **change)
+    compiled = found(tmp_path, {"1n1g": jitter(130.0)}, benchmark="compiled", options={"compile": True})
+    everything = cells.groups([plain, compiled])
+    (pair,) = comparisons.judge(everything[1:], everything)
+    assert (pair.verdict, pair.ratio, pair.adjusted) == ("not comparable", pytest.approx(1.3), None)
+    assert said in pair.why
+    (text,) = [finding.text for finding in findings(everything[1:], everything)]
+    assert "not known: 1.300 times" in text and said in text and "faster" not in text
+
+
+def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_path: Path) -> None:
+    old = {"torch": "2.12.0", "transformers": "5.23.0", "cuda": "13.0", "driver": "580.10"}
+    records = write_series(tmp_path, {"1n1g": jitter(100.0)}, framework_versions=old)
+    one = summary.summarize([*records, *write_series(tmp_path, {"1n2g": jitter(190.0)})], repeats=5)
+    cell = one.frameworks["torch"]["1n2g"]
+    assert cell.ran_in and cell.ran_in["environment.framework.torch"] == "2.13.0"
+    assert (cell.started, cell.ended) == ("2026-11-20T12:00:00Z", "2026-11-20T12:05:30Z")
+    (pair,) = comparisons.judge(cells.groups([one]))
+    assert pair.verdict == "not comparable" and "torch is 2.12.0 and 2.13.0" in pair.why
+
+
+def unequal(root: Path) -> list[cells.Group]:
+    """Two frameworks, of which the faster one does not compute the same; and their runs with synthetic data."""
+    proof = {
+        "torch": Mathematics(verdict="equal", largest_difference=1e-7, tolerance=1e-5, reason=None),
+        "mxnet-horovod": Mathematics(verdict="different", largest_difference=0.1, tolerance=1e-5, reason="0.1 off"),
+    }
+    summaries = []
+    for name in ("both", "both__synthetic"):
+        records = [
+            path
+            for framework, speed in (("mxnet-horovod", 200.0), ("torch", 100.0))
+            for path in write_series(root, {"1n1g": jitter(speed)}, framework=framework, benchmark=name)
+        ]
+        summaries.append(summary.summarize(records, repeats=5))
+    return cells.groups([summaries[0].model_copy(update={"mathematics": proof}), summaries[1]])
+
+
+def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
+    groups = unequal(tmp_path)
+    for here in (groups[:1], groups[1:]):  # derived runs have no separate proof
+        best = head.fastest(here)
+        assert best and best.row.framework == "torch" and head.headline(here).startswith("torch trains")
+        (pair,) = comparisons.judge(here, groups)
+        assert (pair.what, pair.verdict) == ("mxnet-horovod (unequal) over torch", "not comparable")
+        texts = [finding.text for finding in findings(here, groups)]
+        assert not any("faster" in text for text in texts)
+        assert any("mxnet-horovod is not ranked and is in no headline: it does not compute" in text for text in texts)
+    alone = [replace(groups[0], rows=groups[0].rows[:1])]
+    assert head.fastest(alone) is None
+    assert head.headline(alone).startswith("No figure is shown here: mxnet-horovod does not compute")
+
+
+def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
+    """There are seven pairs of five repeats each. Their repeats never overlap, but Holm's least p is 7 times 0.8 %."""
+    topologies = ["1n1g", "1n2g", "1n3g", "1n4g", "1n5g", "1n6g", "1n7g", "1n8g"]
+    speeds = {topology: jitter(100.0 * (1 + index)) for index, topology in enumerate(topologies)}
+    scope = Scope(cells.groups([found(tmp_path, speeds)]))
+    pairs = scope.pairs
+    assert {(pair.verdict, pair.family) for pair in pairs} == {("not told apart", 7)}
+    assert all(pair.p == pytest.approx(2 / 252) and pair.adjusted == pytest.approx(14 / 252) for pair in pairs)
+    assert pairs[0].why == "p = 0.008 (Holm over 7 pairs: p = 0.056)"
+    rows = TOPIC.frame(scope)
+    assert rows is not None and rows["rank_test_p_holm"][0] == pytest.approx(14 / 252)
+    said = " ".join(TOPIC.remarks(scope))
+    assert "Holm's correction (1979) for all 7 tested pairs of this benchmark" in said
+    few = (
+        "5 repeats cannot decide any of the 7 comparisons of this benchmark: the smallest p that they can give after "
+        "Holm's correction for 7 pairs is 0.056, and a verdict needs p < 0.05. 6 repeats can (runs.repeats)."
+    )
+    assert few in said and [finding.text for finding in TOPIC.findings(scope)] == [few]
+    fewer = {topology: speeds[topology] for topology in topologies[:-1]}
+    assert {pair.verdict for pair in comparisons.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}
+
+
+@pytest.mark.parametrize("other", [None, *OTHERS])
+def test_two_a_a_runs_of_another_place_or_time_hide_nothing(tmp_path: Path, other: str | None) -> None:
+    change: dict[str, Any] = OTHERS.get(other or "", {})
+    options = {"options": {"compile": True}}
+    quick = found(tmp_path, {"1n1g": jitter(104.0), "1n2g": jitter(180.0)}, benchmark="quick", **options)
+    plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain", **change)
+    again = found(tmp_path, {"1n1g": jitter(190.0)}, benchmark="plain__aa", **change)
+    everything = cells.groups([quick, plain, again])
+    verdict = {pair.what: pair.verdict for pair in comparisons.judge(everything[:1], everything)}
+    assert verdict["1n2g over 1n1g"] == ("faster" if other else "no difference")

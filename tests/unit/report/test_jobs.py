@@ -1,0 +1,181 @@
+"""Whole jobs: from the rows of a published table we print its figures to the last digit, and say what they mean."""
+
+from __future__ import annotations
+
+import csv
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import write_series
+from throughline.records import Summary
+from throughline.report.analysis import cells, jobs, summary
+from throughline.report.render import page
+from throughline.report.render.page import Results
+from throughline.report.render.topics import comparisons, write_tables
+from throughline.report.topics import Scope
+from throughline.spec.job import FIGURES, Job, figures
+from throughline.study.goals import Price
+
+PUBLISHED = Path(__file__).with_name("published") / "trainer.csv"
+ASKED = {"samples": 2048, "held_out": 1024, "epochs": 2}
+JOB = Job(**ASKED)
+CARDS = {"V100": ("Tesla V100-SXM2-32GB", 5.3), "A100": ("NVIDIA A100-PCIE-40GB", 9.3)}
+COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | jobs.COLUMNS
+
+
+def published() -> list[dict[str, str]]:
+    lines = [line for line in PUBLISHED.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def told(row: dict[str, str]) -> dict[str, float]:
+    """Return a row's figures by our names, including those that state its configuration."""
+    return {name: float(row[heading]) for name, heading in COLUMNS.items()}
+
+
+def place(row: dict[str, str]) -> tuple[str, int, int]:
+    """Read the card, the number of cards and the batch of each card from a row's name."""
+    card, count, batch = row["Name"].split("_")
+    return card, int(count.removesuffix("gpu")), int(batch)
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Path, Summary]]:
+    """Card -> its summaries, as if each row were one run of ours."""
+    root, found = tmp_path_factory.mktemp("jobs"), dict[str, dict[Path, Summary]]()
+
+    def of_cell(row: dict[str, str]) -> tuple[str, int, str]:
+        card, _, batch = place(row)
+        return card, batch, "fp16" if row["fp16"] == "TRUE" else "fp32"
+
+    for (card, batch, precision), rows in groupby(sorted(published(), key=of_cell), of_cell):
+        paths = []
+        for row in rows:
+            values = told(row)
+            alone = JOB.trained / (values["train_runtime"] - 2 * values["eval_runtime"])
+            values |= {"samples_per_second_without_evaluations": alone, "preparation": 10.0}
+            device = {"kind": "cuda", "name": CARDS[card][0], "count": 8, "fp16_native": True}
+            paths += write_series(
+                root,
+                {f"1n{place(row)[1]}g": [JOB.trained / values["train_runtime"]]},
+                **{"benchmark": card.lower(), "framework": "hf-trainer", "batch_per_device": batch},
+                **{"precision": precision, "job": ASKED, "options": {"accumulate": 4}, "device_found": device},
+                beside={"figures": figures(values)},
+            )
+        terms = summary.Terms(prices={card: Price(per_hour=CARDS[card][1], currency="CNY")}, task_samples=JOB.trained)
+        made = summary.summarize(paths, repeats=1, terms=terms)
+        found.setdefault(card, {})[root / f"{card.lower()}/bz{batch}_{precision}.json"] = made
+    return found
+
+
+def test_our_table_is_the_published_one_to_the_last_digit(
+    summaries: dict[str, dict[Path, Summary]], tmp_path: Path
+) -> None:
+    printed = []
+    for card, made in summaries.items():
+        write_tables(Scope(cells.groups(made.values())), tmp_path / card)
+        lines = (tmp_path / card / "jobs.md").read_text().splitlines()
+        header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line)
+        first = header.index("name")
+        printed += [",".join(row[first : first + 11]) for row in rows]
+        assert [heading.split()[0] for heading in header[first + 1 : first + 11]] == [*published()[0]][1:]
+    assert sorted(printed) == sorted(",".join(row.values()) for row in published())
+
+
+def test_throughput_without_evaluations_stands_beside_it(
+    summaries: dict[str, dict[Path, Summary]], tmp_path: Path
+) -> None:
+    write_tables(Scope(cells.groups(summaries["V100"].values())), tmp_path)
+    with (tmp_path / "jobs.csv").open(newline="") as stream:
+        rows = {(row["name"], row["fp16"]): row for row in csv.DictReader(stream)}
+    one, four = rows["V100_1gpu_8", "FALSE"], rows["V100_4gpu_8", "FALSE"]
+    alone = [float(row["samples_per_second_without_evaluations"]) for row in (one, four)]
+    assert alone == pytest.approx([13.24, 24.85], abs=0.005)
+    assert float(four["evaluations_share"]) == pytest.approx(0.19, abs=0.002)
+    assert float(four["runtime_with_preparation_s"]) == pytest.approx(213.6953)
+    assert not (tmp_path / "figures.csv").exists() or "train_runtime" not in (tmp_path / "figures.csv").read_text()
+
+
+def test_price_of_the_job(summaries: dict[str, dict[Path, Summary]]) -> None:
+    (four,) = (
+        made.frameworks["hf-trainer"]["1n4g"]
+        for path, made in summaries["V100"].items()
+        if path.name == "bz8_fp32.json"
+    )
+    assert four.cost is not None
+    assert four.cost.task_price == pytest.approx(1.1995, abs=5e-5)
+    assert four.cost.per_million_samples == pytest.approx(292.86, abs=0.02)
+    assert four.cost.task_hours == pytest.approx(203.6953 / 3600)
+
+
+def test_what_gains_nothing_is_said(summaries: dict[str, dict[Path, Summary]], tmp_path: Path) -> None:
+    """There is one run of each. So the text says that one repeat cannot tell them apart, and claims no gain or loss."""
+    said = {
+        card: [one.text for one in comparisons.TOPIC.findings(Scope(cells.groups(made.values())))]
+        for card, made in summaries.items()
+    }
+    for card in CARDS:
+        assert any("fp16 and fp32 cannot be told apart on 1n4g" in text for text in said[card]), said[card]
+        assert any("fp16 and fp32 cannot be told apart on 1n2g" in text for text in said[card])
+        assert any("1 repeat cannot decide any of the" in text for text in said[card])
+        assert not any("gains nothing" in text or "gain nothing" in text for text in said[card])
+    assert any("1n2g and 1n1g cannot be told apart" in text and "fp16" in text for text in said["A100"])
+    text = page.render(Results(summaries["A100"]), [], None, tmp_path / "report.html")
+    assert "Whole jobs" in text and "a whole job: 2,048 samples in each of 2 epochs" in text
+    assert "best value" in text
+
+
+def test_published_rows_add_up() -> None:
+    for row in published():
+        _, devices, batch = place(row)
+        assert JOB.faults(devices, batch, 4, told(row)) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("train_bs", 16, "4 devices x 8 are 32"),
+        ("total_train_bs", 64, "4 devices x 8 x 4 micro-batches are 128"),
+        ("global_step", 33, "are 32"),
+        ("train_samples_per_second", 20.109, "samples x epochs are 4096"),
+        ("train_steps_per_second", 0.158, "the optimizer steps are 32"),
+        ("eval_samples_per_second", 52.729, "the held-out samples are 1024"),
+        ("eval_steps_per_second", 1.650, "the steps of an evaluation are 32"),
+        ("eval_runtime", 119.4207, "2 evaluations take"),
+    ],
+)
+def test_a_wrong_digit_is_found(column: str, value: float, expected: str) -> None:
+    row = told(next(row for row in published() if row["Name"] == "V100_4gpu_8"))
+    found = JOB.faults(4, 8, 4, row | {column: value})
+    assert any(column in fault or column == "eval_runtime" for fault in found)
+    assert any(expected in fault for fault in found), found
+
+
+def test_steps_of_a_job_are_rounded_up_as_the_trainer_does() -> None:
+    assert Job(100, 10, 3).steps(8, 4) == 3 * 4  # 13 batches in 4 steps, the last of one batch
+    rates = {"train_samples_per_second": 30.0, "train_runtime": 10.0, "train_steps_per_second": 1.2, "global_step": 12}
+    evaluation = {"eval_samples_per_second": 10.0, "eval_steps_per_second": 2.0, "eval_runtime": 1.0}
+    assert Job(100, 10, 3).faults(1, 8, 4, rates | evaluation) == []
+
+
+def test_a_record_whose_figures_do_not_add_up_is_marked(tmp_path: Path) -> None:
+    values: dict[str, Any] = told(published()[0]) | {"train_runtime": 230.6953}
+    changes: dict[str, Any] = {"framework": "hf-trainer", "batch_per_device": 8, "job": ASKED}
+    made = summary.summarize(
+        write_series(
+            tmp_path, {"1n4g": [20.1]}, options={"accumulate": 4}, beside={"figures": figures(values)}, **changes
+        ),
+        repeats=1,
+    )
+    (cell,) = made.frameworks["hf-trainer"].values()
+    assert any(
+        "repeat 1 do not add up: train_samples_per_second x train_runtime is 4638" in text for text in cell.warnings
+    )
+
+
+def test_every_figure_of_a_job_is_declared() -> None:
+    assert set(jobs.COLUMNS) <= set(FIGURES)
+    assert {one["name"] for one in figures(dict.fromkeys(FIGURES, 1.0))} == set(FIGURES)

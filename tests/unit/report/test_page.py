@@ -1,0 +1,399 @@
+"""The report needs no network, says what is missing, and never runs anything that is written in records."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from report_fixture import (
+    CPU,
+    HOSTILE,
+    jitter,
+    record,
+    spec,
+    write_record,
+    write_series,
+    write_study,
+    write_summaries,
+)
+from throughline.records import read_summary
+from throughline.report.analysis import cells, summary
+from throughline.report.render import overview, page, sparks, surroundings
+from throughline.report.topics import Scope
+from throughline.study import config
+
+EXPECTED = [
+    cells.Asked(
+        benchmark="bert", batch=32, precision="fp32", frameworks=["mxnet-horovod", "torch"],
+        topologies=["1n1g", "4n8g"], repeats=7,
+    ),
+    cells.Asked(benchmark="gpt2", batch=4, precision="fp16", frameworks=["torch"], topologies=["1n1g"], repeats=5),
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Collect visible text, links, ids, and every attribute that loads something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[tuple[str, str]] = []
+        self.ids: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if tag == "a" and name == "href":
+                self.links.append(value or "")
+            elif name in {"src", "srcset", "href", "data", "action", "poster"} and not (value or "").startswith("#"):
+                self.loads.append((tag, value or ""))
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data: str) -> None:
+        if not self.tags or self.tags[-1] not in {"style", "script"}:
+            self.text.append(data)
+
+
+def read(path: Path) -> tuple[str, Reader]:
+    html = path.read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(html)
+    return " ".join(" ".join(reader.text).split()), reader
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("study") / "results"
+    summaries = write_summaries(root, write_study(root), remarks="Shown under the tables.")
+    write_summaries(root, {"bz8_bf16": write_series(
+        root, {"1n1g": jitter(50.0)}, benchmark="old", precision="bf16", batch_per_device=8)}, repeats=5)  # fmt: skip
+    (root / "broken").mkdir()
+    (root / "broken/bz1_fp32.json").write_text('{"schema": 1')
+    (root / "broken/bz2_fp32.json").write_text('{"schema": 99}')
+    manifest = root.parent / "data/sample/seq128/manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({
+        "schema": 1, "corpus": "sample", "sequence": 128, "predictions": 20, "content_digest": "c0ffee",
+        "vocabulary": {"size": 30522, "sha256": "07eced375cec"}, "parameters": {"copies": 5, "dynamic": True},
+        "shards": [{"split": s, "rows": n} for s, n in (("training", 1200), ("training", 1300), ("test", 70))],
+    }))  # fmt: skip
+    page.write(root, summaries, [manifest, root / "no/manifest.json"], EXPECTED, root / "report.html")
+    return root
+
+
+def test_it_is_one_file_that_loads_nothing(results: Path) -> None:
+    html = (results / "report.html").read_text(encoding="utf-8")
+    _, reader = read(results / "report.html")
+    assert reader.loads == [("link", "data:,")]
+    assert not re.findall(r"https?://|@import|url\((?!#)", html)
+    assert "default-src 'none'" in html
+    assert reader.tags.count("script") == 1
+
+
+def test_ids_are_unique_and_local_links_lead_somewhere(results: Path) -> None:
+    _, reader = read(results / "report.html")
+    assert len(reader.ids) == len(set(reader.ids))
+    for link in reader.links:
+        if link.startswith("#"):
+            assert link[1:] in reader.ids
+        elif not link.startswith("data:application/json;base64,"):
+            assert not link.startswith("/")
+            assert (results / link).exists(), link
+
+
+def test_the_answer_comes_first(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    assert "mxnet-horovod trains bert-base at 11,269 samples/s on 32 devices (4n8g)" in text
+    assert "23.79 times one device, 74 % of what 32 devices could ideally give (speedup 2" in text
+    assert "Median of 7 repeats, which lie between 11,224 and 11,323 samples/s." in text
+    assert "fp16 is 3.16 times as fast as fp32" in text
+
+
+def test_cells_without_a_figure_say_why(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    assert "bert, fp32, batch 96, mxnet-horovod, 1n1g OOM the device's memory (16160 MiB) did not hold batch 96" in text
+    assert "bert, fp16, batch 64, torch, 1n4g n/a torch has no fp16 all-reduce on this device" in text
+    assert "bert, fp32, batch 32, torch, 4n8g failed no record: the run failed or has not run yet" in text
+    assert "gpt2, fp16, batch 4, torch, 1n1g failed" in text
+    assert "Nothing could be measured yet." in text
+
+
+def test_what_is_not_in_the_configuration_is_listed_apart(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    at = text.index("Finished earlier, not in the present configuration")
+    assert "old torch trains bert-base at 50.00 samples/s" in text[at:]
+    assert "old torch trains" not in text[:at]
+    assert "broken/bz1_fp32.json" in text[at:]
+    assert "broken/bz2_fp32.json" in text[at:]
+
+
+def test_surroundings_data_and_remarks(results: Path) -> None:
+    text, _ = read(results / "report.html")
+    assert "Tesla V100-SXM2-16GB" in text
+    assert "commit of Throughline 5f0c1e2d3b4a" in text and "uncommitted changes no" in text
+    assert "OMP_NUM_THREADS 1" in text
+    assert "2,500 in 2 shards" in text
+    assert "70 in 1 shard " in text
+    assert "30,522 entries" in text
+    assert "masks drawn while reading, anew in each epoch" in text
+    assert "not readable FileNotFoundError" in text
+    assert "Shown under the tables." in text
+    assert "2026-11-20 12:00 to 12:07 UTC" in text
+    assert "snakemake results/bert/bz32_fp32.json" in text
+
+
+def test_it_is_the_same_every_time(results: Path) -> None:
+    """Checked in two processes, in which sets of benchmarks, frameworks, precisions and topologies have opposite
+    orders."""
+    manifests = [results.parent / "data/sample/seq128/manifest.json", results / "no/manifest.json"]
+    values = [results, sorted((results / "bert").glob("*.json")), manifests, EXPECTED, results / "report.html"]
+    pages = []
+    for seed in ("1", "4"):
+        code = (
+            "import pickle, sys; from throughline.report.render import page; page.write(*pickle.load(sys.stdin.buffer))"
+        )
+        variables = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", code], input=pickle.dumps(values), env=variables, check=True)
+        pages.append((results / "report.html").read_text(encoding="utf-8").splitlines())
+    assert pages[0] == pages[1]
+
+
+def test_a_benchmark_may_be_called_like_a_section_of_the_page(tmp_path: Path) -> None:
+    names = ("data", "method", "environment", "repeat", "issues", "earlier", "unreadable", "features")
+    for name in names:
+        runs = write_series(tmp_path, {"1n1g": jitter(50.0)}, benchmark=name)
+        write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
+    places = sorted(tmp_path.glob("*/bz32_fp32.json"))
+    page.write(tmp_path, places[:4], [], EXPECTED, tmp_path / "report.html")
+    _, reader = read(tmp_path / "report.html")
+    assert len(places) == len(names) and len(reader.ids) == len(set(reader.ids))
+
+
+def test_hostile_text_is_inert(tmp_path: Path) -> None:
+    device = {**CPU, "name": "<img src=x onerror=alert(1)>"}
+    run = record(spec(), 100.0, warnings=[HOSTILE], device=device, framework={"torch": '"><svg onload=alert(1)>'})
+    bad = record(spec(repeat=2), None, status="invalid", reason=HOSTILE, device=device)
+    place = tmp_path / "bert/bz32_fp32.json"
+    summary.write([write_record(tmp_path, run), write_record(tmp_path, bad)], place, repeats=2, remarks=HOSTILE)
+    page.write(tmp_path, [place], [], None, tmp_path / "report.html")
+    text, reader = read(tmp_path / "report.html")
+    assert reader.tags.count("script") == 1
+    assert "img" not in reader.tags
+    assert reader.handlers == []
+    assert not [link for link in reader.links if "javascript" in link]
+    assert "<script>alert(1)</script>" in text
+
+
+def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
+    study = {
+        "bz32_fp32": write_series(tmp_path, {"1n1g": jitter(40.0), "1n2g": jitter(39.0)}, device_found=CPU),
+        "bz64_fp16": write_series(
+            tmp_path, {"1n1g": jitter(5.0)}, device_found=CPU, precision="fp16", batch_per_device=64
+        ),
+    }
+    summaries = write_summaries(tmp_path, study, repeats=5)
+    page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "torch: fp16 is slower than fp32 here: 0.12 times fp32's throughput on one device" in text
+    assert "no fp16 units" in text
+    assert "1n2g is slower than 1n1g" in text
+
+
+def test_a_copy_of_the_page_has_the_summaries(results: Path) -> None:
+    """Each summary is in the page byte for byte, as a link that saves it under its name."""
+    html = (results / "report.html").read_text(encoding="utf-8")
+    found = dict(re.findall(r'<a download="([^"]+)" href="data:application/json;base64,([^"]+)"', html))
+    assert sorted(found) == ["bert-bz32_fp32.json", "bert-bz64_fp16.json", "bert-bz96_fp32.json", "old-bz8_bf16.json"]
+    for name, content in found.items():
+        assert base64.b64decode(content) == (results / name.replace("-", "/", 1)).read_bytes()
+
+
+def test_the_overview_has_a_row_for_each_framework_of_each_benchmark(results: Path) -> None:
+    html = (results / "report.html").read_text(encoding="utf-8")
+    overview = html[html.index('<section id="overview">') :].partition("</section>")[0]
+    assert html.index("<section") == html.index('<section id="overview">')
+    body = overview.partition("<tbody>")[2]
+    rows = [" ".join(re.sub(r"<title>[^<]*</title>|<[^>]+>", " ", row).split()) for row in body.split("<tr ")[1:]]
+    said = [row.partition(">")[2].strip() for row in rows]
+    assert [row[:41] for row in said[:2]] == [
+        "bert bert-base mxnet-horovod 11,269 sampl",
+        "bert bert-base torch 2,070 samples/s 264,",
+    ]
+    assert " 4n8g fp16 batch 64 352.2 23.79 23.58 to 24.00 74 % " in said[0] and said[0].endswith("12/13 0")
+    assert said[2].startswith("gpt2 torch failed 1n1g fp16 batch 4") and len(said) == 3
+
+
+@pytest.mark.parametrize(
+    ("others", "starred"),
+    [({"mxnet-horovod": 1.3}, "mxnet-horovod"), ({"mxnet-horovod": 0.7}, "torch"), ({"mxnet-horovod": 1.001}, None),
+     ({"mxnet-horovod": 1.3, "torch-horovod": 1.5}, None), ({}, None)],
+)  # fmt: skip
+def test_only_a_framework_that_is_told_apart_from_the_second_has_a_star(
+    tmp_path: Path, others: dict[str, float], starred: str | None
+) -> None:
+    """A single framework has no star. Neither has a framework that the page does not compare with the second."""
+    runs = [
+        path
+        for name, times in {"torch": 1.0, **others}.items()
+        for path in write_series(tmp_path, {"1n1g": jitter(100.0 * times)}, framework=name)
+    ]
+    [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
+    found = list(overview.lines(Scope(cells.groups([read_summary(place)]))))
+    assert [line.row.framework for line in found if line.leads] == ([starred] if starred else [])
+
+
+def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
+    """It has no entry in the contents and no row in the overview. If its benchmark is missing, it is shown like any
+    other."""
+    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
+    again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
+    derived = write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
+    page.write(tmp_path, [*derived, *summaries], [], None, tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<li><a href="#benchmark-([^"]+)"', html) == ["bert"]
+    assert html.count('<a href="#benchmark-bert">bert</a>') == 2 and '"#benchmark-bert__aa"' not in html
+    fold = html[html.index('<details class="fold">') :].partition("</details>")[0]
+    assert "<b>bert__aa</b> The same configurations as bert, measured again" in fold
+    assert 'id="benchmark-bert__aa-bz32_fp32"' in fold and "102.7" in fold
+    page.write(tmp_path, derived, [], None, tmp_path / "alone.html")
+    html = (tmp_path / "alone.html").read_text(encoding="utf-8")
+    assert html.count('<a href="#benchmark-bert__aa">bert__aa</a>') == 2
+
+
+def test_the_time_of_every_step(tmp_path: Path) -> None:
+    """There is a line per valid run. For a long run it shows the extremes of each stretch, so a single slow step is
+    visible."""
+    steps = [0.1] * 1000
+    steps[437] = 0.35
+    [place] = write_summaries(
+        tmp_path,
+        {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": [200.0]}, beside={"step_seconds": steps})},
+        repeats=5,
+    )
+    page.write(tmp_path, [place], [], None, tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "torch 1n1g 100 to 350 ms, median 100" in text
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    lines = re.findall(r'<polyline points="([^"]+)"', html)
+    assert len(lines) == 5 + 1
+    points = [tuple(map(float, point.split(","))) for point in lines[0].split()]
+    assert len(points) == 2 * sparks.STRETCHES
+    highest = min(points, key=lambda point: point[1])
+    assert highest[1] == 0.0 and highest[0] / sparks.WIDTH == pytest.approx(0.437, abs=0.02)
+
+
+def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
+    """It names its cells, and the range of its numbers if they differ. A topology or a version is not a number."""
+    spec_of = {"complete": False, "device_found": CPU}
+    runs = [
+        path
+        for speed, topology, used in ((100.0, "1n1g", "1.5"), (190.0, "1n2g", "0.7"), (350.0, "1n4g", "2"))
+        for path in write_series(tmp_path, {topology: jitter(speed)}, **spec_of, beside={
+            "warnings": [f"others use {used} of 2 cores", "driver 5.4.1 is old", f"made for {topology}"]})
+    ]  # fmt: skip
+    [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
+    [group] = cells.groups([read_summary(place)])
+    assert [(note.where, note.text) for note in cells.notes(group)] == [
+        ("torch 1n1g, 1n2g, 1n4g", "others use 0.7 to 2 of 2 cores"),
+        ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
+        *((f"torch {topology}", f"made for {topology}") for topology in ("1n1g", "1n2g", "1n4g")),
+    ]
+
+
+def test_the_same_again_shows_what_is_noise(tmp_path: Path) -> None:
+    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
+    again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
+    summaries += write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
+    page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "differ by up to 2.7 %" in text
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    page.write(tmp_path, [], [], [], tmp_path / "report.html")
+    text, _ = read(tmp_path / "report.html")
+    assert "Nothing measured yet" in text
+
+
+def test_a_repeat_beyond_its_line_is_an_arrow(tmp_path: Path) -> None:
+    """Several at one end stand above each other, and the legend explains them."""
+    far = summary.summarize(write_series(tmp_path, {"1n1g": [100.0, 103.0, 80.0, 85.0, 120.0]}), repeats=5)
+    cell = far.frameworks["torch"]["1n1g"]
+    drawn = sparks.strip(cell, "samples/s")
+    assert drawn.count('class="dot"') == 2 and drawn.count('class="outside"') == 3
+    assert "<title>repeat 3: 80.00 samples/s, 20.0 % below the median</title>" in drawn
+    heights = re.findall(r'class="outside" d="M8 \S+L1 (\S+?)L', drawn)
+    assert heights == ["4.0", "12.0"]
+    near = summary.summarize(write_series(tmp_path / "near", {"1n1g": jitter(100.0)}), repeats=5)
+    pages = [
+        page.render(page.Results({tmp_path / "s.json": one}), [], None, tmp_path / "r.html") for one in (far, near)
+    ]
+    assert ["is a repeat beyond the end of its line" in html for html in pages] == [True, False]
+    assert all(html.count("is one repeat; its line reaches from 5 % below the median") == 2 for html in pages)
+
+
+def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 3)})
+    found = summary.summarize(paths, repeats=5)
+    html = page.render(page.Results({tmp_path / "s.json": found}), [], None, tmp_path / "r.html")
+    # (1 - 2 / 2**5) * (1 - 2 / 2**3)
+    assert html.count("The true speedup is in this range with a probability of at least 70.3 %.") == 2
+    alone = summary.summarize(paths[:5], repeats=5)
+    html = page.render(page.Results({tmp_path / "s.json": alone}), [], None, tmp_path / "r.html")
+    assert "The true speedup is in this range" not in html
+
+
+def test_the_commands_that_repeat_it(tmp_path: Path) -> None:
+    """The commit, what was not committed, and each configuration as a file that the workflow can read."""
+    kept = [json.loads(line) for line in (Path(__file__).parents[3] / "docs/demo/runs.jsonl").read_text().splitlines()]
+    whole = next(one for one in kept if one.get("configuration"))
+    whole["environment"]["tree_clean"] = True
+    paths = [write_record(tmp_path, whole)]
+    place = paths[0].parents[2].with_suffix(".json")
+    found = page.Results({place: summary.summarize(paths, repeats=1)})
+    html = page.render(found, [], None, tmp_path / "r.html")
+    name, commit = whole["spec"]["benchmark"], whole["environment"]["commit"]
+    assert f"<pre><code>git checkout {commit}\nmake .venv/main.ready\n" in html
+    assert "changes that were not committed" not in html
+    assert f"snakemake --configfile {name}.yaml\n" in html
+    saved = re.search(rf'download="{name}.yaml" href="data:application/yaml;base64,([^"]*)"', html)
+    assert saved
+    (tmp_path / "saved.yaml").write_bytes(base64.b64decode(saved[1]))
+    assert list(config.load([tmp_path / "saved.yaml"]).benchmarks) == [name]
+
+    other = {**whole, "spec": {**whole["spec"], "framework": "jax"}}
+    other["environment"] = {**whole["environment"], "commit": "ab" * 20, "tree_clean": False}
+    paths.append(write_record(tmp_path, other))
+    found = page.Results({place: summary.summarize(paths, repeats=1)})
+    html = page.render(found, [], None, tmp_path / "r.html")
+    assert f"git checkout {commit}    # {name}: {whole['spec']['framework']}\n" in html
+    assert f"git checkout {'ab' * 20}    # {name}: jax\n" in html
+    assert f"changes. They concern {'ab' * 20}." in html
+
+
+def test_the_repository_is_linked_only_if_its_address_is_stated(tmp_path: Path) -> None:
+    citation = tmp_path / "CITATION.cff"
+    for text, address in (
+        ("repository-code: https://example.org/throughline\n", "https://example.org/throughline"),
+        ("repository-code: javascript:alert(1)\n", None),
+        ("title: Throughline\n", None),
+        ("[", None),
+    ):
+        citation.write_text(text)
+        assert surroundings.repository(citation) == address
+    assert surroundings.repository(tmp_path / "none") is None

@@ -1,0 +1,199 @@
+"""An option off and on: we print OneFlow's published table of GPT-2 from its own figures, and find its mistakes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import CPU, jitter, write_series
+from throughline import workloads
+from throughline.records import Summary
+from throughline.report.analysis import cells, comparisons, summary
+from throughline.report.analysis.pairs import Case, Figures, OffOn, switched
+from throughline.report.numbers import MIB
+from throughline.report.render import page
+from throughline.report.render.page import Results
+from throughline.report.render.topics import pairs, write_tables
+from throughline.report.topics import Scope
+from throughline.spec import Topology
+
+# OneFlow, "Megatron-LM" measurements for OSDI (DLPerf), 2020-12-08 and -09: GPT-2 small, 8 V100 a machine, fp16.
+# Columns: date, topology, batch, then memory (MiB), use (%), samples/s without and with the optimization.
+ONEFLOW = [
+    ("20201208", "1n8g", 1, (5603, 73, 104), (3849, 43, 89)),
+    ("20201208", "1n8g", 4, (11301, 95, 239), (9547, 88, 235)),
+    ("20201208", "2n8g", 4, (11087, 96, 412), (9160, 92, 395)),
+    ("20201209", "4n8g", 4, (11089, 95, 717), (9082, 92, 742)),
+]
+# The published text of its cells, with every arrow in front of its figure.
+PRINTED = {
+    ("1n_8g_dp_1bs", "gpu_mem(MiB)"): "3849(-1754,↓31.3%)",
+    ("1n_8g_dp_1bs", "throughput(samples/s)"): "89(↓14.4%)",
+    ("1n_8g_dp_4bs", "gpu_mem(MiB)"): "9547(-1754,↓15.5%)",
+    ("1n_8g_dp_4bs", "throughput(samples/s)"): "235(↓1.7%)",
+    ("2n_8g_dp_4bs", "gpu_mem(MiB)"): "9160(-1927,↓11.4%)",
+    ("2n_8g_dp_4bs", "throughput(samples/s)"): "395(↓4.1%)",
+    ("4n_8g_dp_4bs", "gpu_mem(MiB)"): "9082(-2727,↓23.1%)",
+    ("4n_8g_dp_4bs", "throughput(samples/s)"): "742(↑3.4%)",
+}
+GPT2_SMALL = 124_475_904  # parameters, with the padded vocabulary
+
+
+def published(figures: Sequence[int]) -> Figures:
+    memory, use, speed = figures
+    return Figures(memory * MIB, use / 100, speed)
+
+
+def published_cases() -> list[Case]:
+    every = []
+    for date, topology, batch, off, on in ONEFLOW:
+        case = Case(date, "off_optimization", Topology.parse(topology), 1, batch, published(off))
+        every += [case, replace(case, description="on_optimization", figures=published(on), off=published(off))]
+    return every
+
+
+def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
+    """Six of its eight changes are right. One of the two wrong changes also has a wrong difference. One more figure is
+    cut off instead of rounded: 25 of 717 is 3.49 %."""
+    table = pairs.cells(published_cases())
+    assert list(table.columns[:7]) == [
+        "date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
+    ]  # fmt: skip
+    assert list(table["test_num"]) == ["test-1-1", "test-1-2", "test-1-3", "test-1-4", "test-2-1", "test-2-2",
+                                       "test-3-1", "test-3-2"]  # fmt: skip
+    assert list(table.iloc[0, :7]) == [
+        "20201208", "test-1-1", "off_optimization", "1n_8g_dp_1bs", "5603", "73", "104",
+    ]  # fmt: skip
+    on = table[table["test_desc"] == "on_optimization"].set_index("case")
+    assert list(on["gpu_util(%)"]) == ["43", "88", "92", "92"]
+    computed = {place: on.loc[place] for place in PRINTED}
+    assert {place: text for place, text in computed.items() if text != PRINTED[place]} == {
+        ("2n_8g_dp_4bs", "gpu_mem(MiB)"): "9160(-1927,↓17.4%)",
+        ("4n_8g_dp_4bs", "gpu_mem(MiB)"): "9082(-2007,↓18.1%)",
+        ("4n_8g_dp_4bs", "throughput(samples/s)"): "742(↑3.5%)",
+    }
+
+
+def test_off_and_on_of_the_published_figures() -> None:
+    both = [
+        OffOn(published(off), published(on), GPT2_SMALL * (1 - 1 / Topology.parse(topology).world))
+        for _, topology, _, off, on in ONEFLOW
+    ]
+    assert pairs.changes(both[1]) == [
+        "11301 → 9547 (-1754, ↓15.5 %)", "95 → 88 (-7, ↓7.4 %)", "239 → 235 (-4, ↓1.7 %)",
+    ]  # fmt: skip
+    assert pairs.changes(both[3])[-1] == "717 → 742 (+25, ↑3.5 %)"
+    same, unknown = Figures(None, 0.5, 10.04), Figures(3 * MIB, 0.5, 10.04)
+    assert pairs.changes(OffOn(same, unknown)) == ["n/a → 3", "50 → 50", "10 → 10"]
+    assert [one.saved_bytes_per_parameter for one in both[1:]] == pytest.approx([16.9, 17.3, 17.5], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("topology", "tensor", "batch", "name"),
+    [("1n8g", 1, 4, "1n_8g_dp_4bs"), ("1n4g", 4, 4, "1n_4g_mp_4bs"), ("1n4g", 2, 8, "1n_4g_2dp_2mp_8bs")],
+)
+def test_names_of_cases(topology: str, tensor: int, batch: int, name: str) -> None:
+    assert Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None)).name == name
+    table = pairs.cells([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
+    assert list(table.iloc[0, 4:7]) == ["", "", ""]
+
+
+def block(root: Path, name: str, memory: int, speeds: dict[str, float], **changes: Any) -> Summary:
+    repeats = {topology: jitter(value) for topology, value in speeds.items()}
+    settings = {"settings": {"parameters": GPT2_SMALL, "sharding": "the optimizer's states: 8 bytes"}}
+    paths = write_series(root, repeats, benchmark=name, memory=memory * MIB, beside=settings, **changes)
+    return summary.summarize(paths, repeats=5)
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Summary]:
+    """Two blocks that only differ in sharding, and one block with tensor parallelism, of a model that has both."""
+    bert = workloads.of("bert-base")
+    monkeypatch.setattr(type(bert), "libraries", {"torch": bert.libraries["torch"] | {"tensor"}})
+    speeds = {"1n2g": 190.0, "2n2g": 330.0}
+    return [
+        block(tmp_path, "plain", 9000, {"1n1g": 100.0, **speeds}, complete=True),
+        block(tmp_path, "split", 8000, speeds, complete=True, options={"sharding": "optimizer"}),
+        block(tmp_path, "wide", 5000, {"2n2g": 80.0}, options={"tensor": 2}, device_found=CPU),
+    ]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> None:
+    everything = cells.groups(measured)
+    for group in everything:
+        write_tables(Scope([group], everything), tmp_path / group.benchmark)
+    assert not (tmp_path / "plain/pairs.csv").exists()
+    first, second = read(tmp_path / "split/pairs.csv")
+    assert (first["without"], first["topology"], first["switched_on"]) == (
+        "plain",
+        "1n2g",
+        "sharding optimizer",
+    )
+    change = float(first["memory_bytes_change"])
+    assert (
+        change
+        == float(first["memory_bytes_on"]) - float(first["memory_bytes_off"])
+        == pytest.approx(-1050 * MIB, abs=2)
+    )
+    assert float(first["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / (GPT2_SMALL / 2))
+    assert float(second["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / (GPT2_SMALL * 3 / 4))
+    assert (first["use_share_change"], first["samples_per_s_change"]) == ("0.0", "0.0")
+    assert [case["case"] for case in read(tmp_path / "plain/cases.csv")] == [
+        "1n_1g_dp_32bs",
+        "1n_2g_dp_32bs",
+        "2n_2g_dp_32bs",
+    ]
+    split = read(tmp_path / "split/cases.csv")
+    assert [(case["test_num"], case["test_desc"], case["gpu_mem(MiB)"]) for case in split[:2]] == [
+        ("test-1-1", "sharding_none", "9450"), ("test-1-2", "sharding_optimizer", "8400(-1050,↓11.1%)"),
+    ]  # fmt: skip
+    (wide,) = read(tmp_path / "wide/cases.csv")
+    assert (wide["date"], wide["case"], wide["gpu_mem(MiB)"]) == ("20261120", "2n_2g_2dp_2mp_32bs", "5000")
+
+    baseline = "torch: its speedups are relative to 1n2g, the smallest topology on which the model's layout is possible"
+    assert baseline in (tmp_path / "split/throughput.md").read_text()
+
+    results = Results({tmp_path / one.benchmark / "bz32_fp32.json": one for one in measured})
+    text = page.render(results, [], None, tmp_path / "report.html")
+    assert 'id="benchmark-split-pairs"' in text and 'id="benchmark-plain-pairs"' not in text
+    assert (
+        "9450 → 8400 (-1050, ↓11.1 %)" in text
+        and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
+    )
+    assert "DeepSpeed&#39;s stage 1 saves about 12" in text
+    assert "W/ sharding: optimizer</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
+    assert " splits " not in text.partition('id="benchmark-wide-pairs"')[2].partition("</section>")[0]
+
+
+def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path, measured: list[Summary]) -> None:
+    """Two devices that share a replica still count as two: tokens/s per device are divided by the world size."""
+    (group,) = cells.groups(measured[2:])
+    write_tables(Scope([group]), tmp_path)
+    (row,) = read(tmp_path / "figures.csv")
+    assert (row["tokens_per_s"], row["tokens_per_s_per_device"]) == ("10240.0", "2560.0")
+    text = page.render(Results({tmp_path / "x.json": measured[2]}), [], None, tmp_path / "report.html")
+    assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
+    assert "<small>10,240 tokens/s</small>" in text
+    # The only topology is its own baseline, so there is no speedup.
+    assert "on 4 devices (2n2g) (fp32 with batch 32 per replica), the highest median of all cells" in text
+    assert "speedup over 2n2g" not in text
+
+
+def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
+    off, on = (
+        block(tmp_path, name, 700, {"1n2g": 9.0}, device_found=CPU, options={"sharding": kind})
+        for name, kind in (("plain", "none"), ("split", "optimizer"))
+    )
+    everything = cells.groups([off, on])
+    ((_, both),) = switched(comparisons.judge(everything[1:], everything))
+    assert both.memory.by == 0 and both.saved_bytes_per_parameter is None

@@ -1,0 +1,214 @@
+"""What the page and the tables show besides throughput: the figures, and the reason for each missing figure."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_record, write_series
+from throughline.report.analysis import cells, summary
+from throughline.report.analysis.summary import Terms
+from throughline.report.render import head, page
+from throughline.report.render.page import Results
+from throughline.report.render.tables import Grid
+from throughline.report.render.topics import TOPICS, beside, write_tables
+from throughline.report.topics import Scope
+from throughline.study.goals import Goals, Price
+
+TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
+
+
+def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
+    """Make runs on one and two devices at two batch sizes. The larger batch does not fit on two devices."""
+    fits = write_series(root, {"1n1g": jitter(100.0), "1n2g": jitter(190.0)}, complete=complete, **changes)
+    tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch_per_device=96, **changes)
+    oom = record(spec(batch_per_device=96, topology="1n2g"), None, status="oom", reason="too large")
+    tight.append(write_record(root, {**oom, "device": changes.get("device_found", oom["device"])}))
+    return cells.groups([summary.summarize(paths, repeats=5, terms=TERMS) for paths in (fits, tight)])
+
+
+def shown(found: list[cells.Group], name: str) -> Grid:
+    grid = next(topic for topic in TOPICS if topic.name == name).grid(Scope(found))
+    assert grid is not None
+    return grid
+
+
+def row(grid: Grid, topology: str = "1n1g") -> dict[str, str]:
+    """Return the figures of a row, by the keys of their columns."""
+    line = next(line for line in grid.lines if str(line.row.topology) == topology)
+    return {column.key: figure.text for column, figure in zip(grid.columns, line.figures, strict=True)}
+
+
+def test_memory_used_of_total_with_the_row_that_did_not_fit(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "memory").condensed()
+    assert row(grid) == {
+        "peak_memory_bytes": "8,583", "needed_bytes": "7,982", "reserved_bytes": "8,583",
+        "device_used_bytes": "9,012", "device_total_bytes": "16,160", "device_used_share": "56 %",
+    }  # fmt: skip
+    assert (grid.lines[-1].row.status, grid.lines[-1].row.label) == ("oom", "OOM")
+    assert cells.STATUS_MEANINGS["oom"] == "out of memory: the configuration does not fit this device"
+
+
+def test_use_of_the_hardware(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "use")
+    assert {"gpu_busy_share": "93 %", "devices_power_w_mean": "271", "machine_cpu_share_mean": "21.0 %",
+            "processes_cpu_cores_mean": "2.00", "throttle_reasons": "power",
+            "machine_network_sent_bytes_per_s_mean": "910.0"}.items() <= row(grid, "1n2g").items()  # fmt: skip
+    notes = " ".join(grid.condensed().notes)
+    assert "n/a: SM active. Reason: this card has no such counters (GPM needs Hopper)" in notes
+    power = next(f for c, f in zip(grid.columns, grid.lines[0].figures, strict=True) if c.heading == "power")
+    assert power.why == "266 to 276"
+
+
+def test_work_with_its_conventions(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "work").condensed()
+    assert {"flops_per_sample": "69.9 G", "datasheet_flops_per_s": "15.7 T", "mfu": "44.5 %", "matmul_share": "49.6 %",
+            "real_tokens_per_s": "11,136"}.items() <= row(grid).items()  # fmt: skip
+    assert {"attention", "vocabulary head", "peak", "recomputation", "positions"} <= dict(grid.facts).keys()
+
+
+def test_a_head_on_all_positions_counts_in_the_share_of_matmul_alone(tmp_path: Path) -> None:
+    """The device does that work, which is no part of the model's FLOPs: FLOP/s and MFU stay as they are."""
+    head = {"vocabulary_head": "all positions, sharing the word embeddings", "vocabulary_rows": 30528}
+    masked, every = (
+        groups(tmp_path / name, complete=True, beside={"settings": settings})[0].rows[0].cell
+        for name, settings in (("masked", {"vocabulary_head": "masked positions"}), ("every", head))
+    )
+    assert masked and every and masked.work and every.work and masked.work.matmul_share and every.work.matmul_share
+    scores = 3 * 108 * 2 * 768 * (768 + 30528)
+    times = 1 + scores / (masked.work.flops_per_sample or 0.0)
+    assert every.work.matmul_share / masked.work.matmul_share == pytest.approx(times) and times > 1.2
+    same = {"matmul_share", "convention"}
+    assert every.work.model_dump(exclude=same) == masked.work.model_dump(exclude=same)
+    assert "scores of positions that are not masked" in every.work.convention["matmul_share"]
+
+
+@pytest.mark.parametrize(
+    ("slower", "cause"),
+    [(5.0, "mxnet-horovod multiplies large matrices slowly here; torch reaches 14.1 TFLOP/s"),
+     (1.0, "something else used the device")],
+)  # fmt: skip
+def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, cause: str) -> None:
+    runs = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, device_found=CPU)
+    run = observed(record(spec(framework="mxnet-horovod"), 220.0 / slower, device=CPU))
+    run["work"]["matmul_flops_per_s"] /= slower
+    run["work"]["matmul_share"] *= slower
+    scope = Scope(cells.groups([summary.summarize([*runs, write_record(tmp_path, run)], repeats=1)]))
+    ((rule, row, text),) = beside.doubtful(scope)[1]
+    assert (rule, row) == ("above the measured matrix product", "bert bz32_fp32, mxnet-horovod, 1 device")
+    assert "share of matmul 109.1 %" in text and cause in text
+    assert [one.text for one in beside.findings(scope)] == [
+        "1 row of this benchmark has doubtful figures: see Doubtful figures."
+    ]
+
+
+def test_cost_with_the_best_value(tmp_path: Path) -> None:
+    grid = shown(groups(tmp_path, True), "cost")
+    assert row(grid) == {
+        "price_per_device_hour": "3.6 EUR", "price_per_million_samples": "10.00 EUR",
+        "samples_per_currency_unit": "100,000", "task_hours": "2.778", "task_price": "10.00 EUR",
+        "energy_j_per_sample": "2.710",
+    }  # fmt: skip
+    best = [line for line in grid.lines if any(figure.kind == "best" for figure in line.figures)]
+    assert [(line.group.batch, str(line.row.topology)) for line in best] == [(96, "1n1g")]
+    assert "best value: torch 1n1g, fp32, batch 96, 120,000 samples for 1 EUR" in grid.notes
+
+
+@pytest.mark.parametrize("name", ["memory", "use", "work"])
+def test_old_records_say_that_they_are_old(tmp_path: Path, name: str) -> None:
+    grid = shown(groups(tmp_path, False), name).condensed()
+    assert any("the records are older than this figure" in note for note in grid.notes)
+    assert all(figure.value is not None for line in grid.lines for figure in line.figures)
+
+
+def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
+    found = Results()
+    for group in groups(tmp_path / "results", True):
+        assert group.summary
+        found.present[tmp_path / "results/bert" / f"{group.name}.json"] = group.summary
+    html = page.render(found, [], None, tmp_path / "results/report.html")
+    for text in ("Memory", "Use of the hardware", "Work done", "Cost", "Comparisons", "1n2g over 1n1g", "44.5 %",
+                 "no topology has 20 nodes and more", "93.0 % on torch 1n1g, the lowest", "without an A/A run of its",
+                 "each of the 128 positions attends to all", "10.00 EUR"):  # fmt: skip
+        assert text in html
+
+
+def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
+    found = groups(tmp_path, True, device_found=CPU)
+    grid = shown(found, "work").condensed()
+    assert "mfu" not in [column.key for column in grid.columns]
+    assert any("MFU" in note and "a CPU's peak depends on its clock" in note for note in grid.notes)
+    assert any("no price is known for AMD EPYC" in note for note in shown(found, "cost").condensed().notes)
+    value = observed(record(spec(), 100.0, device={**CPU, "name": "A processor that nobody sells"}))
+    value["telemetry"][0] |= {"devices": [], "reasons": {"devices": "the run is on the processor"}}
+    plain = cells.groups([summary.summarize([write_record(tmp_path / "plain", value)], repeats=1)])
+    cost = shown(plain, "cost").condensed()
+    assert not cost.columns and any("energy" in note and "Reason" in note for note in cost.notes)
+    older = groups(tmp_path / "older", False, device_found=CPU)
+    work = shown(older, "work")
+    assert not work.tells
+
+
+def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
+    write_tables(Scope(groups(tmp_path, True)), tmp_path / "tables")
+    wanted = {
+        "work": ("mfu", 100 * 69.93e9 / 15.7e12),
+        "cost": ("price_per_million_samples", 10.0),
+        "use": ("devices_memory_used_bytes_mean", 9.45e9),
+        "memory": ("needed_bytes", 8.37e9),
+    }
+    for name, (key, value) in wanted.items():
+        with (tmp_path / f"tables/{name}.csv").open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        assert float(rows[0][key]) == pytest.approx(value, rel=1e-3)
+        assert (rows[-1]["status"], rows[-1][key]) == ("oom", "")
+    assert "| 96 | fp32 | torch | 1n2g | OOM |" in (tmp_path / "tables/cost.md").read_text()
+    assert "8583 / 16160" in (tmp_path / "tables/memory.md").read_text()
+
+
+def test_hostile_reasons_are_inert(tmp_path: Path) -> None:
+    run = observed(record(spec(), 100.0))
+    run["telemetry"][0]["devices"][0]["throttle_reasons"] = [HOSTILE]
+    run["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": HOSTILE}
+    run["work"]["convention"]["attention"] = HOSTILE
+    group = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1, terms=TERMS)])
+    write_tables(Scope(group), tmp_path / "tables")
+    with (tmp_path / "tables/use.csv").open(encoding="utf-8", newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert row["throttle_reasons"].startswith("'=")
+    whole = group[0].summary
+    assert whole
+    html = page.render(Results({tmp_path / "s.json": whole}), [], None, tmp_path / "r.html")
+    assert "<script>alert" not in html
+    latex = (tmp_path / "tables/use.tex").read_text() + (tmp_path / "tables/work.tex").read_text()
+    assert r"\input{/etc" not in latex and r"\textbackslash{}input" in latex
+    assert "<script" not in MarkdownIt("commonmark").render((tmp_path / "tables/work.md").read_text())
+
+
+def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
+    run = {
+        **record(spec(), 100.0),
+        "configuration": {"runs": {"repeats": 5}, "benchmarks": {"bert": {"sequence": 128}}},
+    }
+    path = write_record(tmp_path, run)
+    place = tmp_path / "bert/bz32_fp32.json"
+    found = Results({place: summary.summarize([path], repeats=1)})
+    html = page.render(found, [], None, tmp_path / "report.html")
+    assert "the merged configuration of bert" in html
+    assert "repeats: 5" in html and "sequence: 128" in html
+
+
+def test_what_a_model_or_an_optimizer_does_not_have_is_not_shown(tmp_path: Path) -> None:
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1)
+    assert dict(head.settings(found))["dropout"] == "0.1"
+    sgd = replace(found.optimizer, name="sgd", momentum=0.875)
+    built = {"dropout": [], "parameters": 25_557_032}
+    without = found.model_copy(update={"settings": {"torch": built}, "optimizer": sgd})
+    shown = dict(head.settings(without))
+    assert shown["model"].endswith(", 25,557,032 parameters")
+    assert "dropout" not in shown and shown["optimizer"].endswith(", momentum 0.875")

@@ -1,0 +1,186 @@
+"""The commands, configurations and links in README and docs work, and the lines are short.
+
+The tests leave out commands with words that a reader replaces (SHARD, mine.yaml, <benchmark>, ...). Text after `#` is a
+comment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from ruamel.yaml import YAML
+
+from clones import ROOT, copy
+from throughline import __version__, command
+from throughline.study import runs
+from throughline.study.config import Config, load
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+GENERATED = ("configuration.md", "workloads.md")
+TOY = "patches"
+"""The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
+REPLACED = re.compile(r"<[^>]*>|\.\.\.|\b[A-Z]{2,}\b(?!=)|\bmine\b|\bX\b|\$PWD")
+"""Matches words that a reader replaces."""
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+class Snippet(NamedTuple):
+    page: str
+    text: str
+
+
+def name_of(page: Path) -> str:
+    return page.name
+
+
+def tokens(page: Path) -> Iterator[Token]:
+    """Yield the page's blocks, and the parts of their lines."""
+    for block in MARKDOWN.parse(page.read_text(encoding="utf-8")):
+        yield block
+        yield from block.children or ()
+
+
+def commands(*first: str) -> list[Snippet]:
+    """Return every command that begins with one of these words, in a code block or within a sentence."""
+    found = []
+    for page in PAGES:
+        for token in tokens(page):
+            shown = token.type in ("fence", "code_inline") and token.info in ("", "bash")
+            for line in token.content.replace("\\\n", " ").splitlines() if shown else ():
+                for part in re.split(r"&&|;(?= )", line):
+                    words = re.sub(r"^\s*(\w+=\S+ +|sudo +)*|\s#.*", "", part).strip()
+                    if words.split(" ")[0] in first and len(words.split()) > 1:
+                        found.append(Snippet(page.name, words))
+    assert found
+    return found
+
+
+def configurations() -> list[Snippet]:
+    """Return every piece of a configuration: all yaml blocks, and code within a sentence that begins with a section."""
+    section = re.compile(rf"({'|'.join(Config.model_fields)}): [{{\[]")
+    found = []
+    for page in PAGES:
+        for token in tokens(page):
+            begun = token.type == "code_inline" and section.match(token.content) and not REPLACED.search(token.content)
+            if (begun or token.info == "yaml") and TOY not in token.content:
+                found.append(Snippet(page.name, token.content))
+    return found
+
+
+@pytest.mark.parametrize("snippet", configurations(), ids=lambda one: f"{one.page}: {one.text.strip()[:40]}")
+def test_a_configuration_is_valid(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An indented snippet is a part of a benchmark's block, so the test puts it into such a block."""
+    monkeypatch.chdir(tmp_path)
+    described = tmp_path / "models/my-llama/config.json"
+    described.parent.mkdir(parents=True)
+    described.write_bytes((ROOT / "resources/shapes/llama-3.1-8b.json").read_bytes())
+    indent = len(snippet.text) - len(snippet.text.lstrip())
+    around = "benchmarks:\n  any:\n" if indent else ""
+    Path("config.yaml").write_text(around + snippet.text, encoding="utf-8")
+    runs.expand(load(["config.yaml"]))
+
+
+def test_snakemake_plans_what_is_shown(tmp_path: Path) -> None:
+    """Snakemake knows the options, and the workflow knows the targets. All targets of config.yaml are planned in one
+    call."""
+    from snakemake.cli import get_argument_parser  # takes seconds, in every process that collects tests
+
+    targets = {"all"}
+    for page, line in commands("snakemake"):
+        if REPLACED.search(line) or TOY in line:
+            continue
+        given, unknown = get_argument_parser().parse_known_args(shlex.split(line)[1:])
+        assert not unknown, f"{page}: {line}: snakemake has no {unknown}"
+        files = given.configfile or ["config.yaml"]
+        settings = {
+            key: YAML(typ="safe").load(value) for key, _, value in (one.partition("=") for one in given.config or [])
+        }
+        runs.expand(load([ROOT / path for path in files], settings))
+        assert not (given.configfile and given.targets), f"{page}: {line}: targets of another file are not planned here"
+        targets.update(given.targets)
+    clone = copy(tmp_path / "clone", (ROOT / "config.yaml").read_text(encoding="utf-8"))
+    clone.made(*sorted(targets), "--dry-run", "--quiet", "all")
+
+
+def test_make_has_every_target() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("$(VENV)", ".venv")
+    targets = set(re.findall(r"^([\w./-]+):(?!=)", text, re.MULTILINE))
+    for page, line in commands("make"):
+        for word in shlex.split(line)[1:]:
+            variable = word.partition("=")[0]
+            known = f"$({variable}" in text if "=" in word else word in targets
+            assert known or REPLACED.search(word), f"{page}: {line}: make knows no {word}"
+
+
+def test_python_finds_every_program_and_its_options() -> None:
+    for page, line in commands("python"):
+        words = shlex.split(line)[1:]
+        if words[0] == "-m":
+            assert importlib.util.find_spec(words[1]), f"{page}: {line}: no module {words[1]}"
+            continue
+        program = ROOT / words[0]
+        assert program.is_file(), f"{page}: {line}: no program {words[0]}"
+        known = program.read_text(encoding="utf-8")
+        if words[0].startswith("workflow/scripts/"):
+            known = " ".join(f'"{one.option}"' for one in command.arguments(command.loaded(str(program))))
+        for option in (word for word in words if word.startswith("--")):
+            assert f'"{option}"' in known, f"{page}: {line}: no option {option}"
+
+
+def test_every_file_in_a_command_is_there() -> None:
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("data", "results"))
+    for page, line in commands("python", "pip", "cp", "slurm/try/start.sh", "slurm/try/stop.sh"):
+        for path in re.findall(rf"(?<![\w/])(?:{folders})/[\w./-]+", line.removeprefix("cp -r").split(" src/")[0]):
+            assert (ROOT / path).exists(), f"{page}: {line}: no file {path}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub makes from the headings of a page."""
+    blocks = MARKDOWN.parse(page.read_text(encoding="utf-8"))
+    headings = (after.children or [] for block, after in itertools.pairwise(blocks) if block.type == "heading_open")
+    texts = ("".join(child.content for child in children) for children in headings)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for token in tokens(page):
+        link = str(token.attrs.get("href") or token.attrs.get("src") or "")
+        if not link or "://" in link:
+            continue
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}: no such file"
+        assert not heading or heading in anchors(target), f"{page.name}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in GENERATED], ids=name_of)
+def test_sentences_stand_in_short_lines(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = [
+        block for block in MARKDOWN.parse(text) if block.type in ("fence", "code_block", "table_open") and block.map
+    ]
+    apart = {number for block in blocks for number in range(*block.map)}
+    lines = enumerate(text.splitlines())
+    wide = [f"{number + 1}: {line}" for number, line in lines if len(line) > 100 and number not in apart]
+    assert not wide, f"{page.name}: lines of more than 100 characters:\n" + "\n".join(wide)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    versions = {
+        "CHANGELOG.md": r"^## ([\d.]+)", "CITATION.cff": r"^version: (.+)", "pyproject.toml": r'^version = "(.+)"',
+        "logger/pyproject.toml": r'^version = "(.+)"',
+    }  # fmt: skip
+    for name, pattern in versions.items():
+        (first, *_) = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert first == __version__, f"{name}: {first}"

@@ -1,0 +1,120 @@
+"""Which module may import which: no room imports a room above it, and a rank imports nothing that is missing in old
+environments."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from throughline import frameworks, recipes, sources
+
+SOURCES = sources.ROOT
+ORDER = [
+    {
+        "files",
+        "command",
+        "statistics",
+        "gpus",
+        "processes",
+        "sources",
+        "recipes",
+        "memory",
+        "messages",
+        "temporary",
+        "spec",
+        "progress",
+        "randomness",
+        "snakemake_inside",
+    },
+    {"workloads"},
+    {"frameworks"},
+    {"study"},
+    {"records", "published", "corpus", "images", "faces", "clicks"},
+    {"forms", "mechanics"},
+    {"rank", "observe"},
+    {"launch"},
+    {"checks", "report", "console", "imports"},
+    {"asked", "commands"},
+]
+"""The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
+workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and
+`frameworks` are their neutral files, from which the configuration takes parameters and options."""
+IN_A_RANK = [
+    *("rank", "frameworks", "workloads"),
+    *("randomness.py", "corpus/reading.py"),
+    *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
+    *("images/reading.py", "images/index.py", "clicks/reading.py", "faces/reading.py"),
+]
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(SOURCES).parts
+    if parts[0] == "workloads" and parts[-1].startswith("in_"):
+        return "forms"
+    if parts[0] == "frameworks" and len(parts) == 3 and parts[-1] != "__init__.py":
+        return "mechanics"
+    return parts[0].removesuffix(".py")
+
+
+def floor(name: str) -> int:
+    return next(number for number, rooms in enumerate(ORDER) if name in rooms)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_nothing_looks_upwards(path: Path) -> None:
+    own = room(path)
+    for name in sources.imported(path):
+        other = sources.module(name)
+        if other is None or other == SOURCES / "__init__.py" or own == "__init__":
+            continue
+        assert floor(room(other)) <= floor(own), f"{own} imports {name}"
+
+
+def test_analysis_computes_and_does_not_draw() -> None:
+    for path in (SOURCES / "report/analysis").glob("*.py"):
+        assert not {name for name in sources.imported(path) if name.startswith("throughline.report.render")}, path
+
+
+def rank_files() -> list[Path]:
+    places = [SOURCES / entry for entry in IN_A_RANK]
+    return sorted(path for place in places for path in ([place] if place.suffix else place.rglob("*.py")))
+
+
+def top_level(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {name.split(".")[0] for name in found}
+
+
+def trained_by(path: Path) -> list[str]:
+    """Return the frameworks whose ranks execute a file, if not those of all frameworks do."""
+    parts = path.relative_to(SOURCES).parts
+    if room(path) == "mechanics":
+        return [parts[1].replace("_", "-")]
+    library = re.match(r"in_([a-z]+)", parts[-1])
+    return [name for name in frameworks.NAMES if library and frameworks.of(name).library == library[1]]
+
+
+def modules(framework: str) -> set[str]:
+    """Return the modules that are certain to be in a framework's environment, because its pins name them."""
+    pinned = {re.split(r"[=\[ ]", line)[0].replace("-", "_") for line in recipes.requirements(framework)}
+    recipe = recipes.of(framework)
+    return pinned | {module.split(".")[0] for module in (recipe.modules if recipe else ())}
+
+
+@pytest.mark.parametrize("path", rank_files(), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_a_rank_imports_only_what_its_environment_has(path: Path) -> None:
+    neutral = path.name == "__init__.py" and path.parts[-3] in ("workloads", "frameworks")
+    libraries = set.intersection(*found) if (found := [modules(name) for name in trained_by(path)]) else set()
+    allowed = {"throughline", *sys.stdlib_module_names, *libraries} | (set() if neutral else {"numpy", "h5py"})
+    assert top_level(path) <= allowed
+    rooms = {room(other) for name in sources.imported(path) if (other := sources.module(name))}
+    assert not rooms & {"study", "records", "report", "checks", "launch"} or path.name == "reference.py"

@@ -1,0 +1,193 @@
+"""The configuration: what is read, how files are merged, and which error every mistake gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import workloads
+from throughline.checks import workload_reference
+from throughline.study import config, config_reference
+from throughline.study.benchmark import Options
+from throughline.study.config import ConfigError, load
+from throughline.study.corpus_section import Corpus
+
+ROOT = Path(__file__).parents[3]
+
+
+def written(tmp_path: Path, text: str, name: str = "config.yaml") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load([written(tmp_path, text)])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("corpus: {partz: 3}", "corpus.partz: unknown key; allowed: name, dump, contact, mirrors"),
+        ("corpus: {partz: 3}", "did you mean parts?"),
+        ("imports: {b: {}}", "imports.b.logs"),
+        ("{imports: {b: {logs: x}}, benchmarks: {b: {}}}", "imports.b: a benchmark has this name"),
+        ("runs: {repeats: 0}", "runs.repeats = 0: it has to be greater than or equal to 1"),
+        ("runs: {device: cud}", "runs.device = 'cud': allowed: auto, cuda, cpu; did you mean cuda?"),
+        ("runs: {steps: {timed: 12:30}}", "runs.steps.timed = '12:30': a whole number is needed"),
+        ("runs: {strict: on}", "runs.strict = 'on': allowed: true, false; did you mean true?"),
+        ("runs: {strict: 1}", "runs.strict = 1: allowed: true, false"),
+        ("runs: {seed: 1e-3}", "runs.seed = 0.001: a whole number is needed"),
+        ("runs: {steps: {at_most_s: .inf}}", "runs.steps.at_most_s = inf:"),
+        ("benchmarks: {b: {batch: {fp32: [0]}}}", "benchmarks.b.batch.fp32.0 = 0: it has to be greater"),
+        (
+            "benchmarks: {b: {batch: {fp8: [8]}}}",
+            "benchmarks.b.batch.fp8: bert-tiny has no fp8; these have: bert-layer, ",
+        ),
+        ("benchmarks: {b: {batch: {fp12: [8]}}}", "benchmarks.b.batch: key 'fp12': allowed: fp32, tf32, bf16, fp16"),
+        ("benchmarks: {b: {topologies: [2n0g]}}", "benchmarks.b.topologies.0 = '2n0g': a topology is <nodes>n"),
+        ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': a list is needed"),
+        ("benchmarks: {b: {frameworks: []}}", "benchmarks.b.frameworks = []: at least one entry is needed"),
+        ("benchmarks: {b: {frameworks: [torhc]}}", "torch, torch-horovod; did you mean torch?"),
+        (
+            "benchmarks: {b: {model: bert-tny}}",
+            "benchmarks.b.model = 'bert-tny': allowed: bert-tiny, bert-mini,",
+        ),
+        ("benchmarks: {b: {sequence: 64}}", "benchmarks.b.sequence = 64: allowed: [32, 128]"),
+        ("benchmarks: {b: {options: {clip: globalnorm}}}", "did you mean global_norm?"),
+        (
+            "benchmarks: {b: {options: {dropout: .nan}}}",
+            "benchmarks.b.options.dropout = nan: a finite number is needed",
+        ),
+        ("goals: {efficency: {}}", "goals.efficency: unknown key; allowed: efficiency, utilization; did you mean"),
+        ("goals: {efficiency: {at_least: 80}}", "goals.efficiency.at_least = 80: it has to be less than or equal to 1"),
+        ("prices: {A100: {per_hour: 1, currency: usd}}", "prices.A100.currency = 'usd': a currency is three capital"),
+        ("prices: {A100: {currency: USD}}", "one of per_hour and per_month is needed"),
+        ("prices: {A100: {per_month: 9, currency: USD}}", "devices goes with per_month"),
+        ("benchmarks: {b__aa: {}}", "benchmarks.b__aa: two underscores in a row are kept"),
+        ("benchmarks: {B: {}}", "benchmarks: key 'B': a name has lower-case letters"),
+        ("benchmarks: {b: {topologies: [1n1g, 1n1g]}}", "listed twice: 1n1g"),
+        ("benchmarks: {b: {batch: {fp32: [8, 8]}}}", "a batch size is listed twice"),
+        ("benchmarks: {b: null}", "benchmarks.b = null: a map of keys is needed"),
+        ("benchmarks: {b: {options: {tensor: 2}}}", "benchmarks.b.batch.fp32: the 1 devices of 1n1g do not divide"),
+        (
+            "benchmarks: {b: {model: gpt2-small, topologies: [1n8g], options: {tensor: 8}}}",
+            "benchmarks.b.options.tensor = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which divide by "
+            "1, 2, 3, 4, 6, 12",
+        ),
+        (
+            "benchmarks: {b: {model: gpt2-xl, topologies: [1n5g], options: {tensor: 5}}}",
+            "gpt2-xl has 25 heads and 50,304 vocabulary rows, which divide by 1",
+        ),
+        ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
+        ("benchmarks: {b: {model: matmul, batch: {fp32: [1]}, scaling: strong}}", "a call of matmul has no batch that"),
+        ("benchmarks: {b: {options: {decoder: dali}}}", "benchmarks.b.options.decoder: bert-tiny reads no pictures"),
+        ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
+        ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),
+        ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list or {shards}"),
+        (
+            "corpus: {vocabulary: bert}",
+            "corpus.vocabulary = 'bert': allowed: bert-base-uncased or {path, url, sha256, lower_case}",
+        ),
+        ("corpus: {vocabulary: {path: v.txt}}", "corpus.vocabulary.sha256: missing"),
+        ("corpus: {dump: {shard: x}}", "corpus.dump.shard: unknown key; allowed: shards; did you mean shards?"),
+        (f"corpus: {{vocabulary: {{sha256: {'a' * 64}}}}}", "corpus.vocabulary: one of path and url is needed"),
+        (f"corpus: {{vocabulary: {{path: v, url: 'http://x', sha256: {'a' * 64}}}}}", "one of path and url is needed"),
+        ("corpus: {contact: somebody}", "corpus.contact = 'somebody': an e-mail or web address is needed"),
+        ("corpus: {mirrors: [dumps.example.org]}", "corpus.mirrors.0 = 'dumps.example.org': an address begins with"),
+        ("corpus: {sequences: {x: 1}}", "corpus.sequences: key 'x': a whole number is needed"),
+        ("corpus: {sequences: {32: 30}}", "30 predicts more than the 29 tokens there are"),
+        (
+            "corpus: {masking: {dynamic: true}}",
+            "with dynamic, each epoch has masks of its own and the text is kept once",
+        ),
+        (
+            "corpus: {dump: {shards: x}, masking: {dynamic: true, copies: 1}}",
+            "finished shards keep the masks they have",
+        ),
+        ("[1, 2]", "not a map of keys to values"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    assert message in mistakes(tmp_path, text)
+
+
+def test_every_mistake_is_listed_once(tmp_path: Path) -> None:
+    text = mistakes(tmp_path, "runs: {repeats: 0, seeds: 1}\nbenchmarks: {b: {repeats: 0}, c: {}}")
+    assert text.startswith("the configuration has 3 mistakes:")
+    assert text.count("repeats = 0") == 2  # once for runs and once for b, but not for c, which inherits it from runs
+
+
+def test_a_duplicate_key_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "runs:\n  repeats: 3\n  repeats: 4\n")
+    with pytest.raises(ConfigError, match=r"line 3: found duplicate key .repeats"):
+        load([path])
+
+
+@pytest.mark.parametrize("text", ["runs: [", "runs: {a: b", "\tx: 1", "a: 1\n b: 2"])
+def test_broken_yaml_is_an_error_with_the_file(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml is not valid YAML"):
+        load([written(tmp_path, text)])
+
+
+def test_a_missing_file_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load(["absent.yaml"])
+
+
+def test_numbers_are_read_as_people_write_them(tmp_path: Path) -> None:
+    block = load([written(tmp_path, "benchmarks: {b: {optimizer: {learning_rate: 1e-3}}}")]).benchmarks["b"]
+    assert block.optimizer.learning_rate == 0.001
+
+
+def test_maps_merge_and_lists_are_replaced(tmp_path: Path) -> None:
+    first = written(tmp_path, "benchmarks: {b: {topologies: [1n1g, 1n2g], repeats: 3}}", "a.yaml")
+    second = written(tmp_path, "benchmarks: {b: {topologies: [1n4g]}, c: {}}", "b.yaml")
+    merged = load([first, second], {"runs": {"repeats": "7"}, "corpus": {"sequences": {"128": "20", "512": "80"}}})
+    assert merged.benchmarks["b"].topologies == ["1n4g"]
+    assert merged.benchmarks["b"].repeats == 3
+    assert merged.benchmarks["c"].repeats == 7
+    assert 512 in merged.corpus.sequences
+
+
+def test_runs_can_be_set_again_inside_a_benchmark(tmp_path: Path) -> None:
+    text = "runs: {steps: {warmup: 3, timed: 9}}\nbenchmarks: {b: {steps: {timed: 4}}}"
+    steps = load([written(tmp_path, text)]).benchmarks["b"].steps
+    assert (steps.warmup, steps.timed) == (3, 4)
+
+
+@pytest.mark.parametrize("value", ["null", "true", "12", "1.5", "1e-3", "text"])
+def test_text_from_the_command_line_is_read_as_what_it_is(value: str) -> None:
+    expected: dict[str, Any] = {"null": None, "true": True, "12": 12, "1.5": 1.5, "1e-3": 0.001, "text": "text"}
+    assert config._from_text({"k": [value]}) == {"k": [expected[value]]}
+
+
+def test_the_shipped_configuration_spells_out_the_defaults() -> None:
+    shipped = load([ROOT / "config.yaml"])
+    assert shipped.corpus == Corpus()
+    assert shipped.benchmarks["bert"].options == Options()
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_presets_are_valid_and_share_no_names(preset: Path) -> None:
+    others = [ROOT / "config.yaml", *(path for path in (ROOT / "presets").glob("*.yaml") if path != preset)]
+    mine = load([preset])
+    for other in (load([path]) for path in others):
+        assert not set(mine.benchmarks) & set(other.benchmarks)
+        assert mine.corpus.name != other.corpus.name or mine.corpus == other.corpus
+
+
+def test_reference_and_schema_are_up_to_date() -> None:
+    assert config_reference.REFERENCE.read_text(encoding="utf-8") == config_reference.reference()
+    assert config_reference.SCHEMA.read_text(encoding="utf-8") == config_reference.schema()
+
+
+def test_the_page_of_the_workloads_is_up_to_date() -> None:
+    page = workload_reference.reference()
+    assert workload_reference.PAGE.read_text(encoding="utf-8") == page
+    for folder in workloads.FOLDERS:
+        assert f"\n## {folder}\n" in page

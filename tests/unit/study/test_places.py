@@ -1,0 +1,98 @@
+"""Relative paths of a configuration lead into the working directory first, then into the workflow's folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clones import ROOT
+from throughline import asked
+from throughline.study.config import ConfigError, load
+from throughline.study.places import Places
+
+EVERY = """
+corpus: {dump: [enwiki-20261101, [part1.xml, part2.xml], {text: [books.txt]}], vocabulary: {path: v.txt, sha256: SHA}}
+images: {source: pictures}
+faces: {source: people}
+clicks: {source: [day_0.gz]}
+imports: {theirs: {logs: logs_of_others}}
+benchmarks:
+  llama: {model: {transformers: shape.json, task: clm}, frameworks: [hf-loop]}
+  bert: {model: bert-tiny, sequence: 32, convergence: {against: curve.csv}}
+""".replace("SHA", "a" * 64)
+PATHS = {
+    *("part1.xml", "part2.xml", "books.txt", "v.txt", "pictures", "people", "day_0.gz", "logs_of_others", "shape.json"),
+    "curve.csv",
+}
+
+
+@pytest.fixture
+def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a workflow that has every file; the working directory is another one, and has none."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    for path in PATHS:
+        shutil.copy(ROOT / "resources/shapes/llama-3.1-8b.json", there / path)
+    (there / "config.yaml").write_text(EVERY)
+    monkeypatch.chdir(here)
+    return there
+
+
+def test_every_path_leads_into_the_workflow_s_folder_if_nothing_is_here(workflow: Path) -> None:
+    places = Places(workflow)
+    config = load(["config.yaml"], places=places)
+    assert places.taken == {path: str(workflow / path) for path in {*PATHS, "config.yaml"}}
+    assert not places.missing
+    first, *others = config.corpus.sources
+    assert first == ["enwiki-20261101"] and others[0] == [str(workflow / "part1.xml"), str(workflow / "part2.xml")]
+    assert config.images.source == str(workflow / "pictures")
+    assert config.model_files().popitem()[1] == str(workflow / "shape.json")
+    assert f"curve.csv is not in this folder; the workflow's own is used: {workflow / 'curve.csv'}" in places.remarks()
+
+
+def test_what_is_here_comes_first(workflow: Path) -> None:
+    for path in {*PATHS, "config.yaml"}:
+        shutil.copy(workflow / path, path)
+    places = Places(workflow)
+    config = load(["config.yaml"], places=places)
+    assert not places.remarks()
+    assert config.clicks.logs == ["day_0.gz"] and config.imports["theirs"].logs == "logs_of_others"
+
+
+def test_names_of_data_are_no_paths(workflow: Path) -> None:
+    for name in ("sample", "synthetic"):
+        (workflow / name).mkdir()
+    places = Places(workflow)
+    load([], {"corpus": {"dump": "sample"}, "images": {"source": "sample"}, "clicks": {}}, places=places)
+    assert not places.remarks()
+
+
+def test_in_the_workflow_s_own_folder_paths_stay_as_they_are(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workflow)
+    places = Places(workflow)
+    assert load(["config.yaml"], places=places) == load(["config.yaml"])
+    assert not places.remarks()
+
+
+def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workflow.parent)
+    assert Places(workflow).find("part1.xml") == "there/part1.xml"
+
+
+def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) -> None:
+    said: list[str] = []
+    asked.read([], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, said.append)
+    assert said == [f"lost.xml is neither in this folder nor in {workflow}"]
+    block = {"model": {"transformers": "lost.json", "task": "clm"}}
+    with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):
+        load([], {"benchmarks": {"mine": block}}, places=Places(workflow))
+
+
+def test_a_configuration_that_snakemake_has_read_means_the_same() -> None:
+    """Snakemake reads YAML 1.1, in which 1e-4 is a text, and passes the values of --config as text."""
+    handed = {"benchmarks": {"one": {"optimizer": {"learning_rate": "1e-4"}, "repeats": "3", "remarks": "see #5 # 6"}}}
+    block = load([], handed).benchmarks["one"]
+    assert (block.optimizer.learning_rate, block.repeats, block.remarks) == (1e-4, 3, "see #5 # 6")

@@ -1,0 +1,117 @@
+"""Presets ask for the runs that the published studies have measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from throughline.spec import RunSpec
+from throughline.study import runs
+from throughline.study.config import load
+from throughline.workloads import gpt2
+
+PRESETS = Path(__file__).parents[3] / "presets"
+
+
+def asked(name: str) -> list[RunSpec]:
+    return [spec for spec in runs.expand(load([PRESETS / f"{name}.yaml"])) if spec.repeat == 1]
+
+
+@pytest.mark.parametrize("preset", ["oneflow-gpt2", "gpt2-cpu"])
+def test_the_pair_differs_in_sharding_alone_and_meets_on_every_topology_that_can_split(preset: str) -> None:
+    blocks: dict[str, dict[str, RunSpec]] = {}
+    for spec in asked(preset):
+        blocks.setdefault(spec.benchmark, {})[f"{spec.topology} {spec.batch}"] = spec
+    off, on = (next(one for name, one in blocks.items() if name.endswith(end)) for end in ("gpt2", "_split"))
+    first, second = next(iter(off.values())), next(iter(on.values()))
+    assert runs.switch(first, second) == ("sharding", "none", "optimizer_gradients")
+    assert set(on) == {where for where in off if not where.startswith("1n1g ")}
+
+
+def test_the_cases_of_the_gpt_report_without_pipelines() -> None:
+    """The report names a case <data parallel>x<tensor parallel>x1_<global batch>_<hidden>x<layers>."""
+    made = []
+    for spec in asked("megatron-gpt"):
+        shape, size = gpt2.SHAPES[spec.model], spec.size
+        layout = f"{size.replicas}x{spec.options.tensor}x1_{size.samples_per_step}"
+        made.append(f"{layout}_{shape.hidden}x{shape.layers}")
+        assert size.replicas * spec.options.tensor == spec.topology.world
+        assert (spec.parameters.sequence, spec.options.checkpointing, spec.options.clip) == (
+            2048,
+            True,
+            "global_norm",
+        )
+    assert made == [
+        "1x1x1_2_1536x16", "8x1x1_16_1536x16", "16x1x1_32_1536x16", "32x1x1_64_1536x16",
+        "1x1x1_8_768x12", "1x8x1_16_1536x16", "1x16x1_16_3072x16", "1x32x1_16_3072x32",
+        "2x4x1_16_1536x16", "4x2x1_16_1536x16", "2x8x1_16_2304x24", "4x8x1_32_2304x24",
+    ]  # fmt: skip
+
+
+def test_the_grids_of_wide_and_deep() -> None:
+    """Global batches and vocabularies are those of the published tables."""
+    by_vocabulary = {(spec.parameters.vocabulary, str(spec.topology)) for spec in asked("wide-deep-vocabulary")}
+    assert by_vocabulary == {(3_200_000 << n, where) for n in range(8) for where in ("1n1g", "1n8g")}
+    by_batch = {spec.size.samples_per_step for spec in asked("wide-deep-batch") if str(spec.topology) == "1n8g"}
+    assert by_batch == {512 << n for n in range(11)}
+    devices = asked("wide-deep-devices")
+    assert {spec.size.batch_per_replica for spec in devices if spec.scaling == "weak"} == {16384}
+    assert {spec.size.samples_per_step for spec in devices if spec.scaling == "strong"} == {16384}
+    for spec in [*asked("wide-deep-vocabulary"), *asked("wide-deep-batch"), *devices]:
+        assert spec.parameters.embedding >= spec.topology.world, "every device has a column"
+        assert (spec.parameters.table, spec.parameters.update, spec.optimizer.name) == ("columns", "lazy", "adam")
+
+
+def test_the_published_grid_of_resnet50_with_real_and_with_synthetic_pictures() -> None:
+    blocks: dict[str, set[tuple[str, int, str]]] = {}
+    for spec in asked("dlperf-resnet50"):
+        blocks.setdefault(spec.benchmark, set()).add((spec.precision, spec.batch, str(spec.topology)))
+        update = spec.optimizer
+        assert (update.name, update.momentum, update.weight_decay) == ("sgd", 0.875, 1 / 32768)
+        assert (spec.model, spec.parameters.image, spec.parameters.label_smoothing) == ("resnet50", 224, 0.1)
+        assert (spec.steps.warmup, spec.steps.timed) == (20, 100)
+    grid = {
+        (*each, topology) for each in (("fp32", 128), ("fp16", 256)) for topology in ("1n1g", "1n8g", "2n8g", "4n8g")
+    }
+    assert blocks == {"dlperf_resnet50": grid, "dlperf_resnet50__synthetic": grid}
+
+
+def test_the_grid_of_the_study_of_faces() -> None:
+    """The preset has every published cell of R100 and Y1: persons, classifier, batch per device."""
+    made: dict[tuple[object, ...], list[str]] = {}
+    for spec in asked("dlperf-insightface"):
+        if spec.precision == "fp32":
+            own = spec.parameters
+            cell = spec.model, own.classes, own.margin_loss, own.classifier, spec.batch
+            made.setdefault(cell, []).append(str(spec.topology))
+    r100, y1 = ("iresnet100", 85742, "arcface"), ("mobilefacenet-y1", 85742, "arcface")
+    glint = ("iresnet100", 360232, "cosface")
+    one_node = ["1n1g", "1n4g", "1n8g"]
+    several = [(*r100, "partial", batch) for batch in (64, 120)]
+    assert made == {
+        **{(*r100, "data_parallel", batch): one_node for batch in (64, 96)},
+        **{(*r100, "model_parallel", batch): one_node for batch in (64, 115)},
+        **{cell: [*one_node, "2n8g", "4n8g"] for cell in several},
+        **{(*glint, "data_parallel", batch): one_node for batch in (64, 85)},
+        **{(*glint, "model_parallel", batch): one_node for batch in (64, 100)},
+        **{(*glint, "partial", batch): one_node for batch in (64, 115)},
+        **{(*y1, "data_parallel", batch): one_node for batch in (256, 350)},
+        **{(*y1, "model_parallel", batch): one_node for batch in (256, 400)},
+    }
+
+
+def test_the_phases_of_bert_take_the_published_samples_and_rates() -> None:
+    """Warm-up is 28.43 % and 12.8 % of the steps."""
+    first, second = asked("nvidia-bert-phases")
+    assert (first.size.samples_per_step, second.size.samples_per_step) == (65536, 32768)
+    schedules = [spec.optimizer.schedule for spec in (first, second)]
+    shares = [one.warmup_steps / one.total_steps for one in schedules if one.total_steps]
+    assert shares == pytest.approx([0.2843, 0.128], abs=2e-4)
+
+
+def test_the_presets_of_bert_share_one_corpus() -> None:
+    """So the presets share the dump and the shards."""
+    presets = ("dlperf-mxnet-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
+    read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters.sequence == 128}
+    assert [one.name for one in read if one] == ["enwiki"]

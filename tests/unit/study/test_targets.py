@@ -1,0 +1,192 @@
+"""Targets: what the configuration asks for under a file's name, and the error for a file that it does not ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from throughline.files import UserError
+from throughline.study import runs
+from throughline.study.config import load
+from throughline.study.runs import read_spec
+from throughline.study.targets import CorpusTargets, Targets
+
+BLOCK: dict[str, Any] = {
+    "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
+    "remarks": "cold", "strict": True,
+}  # fmt: skip
+RUN = {"benchmark": "b", "batch": "8", "precision": "fp32", "framework": "torch", "topology": "1n2g", "repeat": "2",
+       "quantity": "batch"}  # fmt: skip
+
+
+@pytest.fixture
+def targets() -> Targets:
+    config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence": 128, "options": {"data": "synthetic"}}}})
+    specs = runs.expand(config)
+    search, check = "results/b/max_batch_fp32.json", "results/b/convergence_bz8_fp32_torch_1n2g.json"
+    return Targets(config, specs, proofs={"b": specs[:1]}, searches={search: specs[:2]}, checks={check: specs[2]})
+
+
+def corpus(**changes: Any) -> CorpusTargets:
+    section = load([], {"corpus": {"shards": {"training": 3, "test": 1}, **changes}}).corpus
+    return CorpusTargets(section, section.made({"seq32", "bpe"}), None)
+
+
+def test_what_is_asked_for_is_found(targets: Targets) -> None:
+    assert targets.run(**RUN).record == "results/b/bz8_fp32/torch/1n2g/run2.json"
+    assert targets.records(**RUN)[0] == "results/b/bz8_fp32/torch/1n1g/run1.json"
+    assert targets.summaries_of(benchmark="b") == ["results/b/bz8_fp32.json"]
+    assert targets.extras(benchmark="b") == ["results/b__synthetic/bz8_fp32.json", "results/b__aa/bz8_fp32.json"]
+    assert targets.extras(benchmark="c") == []
+    assert [len(targets.proof(benchmark="b")), len(targets.search(**RUN))] == [1, 2]
+    assert targets.check(**RUN) == list(targets.specs.values())[2]
+    assert targets.manifests() == ["data/sample/seq32/manifest.json"]
+
+
+def test_runs_go_in_their_order(targets: Targets) -> None:
+    priorities = [
+        targets.priority(**{**RUN, "topology": topology, "repeat": repeat})
+        for repeat in "12"
+        for topology in ("1n1g", "1n2g")
+    ]
+    assert priorities == sorted(priorities, reverse=True) and len(set(priorities)) == 4
+    assert targets.priority(**RUN) > 0
+
+
+@pytest.mark.parametrize(
+    ("look_up", "change", "message"),
+    [
+        (
+            "run",
+            {"repeat": "3"},
+            "run3.json is not in the configuration. It holds, with run1 to run5:\n  results/",
+        ),
+        ("records", {"batch": "9"}, "results/b/bz9_fp32.json is not in the configuration. It holds:\n  results/b/bz8_"),
+        (
+            "search",
+            {"precision": "fp16"},
+            "max_batch_fp16.json is not in the configuration. It holds:\n  results/b/",
+        ),
+        ("search", {"benchmark": "c"}, "next: add max_batch to benchmarks.c.extras"),
+        ("check", {"benchmark": "c"}, "next: set benchmarks.c.convergence"),
+        ("check", {"batch": "9"}, "It holds:\n  results/b/convergence_bz8_fp32_torch_1n2g.json"),
+    ],
+)
+def test_what_is_not_is_answered_with_what_is(
+    targets: Targets, look_up: str, change: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        getattr(targets, look_up)(**{**RUN, **change})
+    assert message in str(caught.value)
+
+
+def test_an_unknown_benchmark_is_answered_with_those_there_are(targets: Targets) -> None:
+    with pytest.raises(UserError, match=r"benchmark d is not .* It holds: b, b__synthetic, b__aa, c$"):
+        targets.summaries_of(benchmark="d")
+    with pytest.raises(UserError, match=r"a proof for c, which compares no frameworks .* It holds: b$"):
+        targets.proof(benchmark="c")
+
+
+def test_what_a_summary_has_to_know(targets: Targets) -> None:
+    options, derived = (targets.summary_options(benchmark=name, batch="8", precision="fp32") for name in ("b", "b__aa"))
+    assert (
+        options[:3:2] == ["--spec", "--asked"] and options[3] == "2" and options[6:] == ["--remarks=cold", "--strict"]
+    )
+    assert '"efficiency"' in options[5] and '"goals":null' in derived[5]
+    assert read_spec(options[1]).summary == "results/b/bz8_fp32.json"
+
+
+def test_files_of_the_corpus() -> None:
+    made = corpus()
+    assert made.shards("seq32") == ["training_0000", "training_0001", "training_0002", "test_0000"]
+    assert made.parts == ["0000", "0001", "0002", "0003"]
+    assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
+    assert made.verified(corpus="sample", sequence="32")[-1] == "data/sample/seq32/verified/test_0000.json"
+    assert made.vocabulary() == ["--name", "bert-base-uncased"] and made.extractor() == []
+    assert made.verified_against("32", "t.hdf5")[:3] == ["--tokens", "t.hdf5", "--parameters"]
+    assert corpus(dump="enwiki-20261101").dump() == ["data/sample/dump/enwiki-20261101.json"]
+    assert corpus(dump=["a.xml", "b.xml"]).dump() == ["a.xml", "b.xml"]
+    assert corpus(extractor="throughline").extractor() == ["--extractor", "throughline"]
+    own = {"url": "https://example.org/v.txt", "sha256": "a" * 64}
+    assert corpus(vocabulary=own).vocabulary() == ["--url", own["url"], "--sha256", own["sha256"]]
+    assert made.case() == corpus(vocabulary=own).case() == []
+    cased = corpus(vocabulary={**own, "lower_case": False})
+    assert cased.vocabulary()[-1:] == cased.case() == ["--cased"]
+
+
+def test_parts_of_several_sources_follow_each_other() -> None:
+    made = corpus(parts=2, dump=["enwiki-20261101", {"text": "books.txt"}, {"text": "web.jsonl"}, ["a.xml", "b.xml"]])
+    folder = "data/sample/dump"
+    assert made.parts == [f"{part:04d}" for part in range(8)]
+    assert [made.cut(part) for part in made.parts[::2]] == [f"{folder}/parts_{source}.json" for source in range(4)]
+    assert made.cut("0003") == made.cut("0002")
+    files = [[f"{folder}/enwiki-20261101.json"], ["books.txt"], ["web.jsonl"], ["a.xml", "b.xml"]]
+    assert [made.dump(f"_{source}") for source in range(4)] == files
+    assert [made.form(f"_{source}") for source in range(4)] == [[], ["--text"], ["--text"], []]
+    (lines,) = made.lines()
+    said = [lines(SimpleNamespace(part=part)) for part in made.parts]
+    assert said == ["", "", "--lines", "--lines", "", "", "", ""]
+    with pytest.raises(UserError, match=r"parts\.json is not in the configuration"):
+        made.dump()
+    with pytest.raises(UserError, match="part 0008 is not in the configuration"):
+        made.cut("0008")
+
+
+@pytest.mark.parametrize("dump", ["sample", ["a.xml", "b.xml"], [["a.xml", "b.xml"]], {"text": "a.txt"}, ["sample"]])
+def test_one_source_has_the_files_and_arguments_that_it_always_had(dump: Any) -> None:
+    made = corpus(dump=dump)
+    assert list(made.cuts) == [""] and made.cut("0003") == "data/sample/dump/parts.json"
+    assert [lines(SimpleNamespace(part="0001")) for lines in made.lines()] == (["--lines"] if "text" in dump else [])
+
+
+def test_finished_shards_of_another_maker() -> None:
+    section = load([], {"corpus": {"dump": {"shards": "x"}}}).corpus
+    made = CorpusTargets(section, [], {"seq32": {"training_0000": Path("x/a.hdf5")}})
+    where = {"corpus": "sample", "sequence": "32", "split": "training"}
+    assert made.finished_shard(**where, number="0000") == "x/a.hdf5"
+    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128") == []
+    with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
+        made.finished_shard(**where, number="0001")
+    with pytest.raises(UserError, match="no part of a dump is extracted"):
+        made.dump()
+
+
+@pytest.mark.parametrize(
+    ("wildcards", "message"),
+    [
+        ({"corpus": "other"}, "corpus other is not in the configuration. It holds: sample"),
+        ({"sequence": "48"}, "sequence 48 is not in the configuration. It holds: 32, 128"),
+        ({"part": "0009"}, "part 0009 is not in the configuration. It holds: 0000, ..., 0008"),
+        ({"split": "test", "number": "0001"}, "shard test_0001 is not in the configuration. It holds: training_0000,"),
+    ],
+)
+def test_what_the_corpus_does_not_have(wildcards: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        corpus(parts=9).check(**wildcards)
+    assert message in str(caught.value)
+
+
+def test_the_corpus_is_made_where_a_model_reads_it_or_nothing_is_measured() -> None:
+    assert load([]).reads("corpus") and load([], {"benchmarks": {"b": {}}}).reads("corpus")
+
+
+def test_pairs_are_judged_with_the_blocks_that_go_without_one_option() -> None:
+    """The CSV is made from what the page compares: the benchmark's own block, and the blocks that lack one option of
+    it."""
+    blocks = {
+        "plain": {"sequence": 32, "batch": {"fp32": [8]}, "extras": ["aa"]},
+        "quick": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True}},
+        "both": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True, "clip": "norm"}},
+        "long": {"sequence": 128, "batch": {"fp32": [8]}},
+    }
+    config = load([], {"benchmarks": blocks})
+    targets = Targets(config, runs.expand(config), {}, {}, {})
+    assert targets.compared(benchmark="plain") == ["results/plain__aa/bz8_fp32.json"]
+    plain = ["results/plain/bz8_fp32.json", "results/plain__aa/bz8_fp32.json"]
+    assert sorted(targets.compared(benchmark="quick")) == plain
+    assert targets.compared(benchmark="both") == ["results/quick/bz8_fp32.json"]
+    assert targets.compared(benchmark="long") == []
+    assert sorted(targets.compared(benchmark="plain__aa")) == plain[:1]

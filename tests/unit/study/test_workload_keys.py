@@ -1,0 +1,132 @@
+"""A workload's parameters become keys of a block, and go into a specification and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+
+from throughline import workloads
+from throughline.spec import RunSpec
+from throughline.study import benchmark, config_reference, runs
+from throughline.study.benchmark import Benchmark
+from throughline.study.config import ConfigError, load
+from throughline.study.runs import read_spec
+
+
+@dataclass(frozen=True)
+class Parameters(workloads.Part):
+    image: int = workloads.key("pixels a side", default=32, least=8, most=512, stated=True)
+    crop: bool = workloads.key("cut a random piece", default=True)
+    pool: str = workloads.key("how pixels are pooled", default="max", choices=("max", "mean"))
+    kinds: int = workloads.key("what a model tells apart", default=10, asked=False)
+
+
+NOTHING = dict.fromkeys(workloads.Workload.__abstractmethods__)
+"""In place of what a workload has to define, and these tests do not call."""
+
+
+def made_up(folder: str, parameters: type) -> Any:
+    """Return a workload with these parameters. It says nothing else about itself."""
+    return type(
+        "MadeUp", (workloads.Workload,), {"models": (f"{folder}-small",), "parameters": parameters, **NOTHING}
+    )()
+
+
+@pytest.fixture
+def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Add a workload with images and without data of its own."""
+    neutral = workloads.of_folder
+    mine = made_up("patches", Parameters)
+    monkeypatch.setattr(workloads, "FOLDERS", (*workloads.FOLDERS, "patches"))
+    monkeypatch.setattr(workloads, "of_folder", lambda folder: mine if folder == "patches" else neutral(folder))
+    workloads.models.cache_clear()
+    yield
+    workloads.models.cache_clear()
+
+
+def specs(**block: Any) -> list[RunSpec]:
+    return runs.expand(load([], {"benchmarks": {"b": {"model": "patches-small", **block}}}))
+
+
+def test_parameters_are_keys_and_stand_flat_in_the_specification(patches: None) -> None:
+    (spec, *_) = specs(image=64, crop=False)
+    assert spec.parameters == Parameters(image=64, crop=False, pool="max", kinds=10)
+    plain = json.loads(spec.canonical)
+    assert (plain["image"], plain["crop"]) == (64, False)
+    assert not {"parameters", "pool", "kinds", "corpus"} & set(plain)
+    assert list(spec.values())[2:8] == ["model", *vars(spec.parameters), "batch_per_device"]
+    assert read_spec(spec.canonical) == spec == read_spec(json.dumps(spec.values()))
+
+
+def test_a_stated_parameter_is_named_even_where_it_is_the_default(patches: None) -> None:
+    assert json.loads(specs()[0].canonical)["image"] == 32
+
+
+def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
+    (spec, *_) = specs()
+    assert (spec.corpus, runs.manifest(spec), spec.options.data) == (None, None, "synthetic")
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"image": 4}, "benchmarks.b.image = 4: it has to be greater than or equal to 8"),
+        ({"image": "large"}, "benchmarks.b.image = 'large': a whole number is needed"),
+        ({"crop": "on"}, "benchmarks.b.crop = 'on': allowed: true, false; did you mean true?"),
+        ({"pool": "mux"}, "benchmarks.b.pool = 'mux': allowed: max, mean; did you mean max?"),
+        ({"kinds": 3}, "benchmarks.b.kinds: unknown key; allowed: "),
+        ({"imag": 64}, "did you mean image?"),
+        (
+            {"sequence": 32},
+            "benchmarks.b.sequence: a key of bert, gpt2, hugging_face and layers models; "
+            "patches models take: image, crop, pool",
+        ),
+        (
+            {"model": "bert-tiny", "image": 64},
+            "b.image: a key of resnet and patches models; bert models take: sequence",
+        ),
+        ({"convergence": {}}, "benchmarks.b.convergence: patches-small has no figures of held-out data"),
+    ],
+)
+def test_a_mistake_in_them_is_named_like_any_other(patches: None, block: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        specs(**block)
+    assert message in str(caught.value)
+
+
+def test_a_configuration_comes_back_from_its_json(patches: None) -> None:
+    config = load([], {"benchmarks": {"b": {"model": "patches-small", "image": 64}}})
+    assert json.loads(config.model_dump_json())["benchmarks"]["b"]["image"] == 64
+    assert runs.unpacked(runs.packed(config), "b__aa")["benchmarks"]["b"]["image"] == 64  # type: ignore[index]
+
+
+def test_the_page_and_the_schema_show_every_workloads_keys(patches: None) -> None:
+    page, schema = config_reference.reference(), json.loads(config_reference.schema())
+    assert "| `benchmarks.<name>.pool` | how pixels are pooled | max or mean | `max` |" in page
+    assert "benchmarks.<name>.kinds" not in page
+    every = [(kind["properties"]["model"], kind) for kind in schema["$defs"]["Benchmark"]["anyOf"]]
+    kinds = {tuple(model["enum"]): kind for model, kind in every if "enum" in model}
+    assert [model["required"] for model, _ in every if "enum" not in model] == [["transformers", "task"]]
+    assert {"image", "crop", "pool"} < set(kinds[("patches-small",)]["properties"])
+    assert "sequence" not in kinds[("patches-small",)]["properties"]
+
+
+def test_core_names_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Wrong(workloads.Part):
+        batch: int = workloads.key("a name that every block has", default=1)
+
+    monkeypatch.setattr(workloads, "models", lambda: {"wrong-small": "wrong"})
+    monkeypatch.setattr(workloads, "of_folder", lambda folder: made_up("wrong", Wrong))
+    with pytest.raises(TypeError, match="fields with names of core keys: batch"):
+        Benchmark.of("wrong")
+    assert {field.name for field in fields(RunSpec)} <= benchmark.RESERVED
+
+
+def test_a_specification_that_lacks_a_stated_parameter_is_no_specification(patches: None) -> None:
+    with pytest.raises(ValueError, match="missing: image"):
+        read_spec(specs()[0].canonical.replace('"image":32,', ""))

@@ -1,0 +1,41 @@
+"""Replicas, batches and samples of an optimizer step."""
+
+from __future__ import annotations
+
+import pytest
+
+import training_fixtures
+from throughline.files import UserError
+from throughline.spec import Layout, StepSize, Topology
+
+TWELVE = Topology.parse("3n4g")
+
+
+@pytest.mark.parametrize(
+    ("layout", "batch", "scaling", "accumulate", "expected", "samples"),
+    [
+        (Layout(), 8, "weak", 1, StepSize(12, 8), 96),
+        (Layout(), 8, "weak", 5, StepSize(12, 8, 5), 480),
+        (Layout(tensor=4), 8, "weak", 1, StepSize(3, 8), 24),
+        (Layout(), 96, "strong", 1, StepSize(12, 8), 96),
+        (Layout(tensor=4), 96, "strong", 2, StepSize(3, 32, 2), 192),
+        (Layout(sharding="full"), 8, "weak", 1, StepSize(12, 8), 96),
+    ],
+)
+def test_samples_per_step(
+    layout: Layout, batch: int, scaling: str, accumulate: int, expected: StepSize, samples: int
+) -> None:
+    step = StepSize.of(TWELVE, layout, batch, scaling, accumulate)
+    assert (step, step.samples_per_step) == (expected, samples)
+
+
+def test_what_does_not_divide_is_an_error() -> None:
+    with pytest.raises(UserError, match="the 12 devices of 3n4g do not divide into replicas of 5"):
+        StepSize.of(TWELVE, Layout(tensor=5), 8)
+    with pytest.raises(UserError, match="a batch of 100 does not divide over the 12 replicas of 3n4g"):
+        StepSize.of(TWELVE, Layout(), 100, "strong")
+
+
+def test_a_specification_and_its_json_have_the_same_size() -> None:
+    spec = training_fixtures.spec(topology="1n4g", scaling="strong", options={"tensor": 2, "accumulate": 3})
+    assert spec.size == StepSize(2, 2, 3)

@@ -1,0 +1,388 @@
+"""BERT's shapes, FLOPs, batches, and its head on the masked positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from throughline import workloads
+from throughline.files import UserError
+from throughline.spec import Options, RunSpec, example
+from throughline.workloads import bert
+
+torch = pytest.importorskip("torch")
+
+from throughline.workloads import in_torch_operations as operations  # noqa: E402
+from throughline.workloads.bert import in_torch  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("model", "sequence", "predictions", "published"),
+    [("bert-base", 128, 20, 69.93e9), ("bert-large", 128, 20, 240.6e9), ("bert-base", 128, 128, 85.50e9)],
+)
+def test_flops_agree_with_the_known_figures(model: str, sequence: int, predictions: int, published: float) -> None:
+    flops = bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
+    assert flops == pytest.approx(published, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "sequence", "predictions"), [("bert-tiny", 32, 5), *((model, 128, 20) for model in bert.SHAPES)]
+)
+def test_flops_agree_with_a_count_of_the_real_operations(model: str, sequence: int, predictions: int) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    count = 3
+    with torch.device("meta"):
+        network = in_torch.BertForPretraining(bert.SHAPES[model], bert.VOCABULARY, dropout=0.0, checkpointing=False)
+    batch = {
+        name: torch.from_numpy(array).to("meta")
+        for name, array in bert.WORKLOAD.synthetic(count, spec_of(sequence, predictions), 1).items()
+    }
+    # The counter does not count every fused attention.
+    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        network(**batch).backward()
+    expected = count * bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
+
+
+def spec_of(sequence: int, predictions: int) -> RunSpec[bert.Parameters]:
+    return example("bert-tiny", bert.Parameters(sequence, predictions))
+
+
+def network(checkpointing: bool = False) -> Any:
+    torch.manual_seed(0)
+    return in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
+
+
+def theirs(name: str, rows: int) -> Any:
+    """Return Hugging Face's own model with random weights."""
+    from transformers.models.bert.configuration_bert import BertConfig
+    from transformers.models.bert.modeling_bert import BertModel
+
+    shape = bert.SHAPES[name]
+    config = BertConfig(
+        vocab_size=rows,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.feed_forward,
+        max_position_embeddings=bert.POSITIONS,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return BertModel(config)
+
+
+def sharing(model: Any) -> Any:
+    """Return Hugging Face's own model, which shares the parameters of `model`."""
+    own = theirs("bert-tiny", 1024)
+    parameters = dict(model.bert.named_parameters())
+    for name, module in own.named_modules():
+        for kind in list(module._parameters):
+            setattr(module, kind, parameters[f"{name}.{kind}"])
+    return own
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "bert-mini"])
+def test_names_order_and_random_values_of_the_parameters_are_hugging_faces(name: str) -> None:
+    torch.manual_seed(7)
+    own = in_torch.BertForPretraining(bert.SHAPES[name], bert.VOCABULARY, dropout=0.1, checkpointing=False)
+    torch.manual_seed(7)
+    other = theirs(name, bert.padded(bert.VOCABULARY))
+    expected = dict(other.named_parameters())
+    parameters = dict(own.bert.named_parameters())
+    assert list(parameters) == list(expected) and list(own.bert.state_dict()) == list(other.state_dict())
+    assert all(torch.equal(parameters[each], expected[each]) for each in expected)
+
+
+def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def rows(count: int = 3, sequence: int = 16, predictions: int = 4) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(3)
+    mask = np.ones((count, sequence), "i1")
+    mask[1, 10:] = 0
+    positions = np.array([[1, 5, 9, 0], [2, 0, 0, 0], [3, 4, 14, 15]], "i4")
+    return {
+        "input_ids": draw.integers(5, 1000, (count, sequence)).astype("i4") * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(sequence) > 7).astype("i1") * mask,
+        "masked_lm_positions": positions,
+        "masked_lm_ids": (draw.integers(5, 1000, (count, predictions)) * (positions > 0)).astype("i4"),
+        "next_sentence_labels": np.array([0, 1, 1], "i1"),
+    }
+
+
+def batch_of(given: dict[str, np.ndarray]) -> dict[str, Any]:
+    return bert.WORKLOAD.batch(given, Options())
+
+
+def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
+    model, given = network(), rows()
+    batch = tensors(batch_of(given))
+    labels = torch.full((3, 16), -100)
+    for row, (positions, ids) in enumerate(zip(given["masked_lm_positions"], given["masked_lm_ids"], strict=True)):
+        for position, token in zip(positions, ids, strict=True):
+            if position:
+                labels[row, position] = int(token)
+    segments = batch["segments"].long()
+    out = sharing(model)(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
+    table = model.bert.embeddings.word_embeddings.weight
+    own = [*model.transform.parameters(), *model.norm.parameters(), table, model.bias]
+    everywhere = in_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), own)
+    full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
+    full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"].long())
+    loss = model(**batch)
+    torch.testing.assert_close(loss, full, rtol=1e-5, atol=1e-6)
+    parameters = list(model.parameters())
+    ours, theirs = torch.autograd.grad(loss, parameters), torch.autograd.grad(full, parameters)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
+    model, given = network().eval(), rows()
+    batch = tensors(batch_of(given))
+    segments = batch["segments"]
+    ours, _ = model.encode(batch["input_ids"], segments, batch["mask"])
+    mask = torch.from_numpy(given["input_mask"])
+    other = sharing(model)(batch["input_ids"], token_type_ids=segments.long(), attention_mask=mask)
+    torch.testing.assert_close(ours[0], other.last_hidden_state[0])
+    torch.testing.assert_close(ours[1, :10], other.last_hidden_state[1, :10])
+    changed = batch["input_ids"].clone()
+    changed[1, 12] = 7  # padding must not matter
+    again, _ = model.encode(changed, segments, batch["mask"])
+    torch.testing.assert_close(again[1, :10], ours[1, :10])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_plain_forward_pass_is_hugging_faces(masked: bool) -> None:
+    """The model has dropout and is in training mode. The plain forward pass ignores both, because held-out data need
+    neither."""
+    torch.manual_seed(0)
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.5, checkpointing=False)
+    batch = tensors(batch_of(rows()))
+    mask, segments = batch["mask"] if masked else None, batch["segments"].long()
+    with torch.no_grad():
+        hidden, pooled = in_torch.states(model.bert, model.heads, batch["input_ids"], segments, mask)
+        other = sharing(model)(batch["input_ids"], token_type_ids=segments, attention_mask=mask)
+    torch.testing.assert_close(hidden, other.last_hidden_state)
+    torch.testing.assert_close(pooled, other.pooler_output)
+
+
+def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() -> None:
+    model, batch = network(), tensors(batch_of(rows()))
+    free = in_torch.FORM.sums(model, batch)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        pinned = in_torch.FORM.sums(model, batch)
+    assert pinned == free and pinned["masked"] == 8
+
+
+def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
+    gradients, calls = [], []
+    for checkpointing in (False, True):
+        model, batch = network(checkpointing), tensors(batch_of(rows()))
+        calls.append(0)
+
+        def count(*given: Any) -> Any:
+            calls[-1] += 1
+            return in_torch.layer(*given)
+
+        model.parts = (in_torch.embedded, count, in_torch.losses)
+        model(**batch).backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert calls == [2, 4]
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
+    """With bf16 and fp16 activations, loss and gradients are near those of fp32 and have the weights' type."""
+    batch = tensors(batch_of(rows()))
+    found = []
+    for kind in (None, torch.bfloat16, torch.float16):
+        model = network()
+        model.half_type = kind
+        loss = model(**batch)
+        loss.backward()
+        every = [parameter.grad for parameter in model.parameters()]
+        assert all(gradient.dtype == torch.float32 for gradient in every) and loss.dtype == torch.float32
+        found.append((float(loss.detach()), torch.cat([gradient.flatten() for gradient in every])))
+    (true, right), *others = found
+    for loss, gradient in others:
+        assert loss == pytest.approx(true, rel=2e-3)
+        assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > 0.999
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_losss_gradient_is_that_of_cross_entropy_also_where_it_is_small(kind: Any) -> None:
+    """fp16 has no number below 6e-8, so without scaling most of these gradients would vanish."""
+    count, scale = 2 * operations.CACHED // 5000 + 7, 2.0**14
+    scores, labels = torch.randn(count, 5000), torch.randint(5000, (count,))
+    weights = (torch.arange(count) % 5 > 0).float()
+    ours, theirs = scores.to(kind).requires_grad_(), scores.to(kind).float().requires_grad_()
+    loss = operations.MEAN(ours, labels, weights)
+    true = (torch.nn.functional.cross_entropy(theirs, labels, reduction="none") * weights).sum() / weights.sum()
+    torch.testing.assert_close(loss, true)
+    (loss * scale).backward()
+    (true * scale).backward()
+    assert ours.grad is not None and theirs.grad is not None and ours.grad.dtype == kind
+    rounding = 4 * torch.finfo(kind).eps
+    torch.testing.assert_close(ours.grad.float(), theirs.grad, rtol=rounding, atol=rounding * 1e-2)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_keeps_its_share_and_the_mean(p: float) -> None:
+    torch.manual_seed(5)
+    given = torch.ones(1000, 301, requires_grad=True)
+    out = operations.dropped(given, p)
+    out.sum().backward()
+    assert given.grad is not None and torch.equal(given.grad, out.detach())
+    kept = out.detach() != 0
+    assert float(kept.float().mean()) == pytest.approx(1 - p, abs=0.005)
+    assert float(out.detach().mean()) == pytest.approx(1, abs=0.01)
+    rows_kept = kept.float().mean(1)
+    assert float(rows_kept.std()) == pytest.approx((p * (1 - p) / 301) ** 0.5, rel=0.15), "draws depend on each other"
+
+
+def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    three = [torch.randn(2, 3, 16, 64) for _ in range(3)]
+    masked = torch.zeros(2, 1, 1, 16).masked_fill_(torch.arange(16) > 9, float("-inf"))
+    fused = operations.attended(*three, masked, 0.0)
+    monkeypatch.setattr(operations, "dropped", lambda hidden, p: hidden)
+    torch.testing.assert_close(operations.attended(*three, masked, 0.1), fused)
+
+
+@pytest.mark.parametrize(("kind", "near"), [(None, 1e-5), (torch.bfloat16, 2e-3)])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_without_padding_loss_and_gradients_are_the_same(kind: Any, near: float, checkpointing: bool) -> None:
+    losses, gradients = [], []
+    for arrays in (batch_of(rows()), bert.unpadded(batch_of(rows()))):
+        model = network(checkpointing)
+        model.half_type = kind
+        loss = model(**tensors(arrays))
+        loss.backward()
+        losses.append(float(loss.detach()))
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    assert losses[1] == pytest.approx(losses[0], rel=near)
+    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) < 10 * near
+
+
+def test_packed_samples_neither_see_nor_hold_padding() -> None:
+    given = rows()
+    padded, packed = batch_of(given), bert.unpadded(batch_of(given))
+    ids, lengths = packed["input_ids"], packed["lengths"]
+    assert "mask" not in packed
+    assert ids.shape == (42,) and lengths.tolist() == [16, 16, 10], "the longest first"
+    assert ids[32:].tolist() == given["input_ids"][1, :10].tolist()
+    assert packed["labels"].tolist() == given["masked_lm_ids"][[0, 2, 1]].tolist()
+    full = bert.WORKLOAD.synthetic(2, spec_of(16, 4), 1)
+    assert bert.unpadded(full) is full, "nothing to leave out"
+    model = network().eval()
+    bounds = torch.tensor([0, 16, 32, 42], dtype=torch.int32)
+    apart = tensors(packed)
+    together, _ = model.encode(apart["input_ids"], apart["segments"], bounds=bounds)
+    alone, _ = model.encode(*(torch.from_numpy(padded[name][1:2, :10]) for name in ("input_ids", "segments")))
+    torch.testing.assert_close(together[32:], alone[0])
+
+
+@pytest.mark.parametrize(
+    ("real", "fault"),
+    [
+        (np.arange(16) != 5, "padding stands before a real token"),
+        (np.zeros(16), "padding stands before a real token"),
+        (np.arange(16) < 2, "a prediction stands on padding"),
+    ],
+)
+def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str) -> None:
+    given = rows()
+    given["input_mask"][1] = real
+    with pytest.raises(ValueError, match=fault):
+        bert.unpadded(batch_of(given))
+
+
+@pytest.mark.parametrize("kind", [None, torch.float16, torch.bfloat16])
+def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_tokens(kind: Any) -> None:
+    """The meta device checks the shapes and types that a GPU's kernels would get, also compiled. It has no numbers.
+
+    The losses stay eager, because on that device a compiled cross entropy has no backward pass.
+    """
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
+    model.half_type, model.longest = kind, 16
+    eager = model.parts
+    compiled = [torch.compile(part, backend=counter, fullgraph=True) for part in eager[:2]]
+    for parts in (eager, (*compiled, eager[2])):
+        model.parts = parts
+        for length in (10, 9, 12, 14):
+            given = rows()
+            given["input_mask"][1] = np.arange(16) < length
+            batch = {name: tensor.to("meta") for name, tensor in tensors(unpadded(given)).items()}
+            model.zero_grad(set_to_none=True)
+            loss = model(**batch)
+            loss.backward()
+            assert loss.shape == () and loss.dtype == torch.float32
+            assert all(parameter.grad is not None for parameter in model.parameters())
+    assert counter.frame_count == 4, "each part once for the first number of tokens, and once for all others"
+
+
+def unpadded(given: dict[str, np.ndarray]) -> dict[str, Any]:
+    return bert.unpadded(batch_of(given))
+
+
+def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    given, model = rows(), network()
+    tokens, pairs = (16 + 10 + 16) / 3, (16**2 + 10**2 + 16**2) / 3
+    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        model(**tensors(unpadded(given))).backward()
+    expected = 3 * bert.flops(bert.SHAPES["bert-tiny"], tokens, 4, 1000, pairs)
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
+
+
+def test_unused_predictions_weigh_nothing() -> None:
+    model, given = network(), rows()
+    before = model(**tensors(batch_of(given)))
+    unused = given["masked_lm_positions"] == 0
+    assert unused.sum() == 4
+    given["masked_lm_ids"][unused] = 17
+    assert torch.equal(model(**tensors(batch_of(given))), before)
+    given["masked_lm_ids"][~unused] = 17
+    assert not torch.equal(model(**tensors(batch_of(given))), before)
+
+
+def test_what_travels_to_the_device_is_what_the_shard_stores() -> None:
+    """The host makes no label, weight or mask. Types and bytes are those of the shard."""
+    given = rows()
+    batch = batch_of(given)
+    assert all(np.shares_memory(batch[name], given[stored]) for name, (stored, _) in bert.ARRAYS.items())
+    wide = {name: array.astype("int64") for name, array in given.items()}
+    for name, array in batch_of(wide).items():
+        assert array.dtype == batch[name].dtype and np.array_equal(array, batch[name])
+
+
+def test_the_vocabulary_is_padded_and_tied() -> None:
+    model = network()
+    assert bert.padded(30522) == 30528 and bert.padded(64) == 64
+    table = model.bert.embeddings.word_embeddings.weight
+    assert table.shape == (1024, 128)
+    names = [name for name, _ in model.named_parameters()]
+    assert sum("word_embeddings" in name for name in names) == 1 and "bias" in names
+
+
+def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
+    first, again, other = (bert.WORKLOAD.synthetic(4, spec_of(32, 5), seed) for seed in (1, 1, 2))
+    assert "mask" not in first and (first["input_ids"] >= 1000).all() and first["positions"].all()
+    assert np.array_equal(first["input_ids"], again["input_ids"])
+    assert not np.array_equal(first["input_ids"], other["input_ids"])
+
+
+def test_an_unknown_model_is_named_with_those_there_are() -> None:
+    with pytest.raises(UserError, match="bert-tiny"):
+        workloads.of("bert-huge")
+    assert all(shape.heads >= 2 for shape in bert.SHAPES.values())

@@ -1,0 +1,251 @@
+"""ResNet's shapes, FLOPs and batches, and its step compared with Hugging Face's ResNetForImageClassification."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from throughline.spec import Optimizer, Options, RunSpec, example
+from throughline.study import runs
+from throughline.study.config import load
+from throughline.workloads import resnet
+
+torch = pytest.importorskip("torch")
+
+from throughline.workloads.resnet import in_torch  # noqa: E402
+
+IMAGE, CLASSES = 33, 7
+MADE = {"bottleneck": resnet.Shape((1, 2), width=8), "basic": resnet.Shape((1, 2), width=8, expansion=1)}
+
+
+def spec_of(model: str, **parameters: Any) -> RunSpec[resnet.Parameters]:
+    return example(model, resnet.Parameters(**parameters), options=Options(dropout=0.0))
+
+
+def on_meta(spec: RunSpec[resnet.Parameters]) -> Any:
+    with torch.device("meta"):
+        return in_torch.FORM.build(spec, resnet.WORKLOAD.facts(None))
+
+
+@pytest.mark.parametrize(("model", "image", "each"), [("resnet50", 224, 24.30e9), ("resnet18", 64, 0.872e9)])
+def test_flops_agree_with_the_known_figures(model: str, image: int, each: float) -> None:
+    assert resnet.flops(resnet.SHAPES[model], image, 1000) == pytest.approx(each, rel=1e-3)
+
+
+@pytest.mark.parametrize(("model", "image"), [("resnet-tiny", 75), ("resnet18", 64), ("resnet50", 224)])
+def test_flops_agree_with_a_count_of_the_real_operations(model: str, image: int) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    spec = spec_of(model, image=image, classes=10)
+    network, batch = on_meta(spec), resnet.WORKLOAD.synthetic(3, spec, 1)
+    with FlopCounterMode(display=False) as counter:
+        network(**{name: torch.from_numpy(array).to("meta") for name, array in batch.items()}).backward()
+    assert counter.get_total_flops() == 3 * resnet.WORKLOAD.flops_per_sample(spec, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("resnet50", 25_557_032), ("resnet18", 11_689_512), ("resnet-tiny", 1_019_384)]
+)
+def test_a_model_has_its_published_parameters(model: str, parameters: int) -> None:
+    stated = in_torch.FORM.settings(on_meta(spec_of(model)))
+    assert (stated["parameters"], stated["memory_format"]) == (parameters, "channels last")
+    assert in_torch.FORM.settings(on_meta(spec_of(model, channels_last=False)))["memory_format"] == "channels first"
+
+
+def network(kind: str = "bottleneck", **parameters: Any) -> Any:
+    torch.manual_seed(0)
+    given = resnet.Parameters(**{"image": IMAGE, "classes": CLASSES, **parameters})
+    made = in_torch.ResNet(MADE[kind], given)
+    for name, one in made.named_parameters():  # otherwise a norm that forgets its weight or bias would go unnoticed
+        if name.endswith(("scale", "shift")):
+            torch.nn.init.normal_(one, mean=float(name.endswith("scale")), std=0.2)
+    return made.to(memory_format=torch.channels_last) if given.channels_last else made
+
+
+def pictures(count: int = 4, seed: int = 3) -> dict[str, Any]:
+    arrays = resnet.WORKLOAD.synthetic(count, spec_of("resnet-tiny", image=IMAGE, classes=CLASSES), seed)
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
+    """Return our tensors (weights, gradients or buffers) with Hugging Face's names."""
+    parts = {
+        "weight": "convolution.weight",
+        "scale": "normalization.weight",
+        "shift": "normalization.bias",
+        "running_mean": "normalization.running_mean",
+        "running_var": "normalization.running_var",
+    }
+    found = {}
+    for name, tensor in named.items():
+        place, _, part = name.rpartition(".")
+        place = re.sub(r"^stages\.(\d+)\.(\d+)\.", r"resnet.encoder.stages.\1.layers.\2.", place)
+        place = place.replace("convolutions", "layer").replace("stem", "resnet.embedder.embedder")
+        found[f"classifier.1.{part}" if place == "head" else f"{place}.{parts[part]}"] = tensor
+    return found
+
+
+def theirs(own: Any, kind: str) -> Any:
+    """Return Hugging Face's own model with our weights and running statistics and their type."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    shape = MADE[kind]
+    config = ResNetConfig(
+        embedding_size=shape.width,
+        hidden_sizes=[shape.width * shape.expansion << stage for stage in range(len(shape.stages))],
+        depths=list(shape.stages),
+        layer_type=kind,
+        downsample_in_bottleneck=False,
+        num_labels=CLASSES,
+    )
+    other = ResNetForImageClassification(config).to(own.head.weight.dtype)
+    tensors = {name: one.detach().clone() for name, one in as_theirs(own.state_dict()).items()}
+    missing = other.load_state_dict(tensors, strict=False)
+    assert not missing.unexpected_keys and all(key.endswith("num_batches_tracked") for key in missing.missing_keys)
+    return other
+
+
+def their_scores(own: Any, other: Any, batch: dict[str, Any]) -> Any:
+    pixels = batch["pixels"].permute(0, 3, 1, 2).to(own.mean.dtype)
+    return other(pixel_values=(pixels - own.mean) / own.deviation).logits
+
+
+@pytest.mark.parametrize(
+    ("kind", "smoothing", "channels_last", "many"),
+    [("bottleneck", 0.1, True, 512), ("bottleneck", 0.0, False, 4), ("basic", 0.1, True, 4)],
+)
+def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
+    kind: str, smoothing: float, channels_last: bool, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_torch, "MANY", many)
+    own = network(kind, label_smoothing=smoothing, channels_last=channels_last).double()
+    other = theirs(own, kind)
+    updates = [
+        in_torch_optimizer(own),
+        torch.optim.SGD(  # a convolution's weight has four dimensions; a norm's tensors and the last bias have one
+            [
+                {"params": [one for one in other.parameters() if one.ndim > 1], "weight_decay": 0.1},
+                {"params": [one for one in other.parameters() if one.ndim == 1]},
+            ],
+            lr=0.01,
+            momentum=0.875,
+        ),
+    ]
+    for step in range(2):  # the second step has a momentum
+        batch = pictures(seed=step)
+        scores = their_scores(own, other, batch)
+        expected = torch.nn.functional.cross_entropy(scores, batch["labels"].long(), label_smoothing=smoothing)
+        loss = own(**batch)
+        torch.testing.assert_close(loss, expected, rtol=0, atol=1e-10)
+        loss.backward()
+        expected.backward()
+        gradients = as_theirs({name: one.grad for name, one in own.named_parameters()})
+        for name, one in other.named_parameters():
+            torch.testing.assert_close(gradients[name], one.grad, rtol=0, atol=1e-10, msg=name)
+        for update in updates:
+            update.step()
+            update.zero_grad()
+    right = other.state_dict()
+    for name, tensor in as_theirs(own.state_dict()).items():
+        torch.testing.assert_close(tensor, right[name], rtol=0, atol=1e-12, msg=name)
+    # in eval mode, the running statistics are used
+    with torch.no_grad():
+        scores = their_scores(own.eval(), other.eval(), batch)
+        torch.testing.assert_close(own.scores(batch["pixels"]), scores, rtol=0, atol=1e-10)
+
+
+def in_torch_optimizer(own: Any) -> Any:
+    from throughline.frameworks.torch import optimizers
+
+    settings = Optimizer("sgd", learning_rate=0.01, momentum=0.875, weight_decay=0.1)
+    return optimizers.build(settings, list(own.parameters()))
+
+
+def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same() -> None:
+    """The stem, every stage and the loss are each one graph."""
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter, found = CompileCounter(), []
+    for compiled in (False, True):
+        own = network()
+        if compiled:
+            own.parts = tuple(torch.compile(part, backend=counter, fullgraph=True) for part in own.parts)
+        for seed in (1, 2):
+            loss = own(**pictures(seed=seed))
+        loss.backward()
+        found.append([loss.detach(), *(one.grad for one in own.parameters()), *own.state_dict().values()])
+    torch.testing.assert_close(found[0], found[1])
+    assert counter.frame_count == 2 + len(MADE["bottleneck"].stages)
+
+
+@pytest.mark.parametrize(("kind", "alike"), [(torch.bfloat16, 0.95), (torch.float16, 0.99)])
+def test_a_half_types_loss_is_near_and_weights_and_statistics_stay_whole(kind: Any, alike: float) -> None:
+    found = []
+    for half in (None, kind):
+        own, seen = network(), set[Any]()
+
+        def note(_: Any, given: Any, made: Any, seen: set[Any] = seen) -> None:
+            seen.update({given[0].dtype, made.dtype})
+
+        own.half_type = half
+        for module in own.modules():
+            if isinstance(module, in_torch.Convolution):
+                module.register_forward_hook(note)
+        loss = own(**pictures())
+        loss.backward()
+        every = [*(one.grad for one in own.parameters()), *own.state_dict().values()]
+        assert all(one.dtype == torch.float32 for one in every) and loss.dtype == torch.float32
+        assert seen == {half or torch.float32}
+        found.append((float(loss.detach()), torch.cat([one.grad.flatten() for one in own.parameters()])))
+    (true, right), (near, gradient) = found
+    assert near == pytest.approx(true, rel=1e-2)
+    assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > alike
+
+
+def test_held_out_sums_are_from_the_running_statistics_without_smoothing() -> None:
+    own, batch = network(label_smoothing=0.5).double(), pictures()
+    own(**batch)
+    own.half_type = torch.bfloat16  # only training uses it
+    before = {name: one.clone() for name, one in own.state_dict().items()}
+    sums = in_torch.FORM.sums(own, batch)
+    assert own.training and all(torch.equal(one, before[name]) for name, one in own.state_dict().items())
+    scores, labels = theirs(own, "bottleneck").eval(), batch["labels"].long()
+    scores = their_scores(own, scores, batch).detach()
+    assert sums["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(scores, labels)) * 4, rel=1e-9)
+    found = float((scores.argmax(1) == labels).sum())
+    assert (sums["found"], sums["samples"]) == (found, 4)
+    assert (
+        resnet.WORKLOAD.look(sums) == {"loss": sums["loss"] / 4, "top1": found / 4} and own.half_type == torch.bfloat16
+    )
+
+
+def test_synthetic_pictures_are_bytes_and_the_same_for_a_seed() -> None:
+    spec = spec_of("resnet50", image=20, classes=5)
+    first, again, other = (resnet.WORKLOAD.synthetic(40, spec, seed) for seed in (1, 1, 2))
+    assert (first["pixels"].shape, first["pixels"].dtype) == ((40, 20, 20, 3), np.uint8)
+    assert (first["labels"].shape, first["labels"].dtype) == ((40,), np.int32)
+    assert (first["pixels"].min(), first["pixels"].max(), set(first["labels"])) == (0, 255, set(range(5)))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["pixels"], other["pixels"])
+    assert resnet.WORKLOAD.batch(first, Options())["pixels"] is first["pixels"]
+
+
+def test_more_classes_than_the_model_tells_apart_are_refused() -> None:
+    fits = resnet.WORKLOAD.fits
+    assert fits(resnet.Parameters(classes=9), {"classes": 10}) == "holds 10 classes; the model tells 9 apart"
+    assert fits(resnet.Parameters(), {"classes": 10}) is None
+
+
+def test_a_blocks_keys_and_its_optimizer_make_its_specification() -> None:
+    optimizer = {"name": "sgd", "momentum": 0.875}
+    block = {"model": "resnet50", "classes": 10, "optimizer": optimizer, "options": {"data": "synthetic"}}
+    (spec, *_) = runs.expand(load([], {"benchmarks": {"b": block}}))
+    plain = json.loads(spec.canonical)
+    assert (plain["image"], plain["classes"], plain["optimizer"]) == (224, 10, optimizer)
+    assert not {"label_smoothing", "channels_last", "parameters"} & plain.keys()
+    assert spec.parameters == resnet.Parameters(classes=10)

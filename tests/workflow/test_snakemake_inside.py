@@ -1,0 +1,101 @@
+"""What the workflow takes from Snakemake's inside is there, in the version that the workflow is installed with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from snakemake.exceptions import WorkflowError
+
+from clones import ROOT
+from throughline.snakemake_inside import TRIED_WITH, take
+
+ASKS = """
+import json, sys
+from throughline.snakemake_inside import Inside
+inside = Inside(workflow)
+seen = {
+    "root": str(inside.root), "module": inside.is_module, "configuration": [list(map(str, inside.configuration[0])),
+    dict(inside.configuration[1])], "snakefile": inside.snakefile, "deployment": sorted(inside.deployment),
+    "submits": inside.submits, "submitted": inside.is_submitted, "partition": inside.resource("run", "slurm_partition"),
+    "console": inside.has_console(),
+}
+
+rule run:
+    output: "made"
+    log: "made.log"
+    shell: "touch {output}"
+
+onstart:
+    jobs = inside.jobs()
+    seen["jobs"] = [str(job.output[0]) for job in jobs] + [str(job.log[0]) for job in jobs]
+    seen["targets"] = sorted(map(str, inside.targets))
+
+onsuccess:
+    seen["left"] = [str(job.output[0]) for job in inside.jobs(finished=False)]
+    open("seen.json", "w").write(json.dumps(seen))
+"""
+OUTER = """
+module inner:
+    snakefile: "workflow/inner.smk"
+    config: {"key": "1"}
+
+use rule * from inner as inner_*
+
+onstart: inner.onstart()
+onsuccess: inner.onsuccess()
+"""
+
+
+def asked(folder: Path, *words: str) -> dict[str, object]:
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "made", *words]
+    variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen: dict[str, object] = json.loads((folder / "seen.json").read_text())
+    return seen
+
+
+def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow/inner.smk").write_text(ASKS)
+    (tmp_path / "one.yaml").write_text("key: 1\n")
+    words = ["--configfile", "one.yaml", "--config", "other=2", "--set-resources"]
+    default = ["--default-resources", "slurm_partition=all"]
+    inner = ["--snakefile", "workflow/inner.smk"]
+    seen = asked(tmp_path, *inner, *words, "run:slurm_partition=gpu", *default)
+    rest = {
+        "deployment": [], "submits": False, "submitted": False, "partition": ["gpu", "all"], "console": False,
+        "jobs": ["made", "made.log"], "targets": ["made"], "left": [],
+    }  # fmt: skip
+    root, files = str(tmp_path / "workflow"), [str(tmp_path / "one.yaml")]
+    assert seen == rest | {
+        "root": root, "module": False, "snakefile": "workflow/inner.smk", "configuration": [files, {"other": 2}],
+    }  # fmt: skip
+    (tmp_path / "made").unlink()
+    (tmp_path / "Snakefile").write_text(OUTER)
+    seen = asked(tmp_path, *words, "inner_run:slurm_partition=gpu", *default)
+    assert seen == rest | {"root": root, "module": True, "snakefile": None, "configuration": [[], {"key": "1"}]}
+
+
+def test_this_is_the_version_that_the_workflow_was_tried_with() -> None:
+    pinned = re.search(r"^snakemake==(\S+)", (ROOT / "envs/main.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned
+    assert {TRIED_WITH} == {pinned[1], importlib.metadata.version("snakemake")}, (
+        "run the tests in tests/workflow with the other version, then name it in src/throughline/snakemake_inside.py"
+    )
+
+
+def test_what_is_gone_is_named_with_the_version() -> None:
+    workflow = SimpleNamespace(dag=SimpleNamespace(needrun_jobs=list))
+    assert take(workflow, "dag.needrun_jobs") is list
+    with pytest.raises(
+        WorkflowError, match=rf"has no SimpleNamespace.dag.targetfiles .*\n.*tried with .* {TRIED_WITH}"
+    ):
+        take(workflow, "dag.targetfiles")
