@@ -38,6 +38,8 @@ from throughline.files import UserError, sha256
 
 PINS = Path(__file__).parents[2] / "envs"
 READY = ".ready"
+BUILT = "built.json"
+"""What an environment was built with."""
 
 
 @dataclass
@@ -82,11 +84,16 @@ class Recipe:
     def name(self) -> str:
         """The name of the environment. It depends on the kind of processor, because machines may share a home folder.
 
-        With NCCL, the name ends in `-nccl`. We use that environment if it exists or if this machine can build it.
+        With NCCL, the name ends in `-nccl`. We use that environment if it exists or if this machine can build it. If
+        there is an environment without MPI from before MPI was installed, it stays, and one with MPI is built beside
+        it, whose name ends in `-mpi`.
         """
-        plain = f"{self.framework}-{_digest(f'{self.pins} {platform.machine()}')}"
-        with_nccl = f"{plain}-nccl"
-        return with_nccl if self.compiled and (builds_nccl() or is_ready(with_nccl)) else plain
+        name = f"{self.framework}-{_digest(f'{self.pins} {platform.machine()}')}"
+        if self.compiled and (builds_nccl() or is_ready(f"{name}-nccl")):
+            name = f"{name}-nccl"
+        if self.compiled and lacks_mpi(name) and (builds_mpi() or is_ready(f"{name}-mpi")):
+            name = f"{name}-mpi"
+        return name
 
     @property
     def compiled(self) -> list[Stage]:
@@ -109,6 +116,12 @@ def environments() -> Path:
 
 def is_ready(name: str) -> bool:
     return (environments() / name / READY).is_file()
+
+
+def lacks_mpi(name: str) -> bool:
+    """True if the environment with this name was built without MPI."""
+    built = environments() / name / BUILT
+    return built.is_file() and not json.loads(built.read_text(encoding="utf-8")).get("mpi")
 
 
 def of(framework: str) -> Recipe | None:
@@ -224,6 +237,11 @@ def cuda() -> str | None:
 def builds_nccl() -> bool:
     """True if Horovod is built with NCCL here: with a CUDA compiler, unless HOROVOD_GPU_OPERATIONS says otherwise."""
     return os.environ.get("HOROVOD_GPU_OPERATIONS", "NCCL" if cuda() else "") == "NCCL"
+
+
+def builds_mpi() -> bool:
+    """True if Horovod is built with MPI here: with MPI's compiler, unless HOROVOD_WITHOUT_MPI is set."""
+    return shutil.which("mpicxx") is not None and "HOROVOD_WITHOUT_MPI" not in os.environ
 
 
 if __name__ == "__main__":

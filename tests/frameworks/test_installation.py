@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from framework_lab import NAMES, ROOT
 from throughline import frameworks, recipes
-from throughline.files import UserError
+from throughline.files import UserError, write_json
 from throughline.frameworks import reference
 from throughline.launch import conda, installation, uv
 
@@ -267,6 +268,28 @@ def test_an_environment_with_nccl_has_another_name(pins: Path, monkeypatch: pyte
     (one.folder / recipes.READY).touch()
     monkeypatch.setattr(recipes, "cuda", lambda: None)  # like a head node that shares the home folder
     assert one.name == f"{without}-nccl"
+
+
+def test_a_build_without_mpi_gets_one_with_mpi_beside_it(pins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finished environment never changes, and runs in an environment that has MPI stay as they are."""
+    one = write(pins, "#: source x\nx==1\n")
+    monkeypatch.setattr(recipes, "cuda", lambda: None)
+    monkeypatch.delenv("HOROVOD_WITHOUT_MPI", raising=False)
+    has: set[str] = set()
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: name if name in has else None)
+    name, folder = one.name, one.folder
+    folder.mkdir(parents=True)
+    write_json(folder / recipes.BUILT, {"mpi": False})
+    assert one.name == name
+    has.add("mpicxx")
+    assert one.name == f"{name}-mpi"
+    monkeypatch.setenv("HOROVOD_WITHOUT_MPI", "1")
+    assert one.name == name
+    one.folder.with_name(f"{name}-mpi").mkdir()
+    (one.folder.with_name(f"{name}-mpi") / recipes.READY).touch()
+    assert one.name == f"{name}-mpi"  # like a head node that shares the home folder
+    write_json(folder / recipes.BUILT, {"mpi": True})
+    assert one.name == name
 
 
 def test_another_python_is_looked_for(pins: Path, tmp_path: Path) -> None:

@@ -92,8 +92,7 @@ def join(hvd: ModuleType, options: Options, kind: str) -> None:
         raise Unsupported("there is no mpirun here (Debian, Ubuntu: openmpi-bin)")
     if options.controller == "mpi" and not hvd.mpi_built():
         raise Unsupported(
-            "Horovod was built without MPI: install its compiler (libopenmpi-dev), remove this environment's folder "
-            "below ~/.cache/throughline/environments, and make frameworks"
+            "Horovod was built without MPI: install its compiler (Debian, Ubuntu: libopenmpi-dev), then make frameworks"
         )
     has_nccl = bool(hvd.nccl_built())
     if kind == "cuda" and options.nccl and not has_nccl:

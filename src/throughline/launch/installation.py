@@ -20,7 +20,6 @@ from throughline.files import UserError, write_json
 from throughline.launch import uv
 from throughline.recipes import Recipe, Stage
 
-BUILT = "built.json"
 TORCH_INDEX = "https://download.pytorch.org/whl"
 
 PROGRAMS = {"g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)", "make": "make", "patch": "patch"}
@@ -48,7 +47,7 @@ def build(framework: str, log: Path) -> Path:
     folder = recipe.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder, framework):
-        if not (folder / BUILT).is_file():
+        if not (folder / recipes.BUILT).is_file():
             _requirements(recipe)
             if why := recipes.lacking(framework):
                 raise UserError(f"the environment of {framework} cannot be built", next_step=why)
@@ -100,8 +99,8 @@ def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
                 run(*uv.command("pip", "check", "--python", run.python))
             run(run.python, "-c", "import " + ", ".join(recipe.modules))
     nccl = bool(recipe.compiled) and recipes.builds_nccl()
-    facts = {"framework": recipe.framework, "mpi": _mpi(), "nccl": nccl, "seconds": run.seconds}
-    write_json(folder / BUILT, facts)
+    facts = {"framework": recipe.framework, "mpi": recipes.builds_mpi(), "nccl": nccl, "seconds": run.seconds}
+    write_json(folder / recipes.BUILT, facts)
     _say(f"  ready after {time.monotonic() - began:.0f} s")
 
 
@@ -205,16 +204,12 @@ def _horovod(variables: dict[str, str]) -> dict[str, str]:
     """
     if not any(name.startswith("HOROVOD_") for name in variables):
         return {}
-    flags = {"HOROVOD_WITH_MPI": "1"} if _mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
-    if not _mpi():
+    flags = {"HOROVOD_WITH_MPI": "1"} if recipes.builds_mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
+    if not recipes.builds_mpi():
         _say("    no mpicxx here: without MPI (Debian, Ubuntu: libopenmpi-dev openmpi-bin has it)")
     if cuda := recipes.cuda():
         flags |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": cuda}
     return flags | {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
-
-
-def _mpi() -> bool:
-    return shutil.which("mpicxx") is not None and "HOROVOD_WITHOUT_MPI" not in os.environ
 
 
 def _requirements(recipe: Recipe) -> None:
