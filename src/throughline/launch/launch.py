@@ -18,8 +18,8 @@ from throughline.launch.job import WHERE, Job, Log, Site, host_names, last_doubt
 from throughline.launch.progress import Progress
 from throughline.launch.supervision import Agents, Interrupted, interruptible, supervise
 from throughline.messages import Order, RankReport
-from throughline.observe import environment, observed, telemetry_window, work
-from throughline.observe.observed import Observation
+from throughline.observe import environment, telemetry_record, telemetry_window, work
+from throughline.observe.telemetry_record import Observation
 from throughline.processes import Parent
 from throughline.rank.data import Manifest
 from throughline.spec import RunSpec
@@ -136,7 +136,7 @@ def _attempt(job: Job, turn: Turn) -> Ended:
         else:
             agents = Agents(order, folder, turn.log.write, where.nodes.names)
             reports = supervise(job, agents, turn.progress, turn.parent)
-        observations = observed.nodes(order, folder, reports)
+        observations = telemetry_record.observations(order, folder, reports)
     facts = _environment(job.spec, reports, where, observations)
     data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows} if manifest else None
     return Ended(reports, order, where, observations, asdict(device), data, facts, started, now())
@@ -242,7 +242,7 @@ def _record(job: Job, ended: Ended) -> dict[str, Any]:
         "work": work.of(job.spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.site.warnings + record["warnings"]
-    record |= observed.record(job.spec, order, reports, ended.observations, record)
+    record |= telemetry_record.parts(job.spec, order, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record
 

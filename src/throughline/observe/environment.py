@@ -95,24 +95,20 @@ def binding(
 
     `asked` is the run's `binding`. Return None if no rank was bound.
     """
-    said = [name for name in variables if name in BINDERS]
-    found: dict[str, Any] = {}
+    binders = ["runs.binding"] * (asked != "none") + [name for name in variables if name in BINDERS]
+    bindings: dict[str, Any] = {}
     for rank, bound in ranks.items():
         if bound:
             before = set(bound["cores"]) == os.sched_getaffinity(0)
-            who = (
-                "who started the workflow"
-                if before
-                else ", ".join(["runs.binding"] * (asked != "none") + said) or "what starts the ranks"
-            )
-            found[str(rank)] = {**bound, "set_by": who}
-    return found or None
+            who = "who started the workflow" if before else ", ".join(binders) or "what starts the ranks"
+            bindings[str(rank)] = {**bound, "set_by": who}
+    return bindings or None
 
 
 def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:
     """Return the reason for each value of an `environment` that is None. `cards` has the reasons of each GPU in it."""
     software = environment.get("framework") or {}
-    why = {
+    known_reasons = {
         **dict.fromkeys(("framework", "python", "packages"), "the run ended before reporting it"),
         "digest": "the run ended before reporting its software",
         "mpi": "there is no mpirun, or it does not tell its version",
@@ -122,15 +118,16 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
         **dict.fromkeys(("commit", "tree_clean"), "this is no git checkout, or git is not installed"),
     }
     gpu = "the run is on the processor" if kind == "cpu" else "the driver's tools do not say"
-    unknown = {name: why.get(name, gpu) for name, value in environment.items() if value is None}
-    for index, (facts, said) in enumerate(zip(environment.get("gpus") or (), cards, strict=False)):
-        unknown |= {f"gpus.{index}.{name}": said.get(name, gpu) for name, value in facts.items() if value is None}
+    unknown = {name: known_reasons.get(name, gpu) for name, value in environment.items() if value is None}
+    for index, (facts, of_card) in enumerate(zip(environment.get("gpus") or (), cards, strict=False)):
+        unknown |= {f"gpus.{index}.{name}": of_card.get(name, gpu) for name, value in facts.items() if value is None}
     return unknown | {f"framework.{name}": gpu for name, value in software.items() if value is None}
 
 
 def code(framework: str, model: str) -> str:
     """Return a digest (12 hexadecimal digits) of our own code that a rank of this framework runs on this model."""
-    known, workload, folder = frameworks.of(framework), workloads.of(model), str(workloads.folder(model))
+    known, workload = frameworks.of(framework), workloads.of(model)
+    folder = str(workloads.folder(model))
     forms = sorted((sources.ROOT / "workloads" / folder).glob(f"in_{known.library}*.py"))
     # A rank loads these modules by name, so no import statement mentions them.
     loaded = [f"frameworks.{known.rank.partition(':')[0]}", *(f"workloads.{folder}.{form.stem}" for form in forms)]
@@ -197,9 +194,8 @@ def _output(*command: str) -> str | None:
     It runs in the folder of this file, so that git finds our checkout.
     """
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
-        )
+        here = Path(__file__).parent
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip()
@@ -209,7 +205,9 @@ class Others:
     """Measures the processor time that other processes use from now on. This process and its children do not count."""
 
     def __init__(self) -> None:
-        self.start, self.at, self.own = _busy_s(), time.monotonic(), _own_s()
+        self.start = _busy_s()
+        self.at = time.monotonic()
+        self.own = _own_s()
 
     def cores(self) -> float | None:
         """Return the average number of cores that others have used since the start; None if the system cannot tell."""
@@ -225,7 +223,7 @@ def _busy_s() -> float | None:
     mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     try:
         cores = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
-        ticks = [int(core[place]) for core in cores if core[0] in mine for place in WORKED]
+        ticks = [int(core[column]) for core in cores if core[0] in mine for column in WORKED]
     except (OSError, ValueError, IndexError):
         return None
     return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None

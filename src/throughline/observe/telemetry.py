@@ -44,16 +44,17 @@ class Machine:
             self.reasons |= dict.fromkeys(INFINIBAND, "no InfiniBand device")
 
     def read(self) -> dict[str, float | None]:
-        cpu, disk, memory = psutil.cpu_times(), psutil.disk_io_counters(nowrap=False), psutil.virtual_memory()
-        every: dict[str, Any] = {}
+        cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
+        disk = psutil.disk_io_counters(nowrap=False)
+        interfaces: dict[str, Any] = {}
         with contextlib.suppress(OSError):
-            every |= psutil.net_io_counters(pernic=True, nowrap=False)
-        loopback = every.pop("lo", None)
+            interfaces |= psutil.net_io_counters(pernic=True, nowrap=False)
+        loopback = interfaces.pop("lo", None)
         if disk is None:
             self.reasons |= dict.fromkeys(("disk_read_bytes", "disk_written_bytes"), "the system shows no disk")
         if loopback is None:
             self.reasons["loopback_bytes"] = "there is no interface lo"
-        if not every:
+        if not interfaces:
             names = ("network_received_bytes", "network_sent_bytes")
             self.reasons |= dict.fromkeys(names, "no interface but loopback")
         return {
@@ -62,8 +63,8 @@ class Machine:
             "memory_used_bytes": memory.total - memory.available,
             "disk_read_bytes": disk.read_bytes if disk else None,
             "disk_written_bytes": disk.write_bytes if disk else None,
-            "network_received_bytes": sum(one.bytes_recv for one in every.values()) if every else None,
-            "network_sent_bytes": sum(one.bytes_sent for one in every.values()) if every else None,
+            "network_received_bytes": sum(card.bytes_recv for card in interfaces.values()) if interfaces else None,
+            "network_sent_bytes": sum(card.bytes_sent for card in interfaces.values()) if interfaces else None,
             "loopback_bytes": loopback.bytes_sent if loopback else None,
             **{name: self._infiniband(name) for name in INFINIBAND},
         }
@@ -96,22 +97,22 @@ class Processes:
 
     def read(self) -> dict[str, float | None]:
         resident = threads = 0
-        for pid, (process, used) in list(self.known.items()):
+        for pid, (process, counters) in list(self.known.items()):
             try:
                 with process.oneshot():
                     cpu = process.cpu_times()
-                    used["cpu_s"] = cpu.user + cpu.system
+                    counters["cpu_s"] = cpu.user + cpu.system
                     resident += process.memory_info().rss
                     threads += process.num_threads()
-                    self._read_disk(process, used)
+                    self._read_disk(process, counters)
             except psutil.Error:
                 del self.known[pid]
-                self.ended.append(used)
-        every = [*self.ended, *(used for _, used in self.known.values())]
-        totals = {name: sum(used[name] for used in every) for name in self.COUNTERS}
+                self.ended.append(counters)
+        used = self.ended + [counters for _, counters in self.known.values()]
+        totals = {name: sum(counters[name] for counters in used) for name in self.COUNTERS}
         return {**totals, **dict.fromkeys(self.reasons), "memory_bytes": resident, "threads": threads}
 
-    def _read_disk(self, process: psutil.Process, used: dict[str, float]) -> None:
+    def _read_disk(self, process: psutil.Process, counters: dict[str, float]) -> None:
         try:
             disk = process.io_counters()
         except (psutil.AccessDenied, AttributeError, RuntimeError, ValueError, OSError) as error:
@@ -119,13 +120,16 @@ class Processes:
             for name in self.COUNTERS[1:]:
                 self.reasons[name] = f"/proc/<pid>/io: {type(error).__name__}"
         else:
-            used["disk_read_bytes"], used["disk_written_bytes"] = disk.read_bytes, disk.write_bytes
+            counters["disk_read_bytes"] = disk.read_bytes
+            counters["disk_written_bytes"] = disk.write_bytes
 
 
 class Sampler:
     def __init__(self, order: Order, node: int, folder: Path) -> None:
         self.first_beat = folder / f"rank_{order.ranks_of(node)[0]}.beat"
-        self.machine, self.processes, self.cards = Machine(), Processes(os.getppid()), Cards(order)
+        self.machine = Machine()
+        self.processes = Processes(os.getppid())
+        self.cards = Cards(order)
         refused, self.warnings = self.cards.faults(order.earlier_gpus)
         self.refused = refused + self.warnings if order.strict else refused
         self.samples: list[Sample] = []
@@ -170,7 +174,7 @@ class Sampler:
             memory_bytes=psutil.virtual_memory().total,
             cards=self.cards.facts,
             warnings=self.warnings,
-            reasons=Reasons(self.machine.reasons, self.processes.reasons, devices, self.cards.why),
+            reasons=Reasons(self.machine.reasons, self.processes.reasons, devices, self.cards.reason),
             samples=self.samples,
         )
 

@@ -85,7 +85,7 @@ class Card:
         answers = self._answers(
             rows=lambda: nvml.nvmlDeviceGetRemappedRows(handle),
             processes=lambda: [
-                (one.pid, one.usedGpuMemory) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+                (user.pid, user.usedGpuMemory) for user in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
             ],
             ecc_uncorrected=lambda: ecc("UNCORRECTED"),
             ecc_corrected=lambda: ecc("CORRECTED"),
@@ -132,9 +132,10 @@ class Card:
             self.reasons[name] = f"NVML: {error}"
             return None
 
-    def _without_gpm(self, why: str) -> None:
-        self.has_gpm, self.gpm = False, dict.fromkeys(GPM)
-        self.reasons.update(dict.fromkeys(GPM, why))
+    def _without_gpm(self, reason: str) -> None:
+        self.has_gpm = False
+        self.gpm = dict.fromkeys(GPM)
+        self.reasons |= dict.fromkeys(GPM, reason)
 
     def _count_activity(self) -> None:
         """Add the activity since the previous sample to our counters."""
@@ -153,13 +154,14 @@ class Card:
 
     def _add(self, before: Any, after: Any, seconds: float) -> None:
         query = nvml.c_nvmlGpmMetricsGet_t()
-        query.version, query.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
+        query.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        query.numMetrics = len(GPM)
         query.sample1, query.sample2 = before, after
-        for place, (name, _) in enumerate(GPM.values()):
-            query.metrics[place].metricId = getattr(nvml, name)
+        for metric, (name, _) in zip(query.metrics, GPM.values(), strict=False):
+            metric.metricId = getattr(nvml, name)
         nvml.nvmlGpmMetricsGet(query)
-        for place, (counter, (_, unit)) in enumerate(GPM.items()):
-            metric, total = query.metrics[place], self.gpm[counter]
+        for metric, (counter, (_, unit)) in zip(query.metrics, GPM.items(), strict=False):
+            total = self.gpm[counter]
             if metric.nvmlReturn != nvml.NVML_SUCCESS:
                 self.gpm[counter] = None
                 self.reasons[counter] = f"NVML: {nvml.NVMLError(metric.nvmlReturn)}"
@@ -174,21 +176,21 @@ class Cards:
         self.cards: list[Card] = []
         self.doubts: list[str] = []
         self.facts: list[dict[str, Any]] = []
-        self.why: str | None = None
+        self.reason: str | None = None
         if order.kind != "cuda":
-            self.why = "the run is on the processor"
+            self.reason = "the run is on the processor"
         elif nvml is None:
-            self.why = "nvidia-ml-py is not installed here"
+            self.reason = "nvidia-ml-py is not installed here"
         else:
             try:
                 nvml.nvmlInit()
                 self.cards = [Card(handle) for handle in _handles(order.devices)]
                 self.facts = [card.facts() for card in self.cards]
             except nvml.NVMLError as error:
-                self.why = f"NVML: {error}"
+                self.reason = f"NVML: {error}"
             except Unnamed as error:
-                self.why = str(error)
-                self.doubts = [self.why]
+                self.reason = str(error)
+                self.doubts = [self.reason]
 
     def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
         """Return the faults of these cards for which the run is refused, and the faults that only give a warning.
@@ -214,7 +216,8 @@ def faults_of(
     `state` is from `Card.state`, `facts` from `Card.facts`, and `earlier` has the facts in an earlier repeat. An
     unknown figure is no fault.
     """
-    refused, marked = list[str](), list[str]()
+    refused: list[str] = []
+    marked: list[str] = []
     name = f"GPU {index}"
     for pid, held in state["processes"] or []:
         refused.append(f"{name} is used by another process ({pid}" + (f", {gib(held)})" if held else ")"))
@@ -267,9 +270,9 @@ def _of(name: str, handle: Any) -> Any:
     if not sliced:
         return handle
     slices = []
-    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with contextlib.suppress(nvml.NVMLError_NotFound):
-            slices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+            slices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
     if len(slices) != 1:
         raise Unnamed(
             f"GPU {name} is in MIG mode with {len(slices)} slices, and CUDA_VISIBLE_DEVICES names none by its UUID: "

@@ -93,8 +93,8 @@ class _Part:
         return part
 
     def rates(self, window: Window) -> dict[str, Any]:
-        names = RATES[self.room]
-        return {figure: self.rate(window, figure, names[figure][0], self._counter(figure)) for figure in names}
+        counters = RATES[self.room].items()
+        return {figure: self.rate(window, figure, names[0], self._counter(figure)) for figure, names in counters}
 
     def rate(self, window: Window, figure: str, name: str, counter: Counter) -> dict[str, float] | None:
         return self.or_reason(figure, name, of_rates(rates(self.sampled.samples, counter), window))
@@ -102,7 +102,7 @@ class _Part:
     def gauges(self, within: Sequence[Sample]) -> dict[str, Any]:
         figures = {}
         for name in GAUGES[self.room]:
-            known = [value for one in within if (value := self.of(one)[name]) is not None]
+            known = [value for sample in within if (value := self.of(sample)[name]) is not None]
             ends = {"min": float(min(known)), "max": float(max(known))} if known else {}
             figures[name] = self.or_reason(name, name, {"mean": sum(known) / len(known), **ends} if known else None)
         return figures
@@ -110,9 +110,9 @@ class _Part:
     def or_reason(self, figure: str, name: str, value: Value | None) -> Value | None:
         """Return a figure's value. If it is None, store the sampler's reason for `name` as the figure's reason."""
         if value is None:
-            place = self.room if self.index is None else f"{self.room}.{self.index}"
-            why = self.of(self.sampled.reasons).get(name)
-            self.reasons[f"{place}.{figure}"] = why or "the samples do not cover the window"
+            part = self.room if self.index is None else f"{self.room}.{self.index}"
+            reason = self.of(self.sampled.reasons).get(name)
+            self.reasons[f"{part}.{figure}"] = reason or "the samples do not cover the window"
         return value
 
     def row(self, before: Sample | None, now: Sample) -> dict[str, Any]:
@@ -141,15 +141,17 @@ def _parts(sampled: NodeSamples) -> list[_Part]:
     return [_Part(sampled, "machine"), _Part(sampled, "processes"), *devices]
 
 
-def condensed(sampled: NodeSamples | None, node: int, window: Window | None, why: str | None = None) -> dict[str, Any]:
+def condensed(
+    sampled: NodeSamples | None, node: int, window: Window | None, reason: str | None = None
+) -> dict[str, Any]:
     """Return a node's entry in the record (records.NodeTelemetry). Without samples or window, every figure is None."""
-    if why is None and sampled is None:
-        why = "the sampler of this node left nothing: the run's log may say why"
-    if why is None and window is None:
-        why = "no timed window"
-    if why is None and sampled and window and window.seconds < sampled.interval_s:
-        why = f"the window of {window.seconds:.2f} s is shorter than the sampling interval"
-    if why or not sampled or not window:
+    if reason is None and sampled is None:
+        reason = "the sampler of this node left nothing: the run's log may say why"
+    if reason is None and window is None:
+        reason = "no timed window"
+    if reason is None and sampled and window and window.seconds < sampled.interval_s:
+        reason = f"the window of {window.seconds:.2f} s is shorter than the sampling interval"
+    if reason or not sampled or not window:
         return {
             "node": node,
             "interval_s": 1.0,
@@ -158,16 +160,16 @@ def condensed(sampled: NodeSamples | None, node: int, window: Window | None, why
             "machine": dict.fromkeys([*RATES["machine"], "cpu_others_share", *GAUGES["machine"]]),
             "processes": dict.fromkeys([*RATES["processes"], *GAUGES["processes"], "network_bytes_per_s"]),
             "devices": [],
-            "reasons": {"telemetry": why},
+            "reasons": {"telemetry": reason},
         }
 
-    def others(one: Sample) -> float | None:
-        own, every = one.processes["cpu_s"], one.machine["busy_s"]
-        return None if own is None or every is None else (every - own) / sampled.cpus
+    def others(sample: Sample) -> float | None:
+        ours, busy = sample.processes["cpu_s"], sample.machine["busy_s"]
+        return None if ours is None or busy is None else (busy - ours) / sampled.cpus
 
-    within = [one for one in sampled.samples if window.start <= one.at <= window.end]
+    within = [sample for sample in sampled.samples if window.start <= sample.at <= window.end]
     machine, processes, *devices = parts = _parts(sampled)
-    cost = of_rates(rates(sampled.samples, lambda one: one.sampler_cpu_s), window)
+    cost = of_rates(rates(sampled.samples, lambda sample: sample.sampler_cpu_s), window)
     figures = {
         "node": node,
         "interval_s": sampled.interval_s,
@@ -181,7 +183,7 @@ def condensed(sampled: NodeSamples | None, node: int, window: Window | None, why
         "processes": {**processes.rates(window), **processes.gauges(within), "network_bytes_per_s": None},
         "devices": [_device(part, window, within) for part in devices],
     }
-    reasons = {name: why for part in parts for name, why in part.reasons.items()}
+    reasons = {figure: reason for part in parts for figure, reason in part.reasons.items()}
     reasons["processes.network_bytes_per_s"] = "Linux counts traffic by interface, not by process"
     if sampled.reasons.no_devices:
         reasons["devices"] = sampled.reasons.no_devices
@@ -192,7 +194,7 @@ def _device(part: _Part, window: Window, within: Sequence[Sample]) -> dict[str, 
     figures: dict[str, Any] = {"index": part.index, **part.gauges(within), **part.rates(window)}
     if figures["energy_j"]:
         figures["energy_j"] = figures["energy_j"]["mean"] * window.seconds
-    masks = [mask for one in within if (mask := part.of(one)["throttles"]) is not None]
+    masks = [mask for sample in within if (mask := part.of(sample)["throttles"]) is not None]
     names = throttles(functools.reduce(operator.or_, masks)) if masks else None
     return figures | {"throttle_reasons": part.or_reason("throttle_reasons", "throttles", names)}
 

@@ -31,19 +31,19 @@ def of(
     gpu = gpus.find(device["name"]) if device and device["kind"] != "cpu" else None
     peak = gpu.peak_flops_per_s[precision] if gpu else None
     if peak is None:
-        reasons["datasheet_flops_per_s"] = _why_no_peak(precision, device, gpu)
+        reasons["datasheet_flops_per_s"] = _reason_without_peak(precision, device, gpu)
     matmul = raw.get("matmul_flops_per_s")
     if matmul is None:
         reasons.setdefault("matmul_flops_per_s", "no matrix product was measured in this run")
     tokens = workload.units.get("tokens")
     share = 1.0 if tokens and spec.options.data == "synthetic" else counted.get("real_token_share")
     if share is None:
-        why = "the run did not count its padding" if tokens else f"{spec.model} has no tokens"
-        reasons.setdefault("real_token_share", why)
-    each = workload.flops_per_sample(spec, facts, counted)
-    per_sample = None if isinstance(each, str) else float(each)
-    if isinstance(each, str):
-        reasons["flops_per_sample"] = each
+        unknown = "the run did not count its padding" if tokens else f"{spec.model} has no tokens"
+        reasons.setdefault("real_token_share", unknown)
+    flops = workload.flops_per_sample(spec, facts, counted)
+    per_sample = None if isinstance(flops, str) else float(flops)
+    if isinstance(flops, str):
+        reasons["flops_per_sample"] = flops
     rate = per_sample * samples_per_s / world if per_sample and samples_per_s else None
     real_tokens = share * tokens(spec.parameters) if tokens and share else None
     figures = {
@@ -63,7 +63,7 @@ def of(
     return {
         **figures,
         "convention": workload.convention(spec) | _convention(precision, gpu.source if gpu else None),
-        "reasons": {name: why for name, why in reasons.items() if figures.get(name) is None},
+        "reasons": {name: reason for name, reason in reasons.items() if figures.get(name) is None},
     }
 
 
@@ -94,12 +94,12 @@ def measured(reports: Mapping[int, RankReport]) -> dict[str, Any]:
     return {
         "matmul_flops_per_s": min(rates) if len(rates) == len(ranks) else None,
         "facts": ranks[0].facts,
-        "counted": {name: sum(one[name] for one in counted) / len(counted) for name in counted[0]},
+        "counted": {name: sum(counts[name] for counts in counted) / len(counted) for name in counted[0]},
         "reasons": ranks[0].work_reasons,
     }
 
 
-def _why_no_peak(precision: str, device: Mapping[str, Any] | None, gpu: gpus.Gpu | None) -> str:
+def _reason_without_peak(precision: str, device: Mapping[str, Any] | None, gpu: gpus.Gpu | None) -> str:
     if device is None:
         return "the run met no device"
     if device["kind"] == "cpu":

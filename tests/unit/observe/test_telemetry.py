@@ -17,9 +17,9 @@ import pytest
 import training_fixtures
 from throughline import messages, records
 from throughline.messages import Memory, NodeSamples, Order, Reasons, Sample, Window
-from throughline.observe import observed, telemetry, telemetry_window
-from throughline.observe.observed import Observation
+from throughline.observe import telemetry, telemetry_record, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
+from throughline.observe.telemetry_record import Observation
 
 SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
 
@@ -126,17 +126,20 @@ def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
         messages.write(sampled(), tmp_path / f"telemetry_{node}.json")
     windows = [(2.0, 7.0), (2.5, 7.5), (1002.0, 1007.0), (1001.0, 1006.0)]
     reports = {rank: training_fixtures.report(rank, window=Window(*window)) for rank, window in enumerate(windows)}
-    found = observed.nodes(order(), tmp_path, reports)
-    assert [one.window for one in found] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
-    assert observed.nodes(order(telemetry=False), tmp_path, reports)[0].why == "telemetry was switched off"
+    nodes = telemetry_record.observations(order(), tmp_path, reports)
+    assert [node.window for node in nodes] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
+    assert (
+        telemetry_record.observations(order(telemetry=False), tmp_path, reports)[0].reason
+        == "telemetry was switched off"
+    )
 
 
 def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:
     reports = {rank: training_fixtures.report(rank, window=Window(2.0 + rank, 7.0)) for rank in range(4)}
-    first, second = observed.nodes(order("torch-horovod"), tmp_path, reports)
-    assert (first.window, first.why) == (Window(2.0, 7.0), None)
-    assert second.why is not None and "no agent" in second.why
-    (only,) = observed.nodes(order("torch-horovod", reach="simulated"), tmp_path, reports)
+    first, second = telemetry_record.observations(order("torch-horovod"), tmp_path, reports)
+    assert (first.window, first.reason) == (Window(2.0, 7.0), None)
+    assert second.reason is not None and "no agent" in second.reason
+    (only,) = telemetry_record.observations(order("torch-horovod", reach="simulated"), tmp_path, reports)
     assert only.window == Window(2.0, 7.0)
 
 
@@ -145,7 +148,7 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
     held = [Memory(None, 70 + rank, {"needed_bytes": "not counted"}) for rank in (0, 1)]
     reports = {rank: training_fixtures.report(rank, memory=memory) for rank, memory in enumerate(held)}
     part = {"utilization": {"cpu": 0.5, "gpu": None}, "warnings": ["one"]}
-    record = observed.record(training_fixtures.spec(), order(), reports, both, part)
+    record = telemetry_record.parts(training_fixtures.spec(), order(), reports, both, part)
     records.Memory.model_validate(record["memory"])
     assert record["memory"] == {
         "needed_bytes": None,
@@ -163,7 +166,7 @@ def test_time_that_the_host_took_is_told_of() -> None:
         sample.machine["steal_s"] = 0.2 * sample.at  # stolen from 4 cores
     both = [Observation(node, one, Window(2.5, 7.5)) for node, one in enumerate((sampled(), stolen))]
     telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window) for one in both]
-    (warning,) = observed.warnings(both, telemetry, order(), 1)
+    (warning,) = telemetry_record.warnings(both, telemetry, order(), 1)
     assert warning.startswith("node 1: its host took 5.0% of the processors' time within the window (steal)")
 
 
@@ -172,7 +175,7 @@ def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
     first, alike, capped = (sampled(cards=[card, {**card, "power_limit_w": limit}]) for limit in (700.0, 700.0, 400.0))
     both = [Observation(node, one, None) for node, one in enumerate((first, alike, None, capped))]
     telemetry = [telemetry_window.condensed(one.sampled, one.node, None) for one in both]
-    (warning,) = observed.warnings(both, telemetry, order(), 1)
+    (warning,) = telemetry_record.warnings(both, telemetry, order(), 1)
     assert warning.startswith("node 3: GPU 1: power_limit_w is 400.0, and 700.0 on node 0")
 
 

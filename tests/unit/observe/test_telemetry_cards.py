@@ -27,7 +27,7 @@ reads = [cards.read()]
 for _ in range(2):
     time.sleep(0.2)
     reads.append(cards.read())
-print(json.dumps([refused, marked, cards.facts, reads, [card.reasons for card in cards.cards], cards.why]))
+print(json.dumps([refused, marked, cards.facts, reads, [card.reasons for card in cards.cards], cards.reason]))
 """
 
 

@@ -1,0 +1,139 @@
+"""Compute the parts of a run's record that come from telemetry: every node's figures, memory, use of GPUs, warnings."""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from throughline import messages
+from throughline.messages import NodeSamples, Order, RankReport, Window
+from throughline.observe import environment, telemetry_window
+from throughline.observe.telemetry_cards import LIMITS
+from throughline.spec import RunSpec
+
+STEAL = 0.02
+"""The share of processor time that a hypervisor may take without a warning."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A node's samples, its timed window on its own clock, and the reason if one of them is missing."""
+
+    node: int
+    sampled: NodeSamples | None
+    window: Window | None
+    reason: str | None = None
+
+
+def observations(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Observation]:
+    """Return the observations of all nodes, from the files that the samplers wrote to the run's folder."""
+    observed: list[Observation] = []
+    simulated = order.reach == "simulated"
+    for node in range(order.agents if simulated else order.nodes):  # one agent may have sampled all simulated nodes
+        ranks = order.ranks_of(node) if simulated else range(node * order.per_node, (node + 1) * order.per_node)
+        reason = None if order.telemetry else "telemetry was switched off"
+        if node >= order.agents:
+            reason = "Horovod's own launcher starts the ranks of this node, so it has no agent and no sampler of ours"
+        windows = [measured.window for rank in ranks if rank in reports and (measured := reports[rank].measured)]
+        window = None
+        if windows:
+            window = Window(min(window.start for window in windows), max(window.end for window in windows))
+        sampled: NodeSamples | None = None
+        with contextlib.suppress(OSError, ValueError):
+            sampled = messages.read(NodeSamples, work / f"telemetry_{node}.json")
+        observed.append(Observation(node, sampled, window, reason))
+    return observed
+
+
+def parts(
+    spec: RunSpec,
+    order: Order,
+    reports: dict[int, RankReport],
+    observed: Sequence[Observation],
+    record: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the record's `telemetry`, `memory`, `utilization` and `warnings`. `record` is the record so far."""
+    telemetry = [telemetry_window.condensed(node.sampled, node.node, node.window, node.reason) for node in observed]
+    sampled = [node.sampled for node in observed if node.sampled]
+    if len(sampled) > 1 and order.reach == "simulated":
+        for node in telemetry:  # for a simulated node, the other simulated nodes would count as other processes
+            node["machine"]["cpu_others_share"] = None
+            node["reasons"]["machine.cpu_others_share"] = "simulated nodes share one machine"
+    used = [device["utilization"] for node in telemetry for device in node["devices"]]
+    gpu = sum(share["mean"] for share in used) / len(used) if used and all(used) else None
+    return {
+        "telemetry": telemetry,
+        "memory": _memory(order.kind, reports, telemetry, sampled),
+        "utilization": {**record["utilization"], "gpu": gpu},
+        "warnings": record["warnings"] + warnings(observed, telemetry, order, spec.threads),
+    }
+
+
+def warnings(
+    observed: Sequence[Observation], telemetry: Sequence[dict[str, Any]], order: Order, threads: int
+) -> list[str]:
+    """Return the warnings of the samplers: about GPUs before the run, and about other processes within the window."""
+    texts = [f"node {node.node}: {text}" for node in observed if node.sampled for text in node.sampled.warnings]
+    texts += [f"node {node.node}: {text}" for node in observed[1:] for text in _other_cards(node, observed[0])]
+    ranks = order.world if order.reach == "simulated" else order.per_node
+    for node, figures in zip(observed, telemetry, strict=True):
+        busy, steal = figures["machine"]["cpu_others_share"], figures["machine"].get("cpu_steal_share")
+        if node.sampled and busy:
+            cores = node.sampled.cpus
+            text = environment.crowded(busy["mean"] * cores, cores, ranks * threads, "used {} within the window")
+            texts += [f"node {node.node}: {text}"] if text else []
+        if steal and steal["mean"] > STEAL:
+            texts.append(
+                f"node {node.node}: its host took {steal['mean']:.1%} of the processors' time within the window "
+                "(steal): other virtual machines were busy; measure again, or on a host of your own"
+            )
+    return texts
+
+
+def _other_cards(node: Observation, first: Observation) -> list[str]:
+    """Return the settings of a node's GPUs that differ from those of the first node."""
+    pairs = zip(node.sampled.cards, first.sampled.cards, strict=False) if node.sampled and first.sampled else ()
+    return [
+        f"GPU {index}: {name} is {card[name]}, and {other[name]} on node 0: the slowest device sets the pace"
+        for index, (card, other) in enumerate(pairs)
+        for name in ("name", *LIMITS)
+        if card[name] != other[name]
+    ]
+
+
+def _memory(
+    kind: str, reports: dict[int, RankReport], telemetry: Sequence[dict[str, Any]], sampled: Sequence[NodeSamples]
+) -> dict[str, Any]:
+    """Return the memory peaks of one device (records.Memory).
+
+    Peaks of the framework count since its start; the peak of the device counts within the window. On a CPU, the device
+    is the whole machine, with the memory of all its processes.
+    """
+    held = [report.measured.memory for report in reports.values() if report.measured]
+    if kind == "cuda":
+        used = [device["memory_used_bytes"] for node in telemetry for device in node["devices"]]
+        totals = [card["memory_bytes"] for node in sampled for card in node.cards]
+    else:
+        used = [node["machine"]["memory_used_bytes"] for node in telemetry]
+        totals = [node.memory_bytes for node in sampled]
+    peaks = {
+        "needed_bytes": max(_known(rank.needed_bytes for rank in held), default=None),
+        "reserved_bytes": max(_known(rank.reserved_bytes for rank in held), default=None),
+        "device_used_bytes": max(_known(series["max"] for series in used if series), default=None),
+        "device_total_bytes": min(_known(totals), default=None),
+    }
+    keys = ("telemetry", "devices", "devices.0.memory_used_bytes", "machine.memory_used_bytes")
+    of_nodes = [node["reasons"][key] for node in telemetry for key in keys if key in node["reasons"]]
+    reasons = {}
+    for name in [name for name, peak in peaks.items() if peak is None]:
+        if name.startswith("device_"):
+            reasons[name] = next(iter(of_nodes), "the driver does not say")
+        else:
+            of_ranks = (rank.reasons[name] for rank in held if name in rank.reasons)
+            reasons[name] = next(of_ranks, "no rank reached its end")
+    return {**peaks, "reasons": reasons}
+
+
+def _known(values: Iterable[float | None]) -> list[int]:
+    return [int(value) for value in values if value is not None]
