@@ -45,10 +45,10 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
         block = config.benchmarks.get(spec.benchmark)
         if block is None or block.convergence is None or spec.repeat != 1:
             continue
-        largest = max(map(Topology.parse, block.topologies), key=lambda one: (one.world, one))
+        largest = max(map(Topology.parse, block.topologies), key=lambda topology: (topology.world, topology))
         if spec.topology == largest and spec.batch == min(block.batch[spec.precision]):
-            place = CHECK.format(**vars(spec)) + ".json"
-            requested[place] = replace(spec, steps=Steps(warmup=0, timed=block.convergence.steps))
+            path = CHECK.format(**vars(spec)) + ".json"
+            requested[path] = replace(spec, steps=Steps(warmup=0, timed=block.convergence.steps))
     return requested
 
 
@@ -95,7 +95,6 @@ def _last_weights(curve: Path, model: str) -> Checkpoint:
     done, kept = records.read_curve(curve), curve.with_name(LAST)
     # If the call ended before it moved the last checkpoint, all checkpoints are still in the other folder.
     book = Book(kept if kept.exists() else curve.with_suffix(CHECKPOINTS), None)
-    again = f"remove {curve} and run snakemake again: it trains once more, and its last checkpoint stays"
     if done.spec.model != model:
         raise UserError(
             f"no weights for {model} in {curve.parent}",
@@ -103,19 +102,21 @@ def _last_weights(curve: Path, model: str) -> Checkpoint:
             next_step="let convergence.begin_from name a benchmark of the same model",
         )
     if done.status != "ok" or None in done.loss:
-        why = done.reason if done.status != "ok" else "its loss was not finite in the end"
-        raise UserError(f"{curve.parent} has no weights to begin with", why=why, next_step=f"read {curve}")
+        reason = done.reason if done.status != "ok" else "its loss was not finite in the end"
+        raise UserError(f"{curve.parent} has no weights to begin with", why=reason, next_step=f"read {curve}")
     checkpoint, faults = book.newest()
     if checkpoint is None:
-        missing = f"{kept} holds none: it was removed, or an older version has trained it"
-        why = "; ".join(faults) or missing
-        raise UserError(f"{curve.parent} has no checkpoint to begin with", why=why, next_step=again)
+        raise UserError(
+            f"{curve.parent} has no checkpoint to begin with",
+            why="; ".join(faults) or f"{kept} holds none: it was removed, or an older version has trained it",
+            next_step=f"remove {curve} and run snakemake again: it trains once more, and its last checkpoint stays",
+        )
     return replace(checkpoint, file=str((book.folder / checkpoint.file).resolve()))
 
 
 def _data(spec: RunSpec, manifest: Path) -> Manifest:
     """Return the data, with the held-out data checked. Raises UserError if there are no held-out data."""
-    data = Manifest(manifest, str(workloads.of(spec.model).data), spec.parameters, spec.seed)
+    data = Manifest.of_run(spec, manifest)
     if not data.held_out:
         raise UserError(
             f"{manifest} lists no test shards",
@@ -128,14 +129,14 @@ def _data(spec: RunSpec, manifest: Path) -> Manifest:
 
 def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
     """Return the record of a curve: the evaluations and losses of rank 0, or the reason why there are none."""
-    bad = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
-    trained = None if bad else ended.reports[0].trained
+    refused = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
+    trained = None if refused else ended.reports[0].trained
     return {
         "schema": records.SCHEMA,
         "spec": job.spec.values(),
         "evaluate_every": order.evaluate_every,
-        "status": bad.status if bad else "ok",
-        "reason": bad.reason if bad else None,
+        "status": refused.status if refused else "ok",
+        "reason": refused.reason if refused else None,
         "curve": [records.Look.flat(look) for look in trained.curve] if trained else [],
         "loss": trained.losses if trained else [],
         "resumed_after_step": order.resume.step if order.resume else None,
@@ -159,10 +160,10 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     held_out = workloads.of(curve.spec.model).held_out
     expected = stated(against, held_out) if against else {}
     compared = [
-        _against(there, look, name, held_out[name], tolerance)
+        _against(value, look, name, held_out[name], tolerance)
         for name, points in expected.items()
         for look in curve.curve
-        if (there := between(points, look.step)) is not None
+        if (value := between(points, look.step)) is not None
     ]
     verdict, reason = _verdict(curve, against, compared)
     return records.ConvergenceVerdict(
@@ -210,11 +211,12 @@ def between(points: list[tuple[int, float]], step: int) -> float | None:
     return a if high == low else a + (b - a) * (step - low) / (high - low)
 
 
-def _against(there: float, look: records.Look, name: str, more: bool, tolerance: float) -> AgainstStated:
-    """Compare a figure of an evaluation with its stated value `there`. `more`: True if more of the figure is better."""
-    value, limit = look.figures.get(name), there - tolerance if more else there * (1 + tolerance)
+def _against(expected: float, look: records.Look, name: str, more: bool, tolerance: float) -> AgainstStated:
+    """Compare a figure of an evaluation with its stated value. `more`: True if more of the figure is better."""
+    value = look.figures.get(name)
+    limit = expected - tolerance if more else expected * (1 + tolerance)
     passes = value is not None and (value >= limit if more else value <= limit)
-    return AgainstStated(quantity=name, step=look.step, value=value, stated=there, limit=limit, passes=passes)
+    return AgainstStated(quantity=name, step=look.step, value=value, stated=expected, limit=limit, passes=passes)
 
 
 def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[AgainstStated]) -> tuple[Verdict, str]:
@@ -228,7 +230,7 @@ def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[Agai
         return "not judged", "no curve is stated: set convergence.against"
     if not compared:  # a stated curve without a common step proves nothing
         return "fail", f"{against.name} states nothing about the steps that were looked at"
-    if worse := [one for one in compared if not one.passes]:
+    if worse := [comparison for comparison in compared if not comparison.passes]:
         first = worse[0]
         value = "not finite" if first.value is None else f"{first.value:.4f}"
         return "fail", (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import records, temporary, workloads
-from throughline.checks import apart
+from throughline.checks import reference_process
 from throughline.files import UserError
 from throughline.launch import launch
 from throughline.launch.job import Job
@@ -75,10 +75,11 @@ def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
 
 
 def _needs_proof(block: Sequence[RunSpec]) -> bool:
-    first, several = block[0], len({spec.framework for spec in block}) > 1
+    first = block[0]
+    several = len({spec.framework for spec in block}) > 1
     split = any(getattr(first.parameters, name) != value for name, value in workloads.whole(first.model).items())
-    own = workloads.of(first.model).own_exchange(first) and any(spec.size.replicas > 1 for spec in block)
-    return several or split or own or first.options.layout != Layout()
+    own_exchange = workloads.of(first.model).own_exchange(first) and any(spec.size.replicas > 1 for spec in block)
+    return several or split or own_exchange or first.options.layout != Layout()
 
 
 def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
@@ -96,12 +97,12 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
     base = replace(base, batch=batch, scaling="weak", repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
-    where = [1] * alone + [2] * several
+    counts = [1] * alone + [2] * several
     return [
         replace(base, framework=framework, topology=Topology(1, replicas * base.options.tensor), precision=precision)
         for framework in dict.fromkeys(spec.framework for spec in block)
-        for replicas in where
-        for precision in (FP32, *(others if replicas == where[0] else ()))
+        for replicas in counts
+        for precision in (FP32, *(others if replicas == counts[0] else ()))
     ]
 
 
@@ -110,11 +111,12 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
 
     Its learning rate and decay are such that their effect is visible within a few steps. See RATE and DECAY.
     """
-    own, options = spec.optimizer, spec.options
-    decays = own.weight_decay and own.name != "adam"  # Adam's decay is part of the gradient, so its effect is visible
-    course = _within_a_proof(own.schedule)
+    optimizer, options = spec.optimizer, spec.options
+    course = _within_a_proof(optimizer.schedule)
     mean = math.fsum(course.share(step) for step in range(1, STEPS + 1)) / STEPS
-    rate, decay = float(f"{RATE[own.name] / mean:.3g}"), DECAY if decays else own.weight_decay
+    rate, decay = float(f"{RATE[optimizer.name] / mean:.3g}"), optimizer.weight_decay
+    if decay and optimizer.name != "adam":  # Adam's decay is part of the gradient, so its effect is visible
+        decay = DECAY
     few = min(options.accumulate, MICRO_BATCHES)
     return replace(
         spec,
@@ -122,47 +124,50 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
         job=None,
         steps=Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
         parameters=replace(spec.parameters, **workloads.of(spec.model).proven(spec)),
-        optimizer=replace(own, learning_rate=rate, weight_decay=decay, schedule=course),
+        optimizer=replace(optimizer, learning_rate=rate, weight_decay=decay, schedule=course),
         options=replace(options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few),
     )
 
 
-def _within_a_proof(own: Schedule) -> Schedule:
+def _within_a_proof(schedule: Schedule) -> Schedule:
     """Return the schedule shortened to the steps of a proof. The warm-up keeps its share of the steps."""
-    total = own.total_steps or max(own.warmup_steps, STEPS)
-    most = STEPS - 1 if own.total_steps else STEPS // 2
-    warmup = min(most, math.ceil(own.warmup_steps * STEPS / total))
-    return replace(own, warmup_steps=warmup, total_steps=own.total_steps and STEPS)
+    total = schedule.total_steps or max(schedule.warmup_steps, STEPS)
+    most = STEPS - 1 if schedule.total_steps else STEPS // 2
+    warmup = min(most, math.ceil(schedule.warmup_steps * STEPS / total))
+    return replace(schedule, warmup_steps=warmup, total_steps=schedule.total_steps and STEPS)
 
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
     """Return sentences that say what a proof with these runs covers, and how they differ from the measured runs."""
     measured = specs[0]
     workload = workloads.of(measured.model)
-    proven, own = settings(measured), workload.proven(measured)
-    where = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
+    proven = settings(measured)
+    topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
     same = [name for name in AS_MEASURED if getattr(proven.options, name) == getattr(measured.options, name)]
     changes = proven.optimizer.schedule != measured.optimizer.schedule
     return [
-        f"fp32 against the reference: {STEPS} steps on {where} with {measured.batch} {workload.unit} a replica",
+        f"fp32 against the reference: {STEPS} steps on {topologies} with {measured.batch} {workload.unit} a replica",
         *(
             f"{precision} against fp32 of the same framework: {LOWER_STEPS} steps on {topology}"
             for precision, topology in lower.items()
         ),
         f"as measured: {measured.optimizer.name}, "
         + ", ".join(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same).replace('"', ""),
-        *(f"{name}: {value} instead of {getattr(measured.parameters, name)}" for name, value in own.items()),
+        *(
+            f"{name}: {value} instead of {getattr(measured.parameters, name)}"
+            for name, value in workload.proven(measured).items()
+        ),
         *_differences("optimizer", proven.optimizer, replace(measured.optimizer, schedule=proven.optimizer.schedule)),
         *[f"optimizer.schedule: its whole course in {STEPS} steps"] * changes,
         *_differences("options", proven.options, measured.options),
     ]
 
 
-def _differences(place: str, *parts: Optimizer | Options) -> list[str]:
+def _differences(section: str, *parts: Optimizer | Options) -> list[str]:
     proven, measured = ({name: json.dumps(value).strip('"') for name, value in values(part).items()} for part in parts)
     changed = (name for name in proven if proven[name] != measured[name])
-    return [f"{place}.{name}: {proven[name]} instead of {measured[name]}" for name in changed]
+    return [f"{section}.{name}: {proven[name]} instead of {measured[name]}" for name in changed]
 
 
 def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
@@ -173,8 +178,7 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
     that have their own environment. The records and logs of all runs are written to `folder`.
     """
     first = settings(specs[0])
-    read = str(workloads.of(first.model).data), first.parameters, first.seed
-    data = Manifest(manifest, *read) if manifest else None
+    data = Manifest.of_run(first, manifest) if manifest else None
     with temporary.folder() as work:
         runs = _Runs(data, pythons, folder, work / "weights.npz")
         for spec in specs:
@@ -200,7 +204,7 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
 
 
 def _dumped(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
-    return {name: one.model_dump() for name, one in comparisons.items()}
+    return {name: comparison.model_dump() for name, comparison in comparisons.items()}
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,7 @@ class _Runs:
     pythons: Mapping[str, str]
     folder: Path
     weights: Path
-    expected: dict[int, apart.Trained] = field(default_factory=dict)
+    expected: dict[int, reference_process.Trained] = field(default_factory=dict)
     """Map the number of replicas to the result of the reference."""
     proven: dict[str, dict[str, Comparison]] = field(default_factory=dict)
     """Map framework and topology to the comparison of fp32 with the reference."""
@@ -229,8 +233,8 @@ class _Runs:
         if spec.precision == "fp32":
             self.proven.setdefault(spec.framework, {})[str(spec.topology)] = self._against_reference(spec)
         else:
-            own = self.proven[spec.framework][str(spec.topology)]
-            self.lower.setdefault(spec.framework, {})[spec.precision] = self._against_fp32(spec, own)
+            in_fp32 = self.proven[spec.framework][str(spec.topology)]
+            self.lower.setdefault(spec.framework, {})[spec.precision] = self._against_fp32(spec, in_fp32)
 
     def _against_reference(self, spec: RunSpec) -> Comparison:
         no_form = f"the reference is computed in PyTorch, and {spec.model} has no form there"
@@ -240,22 +244,22 @@ class _Runs:
             return Comparison(verdict="unsupported", reason=lacking)
         shared = self.data.path if self.data else None, self.weights, f"{self.folder}.json"
         if not self.weights.exists():
-            apart.initial(spec, *shared)
+            reference_process.initial(spec, *shared)
         record = self._ran(spec)
         if isinstance(record, Comparison):
             return record
         replicas = spec.size.replicas
         if replicas not in self.expected:
-            self.expected[replicas] = apart.train(spec, *shared)
+            self.expected[replicas] = reference_process.train(spec, *shared)
         return judged(_means(record), self.expected[replicas].losses, TOLERANCE)
 
-    def _against_fp32(self, spec: RunSpec, own: Comparison) -> Comparison:
-        if len(own.loss) < spec.steps.timed:
-            return Comparison(verdict=own.verdict, reason=f"its run in fp32: {own.reason}")
+    def _against_fp32(self, spec: RunSpec, in_fp32: Comparison) -> Comparison:
+        if len(in_fp32.loss) < spec.steps.timed:
+            return Comparison(verdict=in_fp32.verdict, reason=f"its run in fp32: {in_fp32.reason}")
         record = self._ran(spec)
         if isinstance(record, Comparison):
             return record
-        expected, skipped = own.loss[: spec.steps.timed], record["scaler_skipped_steps"]
+        expected, skipped = in_fp32.loss[: spec.steps.timed], record["scaler_skipped_steps"]
         if skipped > SKIPPED_AT_MOST * spec.steps.timed:
             return Comparison(verdict="invalid", reason=record["reason"])
         # If the scaler skips a step, later losses lag behind, at most by as much as losses change in these steps.
@@ -295,23 +299,24 @@ def _finite(losses: Iterable[float]) -> list[float]:
 
 def judged(losses: Sequence[float], expected: Sequence[float], tolerance: float) -> Comparison:
     """Compare the losses of a run's steps with the expected losses."""
-    known, true = _finite(losses), _finite(expected)
-    if len(true) < len(expected):
-        diverges = f"the reference's own loss is not finite from step {len(true) + 1} on: this training diverges"
-        return Comparison(verdict="invalid", reason=diverges, loss=known)
-    difference = [abs(loss - right) / abs(right) for loss, right in zip(known, true, strict=False)]
+    finite = _finite(losses)
+    right = len(_finite(expected))
+    if right < len(expected):
+        diverges = f"the reference's own loss is not finite from step {right + 1} on: this training diverges"
+        return Comparison(verdict="invalid", reason=diverges, loss=finite)
+    difference = [abs(loss - true) / abs(true) for loss, true in zip(finite, expected, strict=False)]
     largest = max(difference, default=None)
     at_step = difference.index(largest) + 1 if largest is not None else None
     reason = None
-    if len(known) < len(losses):
-        at_step = len(known) + 1
+    if len(finite) < len(losses):
+        at_step = len(finite) + 1
         reason = f"its loss is not finite from step {at_step} on"
     elif largest is not None and largest > tolerance:
         reason = f"its loss is off by {largest:.1e}, and {tolerance:.1e} is tolerated"
     return Comparison(
         verdict="different" if reason else "equal",
         reason=reason,
-        loss=known,
+        loss=finite,
         difference=difference,
         largest_difference=largest,
         tolerance=tolerance,

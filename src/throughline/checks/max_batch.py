@@ -112,7 +112,7 @@ def find(
         "memory_limit_mb": first.options.memory_limit_mb,
         **({} if quantity == BATCH else {"quantity": quantity}),
         "tried_at_most": searches[0].at_most,
-        "frameworks": {one.spec.framework: one.run() for one in searches},
+        "frameworks": {search.spec.framework: search.run() for search in searches},
         "started": started,
         "ended": now(),
     }
@@ -160,23 +160,19 @@ class _Search:
                 raise _UnsupportedError(NO_LIMIT)
             largest, refused = search(self.start, self._fits, self.at_most)
             status = "ok" if largest else "oom"
-            one = "sample" if self.quantity == BATCH else self.quantity
-            reason = None if largest else f"not even one {one} fits: {self.tries[-1]['reason']}"
+            unit = "sample" if self.quantity == BATCH else self.quantity
+            reason = None if largest else f"not even one {unit} fits: {self.tries[-1]['reason']}"
         except _UnsupportedError as error:
             reason = str(error)
         print(f"{self.spec.framework}: {f'{self.quantity} {largest}' if largest else f'{status}: {reason}'}")
         key = "batch_per_device" if self.quantity == BATCH else "size"
-        peaks = {one[key]: one["peak_memory_bytes"] for one in self.tries}
-        found = {"largest_batch_per_device": largest}
-        if self.quantity != BATCH:
-            found = {
-                "largest_batch_per_device": self.spec.batch if largest else None,
-                "largest_size": largest,
-            }
+        peaks = {attempt[key]: attempt["peak_memory_bytes"] for attempt in self.tries}
+        batch = largest if self.quantity == BATCH else self.spec.batch if largest else None
         return {
             "status": status,
             "reason": reason,
-            **found,
+            "largest_batch_per_device": batch,
+            **({} if self.quantity == BATCH else {"largest_size": largest}),
             "smallest_out_of_memory": refused,
             "peak_memory_bytes": peaks.get(largest),
             "device": self.device,

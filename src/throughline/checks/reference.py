@@ -5,7 +5,9 @@ different if the replicas have different numbers of the items that the loss coun
 written here from the papers, and no framework's code uses them. The workload provides the batches, and its form in
 PyTorch provides the whole model.
 
-    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS [MANIFEST]      (apart.py calls this)
+    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS [MANIFEST]
+
+reference_process.py starts it.
 """
 
 import itertools
@@ -24,7 +26,7 @@ import torch
 from torch import Tensor
 
 from throughline import frameworks, workloads
-from throughline.checks.apart import Trained
+from throughline.checks.reference_process import Trained
 from throughline.processes import die_with_parent
 from throughline.rank.data import Manifest, batches, synthetic_seeds
 from throughline.spec import Optimizer, Options, RunSpec
@@ -52,23 +54,27 @@ def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequ
     at = "cuda" if spec.device != "cpu" and torch.cuda.is_available() else "cpu"
     network.double().to(at)
     sources = sources or [batches_of(spec, manifest, replica) for replica in range(spec.size.replicas)]
-    parameters, each = list(network.parameters()), spec.options.accumulate
+    parameters = list(network.parameters())
+    micro_batches = spec.options.accumulate
     moments = [(torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in parameters]
-    every, clipped = [], 0
+    losses: list[float] = []
+    clipped = 0
     for step in range(1, spec.steps.timed + 1):
         total = 0.0
-        for batch in itertools.chain.from_iterable(itertools.islice(source, each) for source in sources):
-            loss = network(**{name: _double(array, at) for name, array in batch.items()}) / (len(sources) * each)
+        for batch in itertools.chain.from_iterable(itertools.islice(source, micro_batches) for source in sources):
+            loss = network(**{name: _double(array, at) for name, array in batch.items()}) / (
+                len(sources) * micro_batches
+            )
             loss.backward()
             total += float(loss.detach())
-        every.append(total)
+        losses.append(total)
         at_rate = replace(spec.optimizer, learning_rate=_rate(step, spec.optimizer))
         with torch.no_grad():
             clipped += _clip([parameter.grad for parameter in parameters], spec.options.clip)
             for parameter, (mean, square) in zip(parameters, moments, strict=True):
                 _update(parameter, parameter.grad, mean, square, step, at_rate)
                 parameter.grad = None
-    return Trained(every, clipped)
+    return Trained(losses, clipped)
 
 
 def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batches:
@@ -76,7 +82,7 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
     model, size = workloads.of(spec.model), spec.size
     if manifest:
         rows = batches(manifest, spec.seed, replica, size.replicas, size.batch_per_replica)
-        return (model.batch(some, PLAIN) for some in manifest.decoded(rows, size.batch_per_replica))
+        return (model.batch(arrays, PLAIN) for arrays in manifest.decoded(rows, size.batch_per_replica))
     seeds = itertools.cycle(synthetic_seeds(spec.seed, replica))
     return (model.synthetic(size.batch_per_replica, _whole(spec), seed) for seed in seeds)
 
@@ -87,16 +93,18 @@ def _rate(step: int, settings: Optimizer) -> float:
     The rate rises until the end of the warm-up. Then it is a function of the time that has passed, as a share of the
     time from the end of the warm-up (or from the start) to the last step.
     """
-    own, whole = settings.schedule, settings.learning_rate
-    if step <= own.warmup_steps:
-        return whole * step / own.warmup_steps
-    if own.total_steps is None:
-        return whole
-    begin = own.warmup_steps * (own.decay_from == "warmup_end")
-    time, lowest = min(1.0, (step - begin) / (own.total_steps - begin)), whole * own.last
-    if own.name == "cosine":  # Loshchilov and Hutter 2017, equation 5
-        return lowest + (whole - lowest) * 0.5 * (1 + math.cos(time * math.pi))
-    return lowest + (whole - lowest) * float((1 - time) ** own.power)
+    schedule = settings.schedule
+    highest = settings.learning_rate
+    if step <= schedule.warmup_steps:
+        return highest * step / schedule.warmup_steps
+    if schedule.total_steps is None:
+        return highest
+    begin = schedule.warmup_steps * (schedule.decay_from == "warmup_end")
+    time = min(1.0, (step - begin) / (schedule.total_steps - begin))
+    lowest = highest * schedule.last
+    if schedule.name == "cosine":  # Loshchilov and Hutter 2017, equation 5
+        return lowest + (highest - lowest) * 0.5 * (1 + math.cos(time * math.pi))
+    return lowest + (highest - lowest) * float((1 - time) ** schedule.power)
 
 
 def _clip(gradients: Sequence[Any], kind: str) -> bool:
@@ -104,15 +112,15 @@ def _clip(gradients: Sequence[Any], kind: str) -> bool:
 
     Return True if a gradient was changed.
     """
-    measured = [gradient.abs().max() if kind == "value" else gradient.norm() for gradient in gradients]
+    sizes = [gradient.abs().max() if kind == "value" else gradient.norm() for gradient in gradients]
     if kind == "global_norm":
-        measured = [torch.stack(measured).norm()] * len(measured)
-    above = kind != "none" and any(float(one) > 1 for one in measured)
-    for gradient, one in zip(gradients, measured, strict=True):
+        sizes = [torch.stack(sizes).norm()] * len(sizes)
+    above = kind != "none" and any(float(size) > 1 for size in sizes)
+    for gradient, size in zip(gradients, sizes, strict=True):
         if above and kind == "value":
             gradient.clamp_(-1.0, 1.0)
         elif above:
-            gradient /= max(1.0, float(one))
+            gradient /= max(1.0, float(size))
     return above
 
 
@@ -205,8 +213,7 @@ def main() -> None:
     die_with_parent(os.getppid(), signal.SIGKILL)
     what, values, weights, *manifest = sys.argv[1:]
     spec = frameworks.specification(json.loads(values))
-    read = str(workloads.of(spec.model).data), spec.parameters, spec.seed
-    data = Manifest(Path(manifest[0]), *read) if manifest else None
+    data = Manifest.of_run(spec, manifest[0]) if manifest else None
     if what == "initial":
         initial(spec, data, Path(weights))
     print(json.dumps(train(spec, data, Path(weights)) if what == "train" else None))

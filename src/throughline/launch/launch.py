@@ -193,7 +193,7 @@ def _checked_data(job: Job) -> Manifest | None:
     if job.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
     workload = workloads.of(spec.model)
-    manifest = Manifest(job.manifest, str(workload.data), spec.parameters, spec.seed, job.repair)
+    manifest = Manifest.of_run(spec, job.manifest, job.repair)
     manifest.fits(workload, spec.parameters, spec.size.replicas)
     batches = (spec.steps.warmup + spec.steps.timed) * spec.size.accumulate
     read = manifest.used(spec.seed, spec.size.replicas, batches, spec.size.batch_per_replica)

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from throughline import files
+from throughline import files, workloads
 from throughline.files import UserError
+from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Workload
 
 AHEAD = 8
@@ -82,6 +83,11 @@ class Manifest:
         self.reader: Reader = made(self.content, path.parent, parameters, seed)
         self.rows = sum(map(self.reader.rows, self.shards))
         self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))
+
+    @classmethod
+    def of_run(cls, spec: RunSpec, path: str | Path, repair: str | None = None) -> "Manifest":
+        """Return the manifest in a file, read as a run of this specification reads it."""
+        return cls(Path(path), str(workloads.of(spec.model).data), spec.parameters, spec.seed, repair)
 
     def fits(self, workload: Workload[Any], parameters: Any, replicas: int) -> None:
         """Raise UserError unless the shards fit these parameters and have at least one row for every replica."""

@@ -95,8 +95,7 @@ class Run:
         self.job, self.steps = self.spec.job, self.spec.timed
         self.replica = rank // (self.world // self.size.replicas)
         self.workload, self.trains = workloads.of(self.spec.model), workloads.of(self.spec.model).trains
-        read = str(self.workload.data), self.spec.parameters, self.spec.seed
-        self.manifest = Manifest(Path(order.manifest), *read) if order.manifest else None
+        self.manifest = Manifest.of_run(self.spec, order.manifest) if order.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []

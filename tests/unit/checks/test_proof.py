@@ -11,7 +11,7 @@ import pytest
 
 import training_fixtures
 from throughline import records, workloads
-from throughline.checks import apart, equivalence
+from throughline.checks import equivalence, reference_process
 from throughline.files import UserError
 from throughline.launch.job import Job
 from throughline.records import Equivalence
@@ -154,8 +154,8 @@ def proved(
         return {"status": "ok", "reason": None, "scaler_skipped_steps": 0, "ranks": [], **outcome}
 
     monkeypatch.setattr(equivalence.launch, "run", run)
-    monkeypatch.setattr(apart, "initial", lambda *given: None)
-    monkeypatch.setattr(apart, "train", lambda *given: apart.Trained(TRUE, 0))
+    monkeypatch.setattr(reference_process, "initial", lambda *given: None)
+    monkeypatch.setattr(reference_process, "train", lambda *given: reference_process.Trained(TRUE, 0))
     specs = [training_fixtures.spec(precision=one, options={"clip": "value"}) for one in precisions]
     records.write(records.Equivalence, equivalence.prove(specs, None, {}, folder / "proof"), folder / "proof.json")
     return records.read_equivalence(folder / "proof.json")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from throughline import workloads
-from throughline.checks import workload_reference
+from throughline.checks import workloads_page
 from throughline.study import config, config_reference
 from throughline.study.benchmark import Options
 from throughline.study.config import ConfigError, load
@@ -187,7 +187,7 @@ def test_reference_and_schema_are_up_to_date() -> None:
 
 
 def test_the_page_of_the_workloads_is_up_to_date() -> None:
-    page = workload_reference.reference()
-    assert workload_reference.PAGE.read_text(encoding="utf-8") == page
+    page = workloads_page.reference()
+    assert workloads_page.PAGE.read_text(encoding="utf-8") == page
     for folder in workloads.FOLDERS:
         assert f"\n## {folder}\n" in page

@@ -41,7 +41,7 @@ def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> T
 
 def _answer(what: str, spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Any:
     variables = machine.worker_variables(spec)
-    words = [what, json.dumps(spec.values()), str(weights), *([str(manifest)] if manifest else [])]
+    words = [what, json.dumps(spec.values()), str(weights)] + ([str(manifest)] if manifest else [])
     command = processes.module(sys.executable, "throughline.checks.reference", *words)
     try:
         with interruptible() as parent, lock.device(target, print, parent.is_gone):

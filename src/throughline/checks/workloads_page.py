@@ -1,6 +1,6 @@
 """Generate docs/workloads.md from the workloads, their keys, and what a proof of equal mathematics covers.
 
-`python -m throughline.checks.workload_reference` writes it. A test fails if it is out of date.
+`python -m throughline.checks.workloads_page` writes it. A test fails if it is out of date.
 """
 
 import ast
@@ -29,7 +29,7 @@ HEADER = f"""# Workloads
 For those who choose what to train: each workload's models, keys, data, figures and proofs.
 [frameworks.md](frameworks.md) says which framework has which feature, and
 [add-a-workload.md](add-a-workload.md) what a new workload needs. This page is generated from
-`src/throughline/workloads/` (`python -m throughline.checks.workload_reference`).
+`src/throughline/workloads/` (`python -m throughline.checks.workloads_page`).
 
 A run of every workload measures throughput, memory, use of the hardware and the work done
 ([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
@@ -51,30 +51,36 @@ def reference() -> str:
 
 
 def _section(folder: str) -> str:
-    models = [model for model, own in workloads.models().items() if own == folder]
+    models = [model for model, of_folder in workloads.models().items() if of_folder == folder]
     specs = [_default(model) for model in models]
-    workload, first = workloads.of(models[0]), specs[0]
-    known, parameters = workload.facts(None), first.parameters
+    workload = workloads.of(models[0])
+    known_facts = workload.facts(None)
+    parameters = specs[0].parameters
     units = [f"`{unit}/s` ({count(parameters):g} per sample by default)" for unit, count in workload.units.items()]
-    declared = [f"{one.name} ({one.unit}, {one.better} is better): {one.description}" for one in workload.figures]
+    figures = [
+        f"{figure.name} ({figure.unit}, {figure.better} is better): {figure.description}" for figure in workload.figures
+    ]
     facts = {
         "throughput": ", ".join([f"`{workload.unit}/s`", *units]),
         "data": _data(workload, parameters),
-        "figures of its own": "; ".join(declared) or "none",
+        "figures of its own": "; ".join(figures) or "none",
         "loss": _learns(workload) if workload.trains else "none: it trains nothing",
-        **{f"features in {library}": _words(own) for library, own in workload.libraries.items()},
-        **{f"not in {library}": why for library, why in workload.no_form.items()},
-        **{f"proof in {library}": workload.no_proof or _proven(own) for library, own in workload.libraries.items()},
-        **{name.replace("_", " "): text for name, text in workload.convention(first).items()},
+        **{f"features in {library}": _words(features) for library, features in workload.libraries.items()},
+        **{f"not in {library}": reason for library, reason in workload.no_form.items()},
+        **{
+            f"proof in {library}": workload.no_proof or _proven(features)
+            for library, features in workload.libraries.items()
+        },
+        **{name.replace("_", " "): text for name, text in workload.convention(specs[0]).items()},
     }
-    work = [[f"`{spec.model}`", _flops(workload, spec, known)] for spec in specs]
+    work = [[f"`{spec.model}`", _flops(workload, spec, known_facts)] for spec in specs]
     return (
-        f"\n## {folder}\n\n{_own_words(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
+        f"\n## {folder}\n\n{_docstring(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
         + table(["", "what"], [[name, text] for name, text in facts.items()])
         + "\nFLOPs of one sample, with the conventions above and the default keys:\n\n"
         + table(["model", "FLOPs per sample"], work)
         + "".join(
-            f"\n{_own_words(folder, f'in_{library}', f'`in_{library}.py`: ')}\n" for library in workload.libraries
+            f"\n{_docstring(folder, f'in_{library}', f'`in_{library}.py`: ')}\n" for library in workload.libraries
         )
     )
 
@@ -85,15 +91,15 @@ def _default(model: str) -> RunSpec[Any]:
 
 
 def _flops(workload: Workload[Any], spec: RunSpec[Any], facts: dict[str, Any]) -> str:
-    each = workload.flops_per_sample(spec, facts, {})
-    return each if isinstance(each, str) else scaled(each)
+    flops = workload.flops_per_sample(spec, facts, {})
+    return flops if isinstance(flops, str) else scaled(flops)
 
 
 def _data(workload: Workload[Any], parameters: Any) -> str:
     if workload.data is None:
         return "only made-up batches"
-    place = f"data/<name>/{workload.folder(parameters)}/"
-    return f"`{workload.data}`, from `{place}`; or made-up batches (`options.data: synthetic`)"
+    folder = f"data/<name>/{workload.folder(parameters)}/"
+    return f"`{workload.data}`, from `{folder}`; or made-up batches (`options.data: synthetic`)"
 
 
 def _learns(workload: Workload[Any]) -> str:
@@ -114,15 +120,16 @@ def _proven(features: frozenset[str]) -> str:
     return f"{', '.join(precisions)}; {proven}"
 
 
-def _own_words(folder: str, name: str, begin: str = "") -> str:
+def _docstring(folder: str, name: str, begin: str = "") -> str:
     """Return the docstring of a workload's file, wrapped to the width of the page.
 
     The file is parsed and not imported, because its library may not be installed.
     """
     source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
     paragraphs = (begin + (ast.get_docstring(ast.parse(source)) or "")).split("\n\n")
-    filled = (one if one.startswith(" ") else textwrap.fill(one, 98, break_on_hyphens=False) for one in paragraphs)
-    return "\n\n".join(filled)
+    return "\n\n".join(
+        text if text.startswith(" ") else textwrap.fill(text, 98, break_on_hyphens=False) for text in paragraphs
+    )
 
 
 if __name__ == "__main__":
