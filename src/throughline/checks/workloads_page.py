@@ -35,7 +35,7 @@ A run of every workload measures throughput, memory, use of the hardware and the
 ([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
 
 A benchmark has a
-[proof of equal mathematics](method-training.md#the-proof-of-equal-mathematics) if it compares
+[proof of equal mathematics](method-equal-mathematics.md#the-proof-of-equal-mathematics) if it compares
 frameworks, or if its options change how the model lies on its ranks. The proof compares
 {equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
 {equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same

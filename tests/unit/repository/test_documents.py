@@ -29,6 +29,9 @@ PAGES += sorted((ROOT / "docs").glob("*.md"))
 GENERATED = ("configuration.md", "workloads.md")
 TOY = "patches"
 """The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
+CODE = ("src", "workflow/scripts", "tests", "benchmarks", "logger")
+FOREIGN = ("bench.py",)
+"""Programs of other projects that a page names."""
 REPLACED = re.compile(r"<[^>]*>|\.\.\.|\b[A-Z]{2,}\b(?!=)|\bmine\b|\bX\b|\$PWD")
 """Matches words that a reader replaces."""
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -142,6 +145,16 @@ def test_every_file_in_a_command_is_there() -> None:
     for page, line in commands("python", "pip", "cp", "slurm/try/start.sh", "slurm/try/stop.sh"):
         for path in re.findall(rf"(?<![\w/])(?:{folders})/[\w./-]+", line.removeprefix("cp -r").split(" src/")[0]):
             assert (ROOT / path).exists(), f"{page}: {line}: no file {path}"
+
+
+def test_every_program_that_a_page_names_is_there() -> None:
+    """A page may leave out the first folders of a path. CHANGELOG.md also names programs of earlier versions."""
+    known = [f"/{path.relative_to(ROOT)}" for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    for page in PAGES:
+        for token in tokens(page) if page.name != "CHANGELOG.md" else ():
+            for name in re.findall(r"(?<![\w<>/.*-])[\w/-]+\.py\b", token.content * (token.type == "code_inline")):
+                there = name in FOREIGN or any(path.endswith(f"/{name}") for path in known)
+                assert there, f"{page.name}: {token.content}: no file {name}"
 
 
 def anchors(page: Path) -> set[str]:
