@@ -18,7 +18,7 @@ ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # uv with pip's settings. Locked packages are installed with their hashes; torch is not locked (see envs/apart.txt).
-UV := $(VENV)/bin/python src/start.py throughline.launch.uv
+UV := $(VENV)/bin/python src/start.py throughline.installation.uv
 QUIET := $(shell test -t 2 || echo --quiet)
 LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -c envs/lock/main.txt
 
@@ -39,7 +39,7 @@ submit: $(VENV)/main.ready
 	@sbatch $(SBATCH) slurm/submit.sh $(TARGETS)
 
 doctor:
-	@$$(command -v $(PYTHON) || command -v python3) src/throughline/launch/doctor.py
+	@$$(command -v $(PYTHON) || command -v python3) src/throughline/installation/doctor.py
 
 demo-report: $(VENV)/main.ready
 	@$(ACTIVATE) && python workflow/scripts/demo_report.py
@@ -96,7 +96,7 @@ lock: $(VENV)/bin/uv
 	@for name in $$($(VENV)/bin/python src/start.py throughline.recipes); do \
 	  sed '/^#: source/,$$d' envs/$$name.txt | $(COMPILE) - --output-file envs/lock/$$name.txt || exit 1; \
 	done
-	@$(VENV)/bin/python src/start.py throughline.launch.conda
+	@$(VENV)/bin/python src/start.py throughline.installation.conda_files
 
 clean:
 	rm -rf logs .snakemake

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from throughline import frameworks  # noqa: E402
-from throughline.launch import launch  # noqa: E402
-from throughline.launch.job import Job  # noqa: E402
+from throughline.launch import launcher  # noqa: E402
+from throughline.launch.request import RunRequest  # noqa: E402
 from throughline.study.runs import PROTOCOL  # noqa: E402
 
 KINDS = {"with": True, "without": False, "again": True}
@@ -67,7 +67,7 @@ def measure(given: argparse.Namespace, telemetry: bool) -> dict[str, Any]:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, spec.record)
-        return launch.run(Job(spec=spec, record=place, log=place.with_suffix(".log"), telemetry=telemetry))
+        return launcher.run(RunRequest(spec=spec, record=place, log=place.with_suffix(".log"), telemetry=telemetry))
 
 
 def show(speeds: dict[str, list[float]], costs: list[float]) -> None:

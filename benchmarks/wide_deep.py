@@ -31,7 +31,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from throughline import frameworks  # noqa: E402
 from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
-from throughline.launch import launchers  # noqa: E402
+from throughline.launch import agent_commands  # noqa: E402
 from throughline.spec import RunSpec  # noqa: E402
 from throughline.study.runs import PROTOCOL  # noqa: E402
 from throughline.workloads import wide_deep  # noqa: E402
@@ -152,7 +152,7 @@ def main() -> int:
     given = parser.parse_args()
     for text in given.rows:
         row = list(map(int, text.split(":")))
-        with launchers.reserved_port() as reserved:
+        with agent_commands.reserved_port() as reserved:
             port, children = reserved.getsockname()[1], []
             for number in range(row[0]):
                 child = os.fork()

@@ -5,7 +5,7 @@ import json
 import os
 
 from throughline import files, frameworks
-from throughline.launch import partition
+from throughline.launch import slurm_partition
 from throughline.spec import Topology
 from throughline.study import runs
 from throughline.study.benchmark import Placement
@@ -38,7 +38,7 @@ def device_of_spec(spec):
         return spec.device
     if not INSIDE.submits or INSIDE.is_submitted:
         return "cpu"
-    return answered(partition.device, partition_of_spec(spec))[0]
+    return answered(slurm_partition.device, partition_of_spec(spec))[0]
 
 
 def reserved_devices(pending):
@@ -46,7 +46,7 @@ def reserved_devices(pending):
     if not INSIDE.submits:
         return []
     open_specs = [spec for spec in SPECS if spec.device == "auto" and spec.record in pending]
-    settled = map(partition.device, dict.fromkeys(map(partition_of_spec, open_specs)))
+    settled = map(slurm_partition.device, dict.fromkeys(map(partition_of_spec, open_specs)))
     return [
         f"runs.device is auto, and {why}: runs reserve {'GPUs' if device == 'cuda' else 'no GPUs'}"
         for device, why in settled
@@ -64,7 +64,7 @@ def cores_of_spec(spec):
         return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
     if not INSIDE.submits or device_of_spec(spec) == "cpu":
         return threads
-    return answered(partition.cores, partition_of_spec(spec))
+    return answered(slurm_partition.cores, partition_of_spec(spec))
 
 
 def slurm_options_of_spec(spec):

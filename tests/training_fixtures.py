@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from throughline import files
-from throughline.launch import launchers
+from throughline.launch import agent_commands
 from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
 from throughline.spec import RunSpec, Topology
 from throughline.study.runs import PROTOCOL, read_spec
@@ -99,7 +99,7 @@ def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | 
         "world": shape.world,
         "nodes": shape.nodes,
         "per_node": shape.devices,
-        "agents": launchers.agents(asked.framework, shape.nodes),
+        "agents": agent_commands.agents(asked.framework, shape.nodes),
         "cores": shape.devices * asked.threads if reach == "slurm" else 0,
         "kind": "cpu",
         "manifest": None,

@@ -1,6 +1,6 @@
 """How the environment of a framework is installed (`envs/<framework>.txt`), and where it is. Standard library only.
 
-The file is a requirements file. Lines that begin with `#:` are for the builder (launch/installation.py):
+The file is a requirements file. Lines that begin with `#:` are for the builder (installation/build.py):
 
     #: python 3.11            the interpreter; a file without this line is for the workflow's own environment
     #: environment NAME       no other lines: the environment is that of NAME.txt, which several frameworks share
@@ -12,7 +12,7 @@ The file is a requirements file. Lines that begin with `#:` are for the builder 
     #: check MODULE ...       modules that must be importable at the end
 
 A new framework needs only this file: `make lock` writes the versions and hashes of these requirements and their
-dependencies to `envs/lock/<framework>.txt`, and the files of conda (launch/conda.py). Then `python -m
+dependencies to `envs/lock/<framework>.txt`, and the files of conda (installation/conda_files.py). Then `python -m
 throughline.recipes` names the environments that have a lock.
 
 An environment is built in its final folder, because its programs contain the path of that folder. Its name has a

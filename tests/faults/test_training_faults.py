@@ -26,9 +26,9 @@ from framework_lab import python
 from process_helpers import alive, needs, until, variable, workers_below
 from throughline import files, memory, processes, records
 from throughline.files import UserError
-from throughline.launch import launch, supervision
-from throughline.launch.job import Job
+from throughline.launch import launcher, supervision
 from throughline.launch.progress import Watchdog
+from throughline.launch.request import RunRequest
 from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]
@@ -169,9 +169,9 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
     dog = Watchdog(300.0, time.monotonic())
     monkeypatch.setattr(supervision, "Watchdog", lambda limit_s, now: dog)
     spec = training_fixtures.spec(framework=framework, topology="1n2g", steps=LONG)
-    job = Job(spec, tmp_path / "r.json", tmp_path / "r.log", manifest, python(framework))
+    job = RunRequest(spec, tmp_path / "r.json", tmp_path / "r.log", manifest, python(framework))
     with ThreadPoolExecutor(1) as thread:
-        run = thread.submit(launch.run, job)
+        run = thread.submit(launcher.run, job)
         try:
             until(lambda: run.done() or [beat.phase for beat in dog.seen] == ["training"] * 2)
             workers = ranks_below(os.getpid())

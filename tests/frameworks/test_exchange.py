@@ -12,8 +12,8 @@ import training_fixtures
 from framework_lab import python
 from throughline import frameworks
 from throughline.checks import equivalence, reference
-from throughline.launch import launch
-from throughline.launch.job import Job
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
 from throughline.rank.data import Manifest
 
 ALWAYS = ("hf-trainer",)
@@ -30,8 +30,8 @@ def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: py
     data = Manifest(manifest, "corpus")
     reference.initial(spec, data, weights)
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
-    record = launch.run(
-        Job(
+    record = launcher.run(
+        RunRequest(
             spec=spec, record=place, log=place.with_suffix(".log"), manifest=manifest, weights=weights,
             python=interpreter or sys.executable,
         )

@@ -16,7 +16,7 @@ from framework_lab import NAMES, ROOT
 from throughline import frameworks, recipes
 from throughline.files import UserError, write_json
 from throughline.frameworks import reference
-from throughline.launch import conda, installation, uv
+from throughline.installation import build, conda_files, uv
 
 EMPTY = "#: python {version}\n#: check json\n"
 OWN = [name for name in frameworks.NAMES if recipes.of(name)]
@@ -58,7 +58,7 @@ def test_which_frameworks_have_an_environment_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", frameworks.NAMES)
 def test_the_files_of_conda_are_up_to_date(name: str) -> None:
-    made = conda.files(name)
+    made = conda_files.files(name)
     assert {path: path.read_text() for path in made} == made, "make lock"
     endings = {"yaml", "post-deploy.sh"} if name in OWN else {"yaml"}
     assert set(made) == {ROOT / "envs" / f"{name}.{ending}" for ending in endings}
@@ -66,7 +66,7 @@ def test_the_files_of_conda_are_up_to_date(name: str) -> None:
 
 def test_an_environment_of_conda_has_the_builder_and_its_compilers() -> None:
     own = recipes.of("torch-horovod")
-    texts = {path.name: text for path, text in conda.files("torch-horovod").items()}
+    texts = {path.name: text for path, text in conda_files.files("torch-horovod").items()}
     words = texts["torch-horovod.yaml"].splitlines()
     assert own is not None and f"# pins: {own.pins}" in words, "the conda file has to change with the pins"
     assert {"  - python=3.11", "  - cxx-compiler", "  - make", "  - patch", "  - openmpi"} <= set(words)
@@ -166,7 +166,7 @@ def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, cap
     found.folder.mkdir(parents=True)
     (found.folder / "half").touch()
     folders: list[Path] = []
-    threads = [threading.Thread(target=lambda: folders.append(installation.build("try", log))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: folders.append(build.build("try", log))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -182,7 +182,7 @@ def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, cap
     python = recipes.python_of(recipes.name_of(marker))
     assert subprocess.run([python, "-c", "import json"], check=False).returncode == 0
     assert "$ " in log.read_text()
-    installation.build("try", log)
+    build.build("try", log)
     assert "virtual environment" not in capfd.readouterr().err
 
 
@@ -194,7 +194,7 @@ def test_a_failed_build_leaves_nothing_and_its_log(pins: Path, tmp_path: Path, m
     (pins / "apart.txt").touch()
     log = tmp_path / "try.log"
     with pytest.raises(UserError) as failed:
-        installation.build("try", log)
+        build.build("try", log)
     assert "this-is-not-there was not found" in str(failed.value) and "pip's index" in str(failed.value)
     assert not found.folder.exists()
     assert "this-is-not-there" in log.read_text()
@@ -206,7 +206,7 @@ def test_a_missing_system_package_is_named_before_anything_starts(
     found = write(pins, "#: source Thing\nthing==1.0\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError) as failed:
-        installation.build("try", tmp_path / "try.log")
+        build.build("try", tmp_path / "try.log")
     assert "install g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++), make" in str(failed.value)
     assert "Thing is compiled from its source" in str(failed.value)
     assert not found.folder.exists()
@@ -222,14 +222,14 @@ def test_a_missing_system_package_is_named_before_anything_starts(
     ],
 )
 def test_what_a_build_fails_on_is_said_with_what_to_do(line: str, advice: str) -> None:
-    error = installation._failed("try", ["before", line, "after"], Path("logs/try.log"))
+    error = build._failed("try", ["before", line, "after"], Path("logs/try.log"))
     assert line in str(error) and advice in str(error)
 
 
 def test_a_build_compiles_side_by_side_under_make(pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAKEFLAGS", " -- PYTHON=python3.11")  # `make frameworks PYTHON=python3.11` sets this
     with (tmp_path / "log").open("w") as log:
-        run = installation._Runner(write(pins), tmp_path, log, tmp_path / "log")
+        run = build._Runner(write(pins), tmp_path, log, tmp_path / "log")
     assert re.fullmatch(r"-j\d", run.variables["MAKEFLAGS"])
 
 
@@ -295,4 +295,4 @@ def test_a_build_without_mpi_gets_one_with_mpi_beside_it(pins: Path, monkeypatch
 def test_another_python_is_looked_for(pins: Path, tmp_path: Path) -> None:
     (pins / "try.txt").write_text(EMPTY.format(version="2.99"))
     with pytest.raises(UserError, match=r"needs Python 2\.99, which was not found.*UV_PYTHON_DOWNLOADS=automatic"):
-        installation.build("try", tmp_path / "try.log")
+        build.build("try", tmp_path / "try.log")

@@ -11,8 +11,8 @@ import pytest
 from images_helpers import folder, made, picture
 from throughline import records
 from throughline.checks import max_batch
-from throughline.launch import launch
-from throughline.launch.job import Job
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
 from throughline.rank.data import synthetic_seeds
 from throughline.report.render.topics import checks
 from throughline.report.topics import Scope
@@ -38,7 +38,7 @@ def asked(steps: int, block: dict[str, Any], **sections: Any) -> RunSpec:
 
 def ran(spec: RunSpec, place: Path, manifest: Path | None = None) -> records.RunRecord:
     path = place / spec.record
-    launch.run(Job(spec=spec, record=path, log=path.with_suffix(".log"), manifest=manifest))
+    launcher.run(RunRequest(spec=spec, record=path, log=path.with_suffix(".log"), manifest=manifest))
     return records.read_run(path)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline.launch import launch, launchers
-from throughline.launch.job import Job
+from throughline.launch import agent_commands, launcher
+from throughline.launch.request import RunRequest
 
 HELPER = Path(__file__).with_name("torch_collectives.py")
 AFTER = {
@@ -29,7 +29,7 @@ AFTER = {
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     outputs = [tmp_path_factory.mktemp("collectives") / f"{rank}.json" for rank in range(2)]
-    with launchers.reserved_port() as reserved:
+    with agent_commands.reserved_port() as reserved:
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
         variables = os.environ | place | {"OMP_NUM_THREADS": "1"}
         started = [
@@ -58,7 +58,7 @@ def test_a_step_s_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     options = {"data": "synthetic", "bucket_mb": 1}
     spec = training_fixtures.spec(topology="1n2g", options=options, network=True)
     place = tmp_path / "run1.json"
-    record = launch.run(Job(spec=spec, record=place, log=place.with_suffix(".log")))
+    record = launcher.run(RunRequest(spec=spec, record=place, log=place.with_suffix(".log")))
     assert record["status"] == "ok" and record["settings"] is not None
     network = record["network"]
     assert network["reason"] is None and network["messages"] > 1 and network["seconds"] > 0

@@ -15,8 +15,8 @@ import pytest
 
 import training_fixtures
 from throughline import records
-from throughline.launch import launch, launchers
-from throughline.launch.job import Job
+from throughline.launch import agent_commands, launcher
+from throughline.launch.request import RunRequest
 
 HELPER = Path(__file__).with_name("torch_gradients.py")
 ROOT = Path(__file__).parents[2]
@@ -37,13 +37,13 @@ def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunR
     """Make a run with the launcher, and read its record in the usual way."""
     spec = training_fixtures.spec(**changes)
     record = folder / spec.record
-    launch.run(Job(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))
+    launcher.run(RunRequest(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))
     return records.read_run(record)
 
 
 def gradients(folder: Path, world: int) -> list[np.ndarray]:
     outputs = [folder / f"{world}_{rank}.npz" for rank in range(world)]
-    with launchers.reserved_port() as reserved:
+    with agent_commands.reserved_port() as reserved:
         port = str(reserved.getsockname()[1])
         common = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         started = [

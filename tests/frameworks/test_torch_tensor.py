@@ -15,8 +15,8 @@ import rank_helpers
 import training_fixtures
 from throughline import frameworks, records
 from throughline.checks import reference
-from throughline.launch import launch
-from throughline.launch.job import Job
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
 from throughline.rank import convergence
 from throughline.spec import Topology
 from throughline.workloads import gpt2
@@ -153,7 +153,7 @@ def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path, monkeypa
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     asked = replace(spec("plain", 2), topology=Topology(2, 1), hosts="simulated")
     place = tmp_path / asked.record
-    launch.run(Job(spec=asked, record=place, log=place.with_suffix(".log")))
+    launcher.run(RunRequest(spec=asked, record=place, log=place.with_suffix(".log")))
     record = records.read_run(place)
     assert record.status == "ok" and record.window_s and record.samples_per_s and record.work
     assert record.samples_per_s * record.window_s == pytest.approx(BATCH * STEPS)

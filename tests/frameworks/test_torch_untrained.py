@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from throughline import records
-from throughline.launch import launch
-from throughline.launch.job import Job
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
 from throughline.report.analysis import summary
 from throughline.study import runs
 from throughline.study.config import load
@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> records.RunRecord:
     (spec,) = runs.expand(load([], {"benchmarks": {"b": {**usual, **block}}}))
     place = tmp_path_factory.mktemp("run") / spec.record.removeprefix("results/")
     place.parent.mkdir(parents=True)
-    launch.run(Job(spec, place, place.with_suffix(".log")))
+    launcher.run(RunRequest(spec, place, place.with_suffix(".log")))
     return records.read_run(place)
 
 

@@ -65,7 +65,7 @@ def with_toy(clone: Callable[[str], Clone], configuration: str) -> Clone:
     made = clone(configuration)
     shutil.copytree(TOY / "toy", made.path / "src/throughline/frameworks/toy", ignore=shutil.ignore_patterns("__py*"))
     shutil.copy(TOY / "toy.txt", made.path / "envs")
-    called(made, "throughline.launch.conda")
+    called(made, "throughline.installation.conda_files")
     return made
 
 
@@ -127,7 +127,7 @@ def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[
     assert changed == {*texts, "docs/configuration.md", "resources/config.schema.json"}
 
     (made.path / "envs/toy.txt").write_text("#: python 3.11\n#: check json\n")
-    called(made, "throughline.launch.conda")
+    called(made, "throughline.installation.conda_files")
     assert "toy" in called(made, "throughline.recipes").split()
     assert "installs the pins of toy.txt" in (made.path / "envs/toy.yaml").read_text()
     own = {"XDG_CACHE_HOME": str(made.path / "cache")}

@@ -20,21 +20,21 @@ def main(frameworks: Sequence[str] = (), /, here: bool = False, log: Path | None
 
     from throughline import recipes
     from throughline.frameworks import NAMES
-    from throughline.launch import installation
+    from throughline.installation import build
 
     if log and len(frameworks) != 1:
         raise UserError("--log needs the name of one framework")
-    every = (recipes.of(name) for name in NAMES if recipes.ready(name))
-    names = frameworks or list(dict.fromkeys(one.framework for one in every if one))
+    needed = (recipes.of(name) for name in NAMES if recipes.ready(name))
+    names = frameworks or list(dict.fromkeys(recipe.framework for recipe in needed if recipe))
     logs = [log or Path("logs", "environments", f"{name}.log") for name in names]
     if here:
-        for name, said in zip(names, logs, strict=True):
-            installation.fill(name, said)
+        for name, output in zip(names, logs, strict=True):
+            build.fill(name, output)
         return
     with ThreadPoolExecutor(len(names)) as builders:
-        builds = [builders.submit(installation.build, name, said) for name, said in zip(names, logs, strict=True)]
-    for build in builds:  # an error is raised only now, when all builds have ended
-        build.result()
+        builds = [builders.submit(build.build, name, output) for name, output in zip(names, logs, strict=True)]
+    for finished in builds:  # an error is raised only now, when all builds have ended
+        finished.result()
 
 
 if __name__ == "__main__":

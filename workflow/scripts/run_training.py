@@ -37,16 +37,16 @@ def main(
     from pydantic import ValidationError
 
     from throughline import recipes
-    from throughline.launch import launch, nodes
-    from throughline.launch.job import Job, is_strict
+    from throughline.launch import launcher, nodes
+    from throughline.launch.request import RunRequest, is_strict
     from throughline.study.runs import read_spec
 
     try:
         asked = read_spec(spec)
     except ValidationError as error:
         raise UserError("--spec is not a run specification", why=str(error)) from None
-    launch.run(
-        Job(
+    launcher.run(
+        RunRequest(
             spec=asked,
             record=record,
             log=log,

@@ -12,8 +12,8 @@ from typing import Any
 
 from throughline import files, records, workloads
 from throughline.files import UserError
-from throughline.launch import launch
-from throughline.launch.job import Job
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
 from throughline.messages import Checkpoint, Training
 from throughline.rank.convergence import Book
 from throughline.rank.data import Manifest
@@ -82,11 +82,11 @@ def run(
     for line in [*faults, f"resumes after step {resume.step}" if resume else "starts from the first step"]:
         print(line)
     order = Training(**wanted, folder=str(book.folder.resolve()), identity=identity, resume=resume, begin=first)
-    job = Job(spec, output, log, manifest, python, hosts=hosts, convergence=order, telemetry=False)
-    curve = _curve(job, order, launch.train(job))
+    request = RunRequest(spec, output, log, manifest, python, hosts=hosts, convergence=order, telemetry=False)
+    curve = _curve(request, order, launcher.train(request))
     if begin and first:
         curve["begun_from"] = f"{begin.parent.parent.name}/{begin.parent.name}, step {first.step}, {first.sha256}"
-    records.write(records.Curve, files.scrubbed(curve, but=launch.AS_IT_IS), output)
+    records.write(records.Curve, files.scrubbed(curve, but=launcher.AS_IT_IS), output)
     book.leave_last(output.with_name(LAST))
 
 
@@ -127,13 +127,13 @@ def _data(spec: RunSpec, manifest: Path) -> Manifest:
     return data
 
 
-def _curve(job: Job, order: Training, ended: launch.Ended) -> dict[str, Any]:
+def _curve(request: RunRequest, order: Training, ended: launcher.Ended) -> dict[str, Any]:
     """Return the record of a curve: the evaluations and losses of rank 0, or the reason why there are none."""
     refused = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
     trained = None if refused else ended.reports[0].trained
     return {
         "schema": records.SCHEMA,
-        "spec": job.spec.values(),
+        "spec": request.spec.values(),
         "evaluate_every": order.evaluate_every,
         "status": refused.status if refused else "ok",
         "reason": refused.reason if refused else None,

@@ -18,8 +18,8 @@ from typing import Any
 from throughline import records, temporary, workloads
 from throughline.checks import reference_process
 from throughline.files import UserError
-from throughline.launch import launch
-from throughline.launch.job import Job
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
 from throughline.rank.data import Manifest
 from throughline.records.checks import Comparison
 from throughline.spec import Layout, Optimizer, Options, Precision, RunSpec, Schedule, Steps, Topology, values
@@ -270,14 +270,14 @@ class _Runs:
     def _ran(self, spec: RunSpec) -> dict[str, Any] | Comparison:
         """Run `spec` and return its record. Return a Comparison with the reason if its losses cannot be compared."""
         precision = "" if spec.precision == "fp32" else f"_{spec.precision}"
-        place = self.folder / f"{spec.framework}_{spec.topology}{precision}.json"
-        log, manifest = place.with_suffix(".log"), self.data.path if self.data else None
+        path = self.folder / f"{spec.framework}_{spec.topology}{precision}.json"
+        log, manifest = path.with_suffix(".log"), self.data.path if self.data else None
         python = self.pythons.get(spec.framework, sys.executable)
-        job = Job(spec, place, log, manifest, python, weights=self.weights, part_of=f"{self.folder}.json")
+        request = RunRequest(spec, path, log, manifest, python, weights=self.weights, part_of=f"{self.folder}.json")
         try:
-            record = launch.run(job)
+            record = launcher.run(request)
         except (UserError, ValueError) as error:  # ValueError: the reports of the ranks do not make a valid record
-            print(f"{place}: {error}", file=sys.stderr)
+            print(f"{path}: {error}", file=sys.stderr)
             return Comparison(verdict="failed", reason=error.what if isinstance(error, UserError) else str(error))
         if record["status"] in ("oom", "unsupported"):
             return Comparison(verdict=record["status"], reason=record["reason"])

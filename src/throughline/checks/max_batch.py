@@ -15,8 +15,8 @@ from typing import Any
 
 from throughline import records
 from throughline.files import UserError, now
-from throughline.launch import launch, machine
-from throughline.launch.job import Job, lacks
+from throughline.launch import launcher, machine
+from throughline.launch.request import RunRequest, lacks
 from throughline.spec import RunSpec, Steps, Topology, values
 from throughline.study.config import Config
 from throughline.study.targets import SEARCH
@@ -188,16 +188,16 @@ class _Search:
     def _fits(self, size: int) -> bool:
         framework, quantity = self.spec.framework, self.quantity
         spec = self.at(size)
-        place = self.folder / framework / f"{quantity}_{size}.json"
-        log, part_of = place.with_suffix(".log"), f"{self.folder}.json"
-        job = Job(spec, place, log, self.manifest, self.python, hosts=self.hosts, telemetry=False, part_of=part_of)
+        path = self.folder / framework / f"{quantity}_{size}.json"
+        request = RunRequest(spec, path, path.with_suffix(".log"), self.manifest, self.python, hosts=self.hosts)
+        request = replace(request, telemetry=False, part_of=f"{self.folder}.json")
         try:
-            record = launch.run(job)
+            record = launcher.run(request)
         except UserError as error:
             raise UserError(
                 f"{quantity} {size} of {framework} failed for another reason than memory: {error.what}",
                 why=error.why,
-                next_step=f"read {job.log}; run snakemake again, the search begins anew",
+                next_step=f"read {request.log}; run snakemake again, the search begins anew",
             ) from None
         if record["status"] == "unsupported":
             raise _UnsupportedError(record["reason"])

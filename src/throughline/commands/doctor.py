@@ -1,6 +1,6 @@
 """Say what this machine can do, what is missing for the rest, and how to get it."""
 
-from throughline.launch import doctor
+from throughline.installation import doctor
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from throughline import files, frameworks, messages, processes, temporary
 from throughline.frameworks.starters import WORKER, Starter
-from throughline.launch import launchers
+from throughline.launch import agent_commands
 from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Reserved, Stacks, Standing, Start
 from throughline.rank import heartbeat, ranks
 from throughline.spec import RunSpec
@@ -47,7 +47,7 @@ class Agent:
             os.environ.pop(name, None)
         os.environ.update(self.order.variables)
         if self.order.reach == "simulated" and self.order.kind == "cuda":
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(launchers.share(self.order, node))
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(agent_commands.share(self.order, node))
         self.held = contextlib.ExitStack()
         self.folder = self.held.enter_context(temporary.folder(None if self.order.shared else self.work))
         self.ranks = self.order.ranks_of(node)
@@ -117,7 +117,7 @@ class Agent:
         The agent keeps the ports of its ranks until it ends, so that no other process gets a port before a rank
         listens on it.
         """
-        self.ports = [launchers.reserved_port() for _ in self.ranks]
+        self.ports = [agent_commands.reserved_port() for _ in self.ranks]
         _tell(Reserved(self.node, [port.getsockname()[1] for port in self.ports]))
         while not self.addresses and not self.cut_off:
             self._wait(EVERY_S)
@@ -174,8 +174,8 @@ class Agent:
         """Start the node's sampler in the workflow's own environment. Return None if telemetry is off."""
         if not self.order.telemetry:
             return None
-        place = [str(self.path), str(self.node), str(self.folder)]
-        command = processes.module(self.order.beside, "throughline.observe.telemetry", *place)
+        words = (str(self.path), str(self.node), str(self.folder))
+        command = processes.module(self.order.beside, "throughline.observe.telemetry", *words)
         return self._start(command, TELEMETRY, subprocess.PIPE, {})
 
     def _faults(self, sampler: subprocess.Popen[bytes]) -> list[str]:
@@ -221,7 +221,7 @@ class Agent:
                 self.watched.unregister(descriptor)
                 text = b"\n" if self.partial[descriptor] else b""
             *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
-            for line in (one.decode("utf-8", "replace") for one in lines):
+            for line in (raw.decode("utf-8", "replace") for raw in lines):
                 if mark == TELEMETRY and line.startswith(messages.MARK):
                     message = messages.heard(line)
                     self.ready = message if isinstance(message, Ready) else None

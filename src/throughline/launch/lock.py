@@ -35,7 +35,7 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
     path = _folder() / f"devices-{machine}.lock"
     holder = path.with_suffix(".json")
     lock = filelock.FileLock(path)
-    said = 0.0
+    told_at = 0.0
     while True:
         try:
             lock.acquire(blocking=False)
@@ -43,8 +43,8 @@ def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool]
         except filelock.Timeout:
             if given_up():
                 raise InterruptedError from None
-            if time.monotonic() - said > SAY_EVERY_S:
-                said = time.monotonic()
+            if time.monotonic() - told_at > SAY_EVERY_S:
+                told_at = time.monotonic()
                 say(f"waiting for the devices: {_who(holder)}")
             time.sleep(0.2)
     try:
@@ -123,11 +123,11 @@ def _folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     first = Path(os.environ.get("THROUGHLINE_LOCKS") or Path(cache, "throughline"))
     temporary = Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")
-    for place in (first, temporary):
+    for folder in (first, temporary):
         with contextlib.suppress(OSError):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(place, os.W_OK) and (place == first or _is_private(place)):
-                return place
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK) and (folder == first or _is_private(folder)):
+                return folder
     raise UserError(
         f"no folder for the lock on this machine's devices: {first} cannot be written",
         why=f"{temporary} cannot be used instead: it is a link, or others may write to it",
@@ -140,8 +140,8 @@ def _is_private(folder: Path) -> bool:
 
     We check this because everybody may write to the temporary folder that it is in.
     """
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _who(holder: Path) -> str:

@@ -63,19 +63,18 @@ def gpus(framework: str, python: str, variables: Mapping[str, str], device: str 
 
 def _asked(framework: str, kind: str, command: list[str], variables: Mapping[str, str]) -> Gpus:
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=dict(variables), check=False, timeout=PROBE_S
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(variables), timeout=PROBE_S)
         # The answer is the last line, because the framework may print other lines first.
-        found = json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else "")
-        return messages.parsed(Gpus, {**found, "kind": kind})
+        gpus = json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else "")
+        return messages.parsed(Gpus, {**gpus, "kind": kind})
     except subprocess.TimeoutExpired:
-        said = f"it did not answer within {PROBE_S:.0f} s"
+        reason = f"it did not answer within {PROBE_S:.0f} s"
     except (IndexError, TypeError, ValueError):
-        said = [f"its process ended with status {done.returncode} and no answer", *done.stderr.strip().splitlines()][-1]
+        no_answer = f"its process ended with status {done.returncode} and no answer"
+        reason = [no_answer, *done.stderr.strip().splitlines()][-1]
     raise UserError(
         f"{framework} could not say which GPUs there are",
-        why=said,
+        why=reason,
         next_step="fix what it names (nvidia-smi shows the driver's state), or set runs.device: cpu",
     )
 
@@ -203,12 +202,12 @@ def _room(record: Path, ranks: int, rank_bytes: int) -> None:
             why=known,
             next_step="raise the limit (ulimit -v unlimited), or ask the scheduler for more memory",
         )
-    for place in (record.parent, Path(os.environ.get("TMPDIR") or "/tmp")):
-        there = next(folder for folder in (place, *place.parents) if folder.is_dir())
-        left = shutil.disk_usage(there).free
+    for wanted in (record.parent, Path(os.environ.get("TMPDIR") or "/tmp")):
+        folder = next(folder for folder in (wanted, *wanted.parents) if folder.is_dir())
+        left = shutil.disk_usage(folder).free
         if left < DISK_BYTES:
             raise UserError(
-                f"too little disk: {left / 2**20:.1f} MiB are free in {there}, and a run needs {DISK_BYTES >> 20} MiB",
+                f"too little disk: {left / 2**20:.1f} MiB are free in {folder}, and a run needs {DISK_BYTES >> 20} MiB",
                 why="its record, log and telemetry would not fit",
                 next_step="make room, and run snakemake again",
             )
@@ -243,13 +242,15 @@ def software(question: Question) -> dict[str, str | None]:
 
 def answer(question: Question) -> Answer:
     """Answer a question: the hardware and software of this node, and the warnings or the fault of a run on it now."""
-    others, cpu, refused = environment.Others(), processor(), None
+    others, cpu = environment.Others(), processor()
+    refused: Fault | None = None
     warnings: list[str] = []
-    sees_files, seen = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5), NO_GPUS
+    sees_files = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5)
+    seen = NO_GPUS
     try:
         if sees_files:
-            asked = question.ranks, question.threads, question.strict, question.rank_bytes
-            warnings = look(Path(question.record), others, *asked)
+            record, strict = Path(question.record), question.strict
+            warnings = look(record, others, question.ranks, question.threads, strict, question.rank_bytes)
         seen = gpus(question.framework, sys.executable, os.environ, question.device)
     except UserError as error:
         refused = Fault(error.what, error.why, error.next_step)

@@ -15,7 +15,7 @@ from typing import Literal
 from throughline import files, messages, processes
 from throughline.files import UserError
 from throughline.frameworks.starters import srun
-from throughline.launch import launchers
+from throughline.launch import agent_commands
 from throughline.messages import Answer, Question
 from throughline.observe.environment import DECIDES
 from throughline.spec import RunSpec
@@ -95,10 +95,9 @@ def _output(command: list[str]) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or type(error).__name__
         raise UserError(
             f"`{command[0]}` does not answer inside the Slurm job",
-            why=" ".join(str(said).split()),
+            why=" ".join(str(getattr(error, "stderr", None) or type(error).__name__).split()),
             next_step="check that it is installed on the nodes, and reaches the controller from there",
         ) from None
 
@@ -133,7 +132,7 @@ def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str
                 next_step="choose nodes that are alike, or set runs.strict: false to measure with a warning",
             )
         warnings += [f"node {number}: {text}" for text in doubts]
-    fewest = min((one.gpus for one in answers), key=lambda gpus: gpus.count)
+    fewest = min((answer.gpus for answer in answers), key=lambda gpus: gpus.count)
     return replace(answers[0], gpus=fewest), warnings
 
 
@@ -159,8 +158,8 @@ def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:
 def _unlike(answer: Answer, first: Answer) -> list[str]:
     """Return a warning that lists the differences between a node and the first node, if there are any."""
     here, there = (
-        {key: one.environment.get(key) for key in DECIDES} | {"number of GPUs": one.gpus.count, "GPU": one.gpus.name}
-        for one in (answer, first)
+        {key: node.environment.get(key) for key in DECIDES} | {"number of GPUs": node.gpus.count, "GPU": node.gpus.name}
+        for node in (answer, first)
     )
     changed = [f"{key} is {here[key]}, not {there[key]}" for key in here if here[key] != there[key]]
     return [f"it is not like node 0 ({'; '.join(changed)}): the slowest node sets the pace"] if changed else []
@@ -173,8 +172,8 @@ def _through_srun(count: int, command: list[str], variables: Mapping[str, str]) 
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"does not answer through srun ({type(error).__name__})"] * count
     by_node = {answer.node: answer for answer in map(_parsed, whole(done.stdout)) if isinstance(answer, Answer)}
-    why = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
-    return [by_node.get(node, f"does not answer through srun ({why})") for node in range(count)]
+    reason = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
+    return [by_node.get(node, f"does not answer through srun ({reason})") for node in range(count)]
 
 
 def whole(labelled: str) -> list[str]:
@@ -188,23 +187,23 @@ def whole(labelled: str) -> list[str]:
         label, _, piece = line.partition(": ")
         if label.strip().isdecimal():
             pieces.setdefault(label.strip(), []).append(piece)
-    said = ["".join(of_node) for of_node in pieces.values()]
-    return [text[start:] for text in said if (start := text.rfind('{"node": ')) >= 0]
+    outputs = ["".join(of_node) for of_node in pieces.values()]
+    return [output[start:] for output in outputs if (start := output.rfind('{"node": ')) >= 0]
 
 
 def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
     """Return a host's answer, or a string that says what is wrong with the host."""
     try:
-        done = _run(launchers.through_ssh(name, command, variables), {})
+        done = _run(agent_commands.through_ssh(name, command, variables), {})
     except FileNotFoundError:
         return "cannot be reached: there is no ssh on this machine"
     except subprocess.TimeoutExpired:
         return "does not answer within 120 s"
-    said = " ".join(done.stderr.split()).replace(name, "it").replace(name.rpartition("@")[2], "it")
-    if done.returncode == launchers.SSH_FAILED:
-        return f"cannot be reached through ssh ({said})"
+    errors = " ".join(done.stderr.split()).replace(name, "it").replace(name.rpartition("@")[2], "it")
+    if done.returncode == agent_commands.SSH_FAILED:
+        return f"cannot be reached through ssh ({errors})"
     if done.returncode:
-        return f"cannot run {shlex.join(command[:3])} ({said[-300:]})"
+        return f"cannot run {shlex.join(command[:3])} ({errors[-300:]})"
     return _parsed(done.stdout.strip().splitlines()[-1])
 
 

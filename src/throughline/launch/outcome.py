@@ -21,12 +21,12 @@ def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
     return RankReport(rank, 0.0, "oom", line.strip()) if line else None
 
 
-def last_word(said: Sequence[str]) -> str:
+def last_word(output: Sequence[str]) -> str:
     """Return the line of output that says most about why a process ended.
 
     It is the line of a C++ exception, which comes before its stack trace, or else the last line.
     """
-    return next((line for line in said if line.startswith("terminate called")), said[-1])
+    return next((line for line in output if line.startswith("terminate called")), output[-1])
 
 
 def failure(
@@ -125,14 +125,14 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         records.Rank(
             rank=number,
             node=number // per_node,
-            window_start_s=one.window.start - origins[number // per_node],
-            window_end_s=one.window.end - origins[number // per_node],
-            peak_memory_bytes=one.memory.reserved_bytes,
-            cpu_seconds=one.cpu_seconds,
-            loader_stall_s=one.loader_stall_s,
-            loss=_finite(one.loss) if every_loss and one.loss is not None else None,
+            window_start_s=rank.window.start - origins[number // per_node],
+            window_end_s=rank.window.end - origins[number // per_node],
+            peak_memory_bytes=rank.memory.reserved_bytes,
+            cpu_seconds=rank.cpu_seconds,
+            loader_stall_s=rank.loader_stall_s,
+            loss=_finite(rank.loss) if every_loss and rank.loss is not None else None,
         )
-        for number, one in enumerate(ranks)
+        for number, rank in enumerate(ranks)
     ]
     stalls = [rank.loader_stall_s / rank.window.seconds for rank in ranks if rank.loader_stall_s is not None]
     peaks = [entry.peak_memory_bytes for entry in entries if entry.peak_memory_bytes is not None]
@@ -145,7 +145,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds,
-        figures=[one | {"value": _finite([one["value"]])[0]} for one in first.figures]
+        figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
         + _of_steps(spec, ranks)
         + _of_counts(spec, ranks),
         loss=_finite(first.loss) if first.loss is not None else None,
@@ -165,29 +165,29 @@ def _of_steps(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     of an even number of steps is the mean of two step times.
     """
     steps = sorted(max((rank.step_seconds for rank in ranks), key=sum))
-    declared = (one for one in workloads.of(spec.model).figures if steps)
     return [
         _entry(
-            one,
+            figure,
             1000 * (statistics.median(steps) if share == 50 else steps[math.ceil(share * len(steps) / 100) - 1]),
             "median" if share == 50 else f"{share} %",
         )
-        for one in declared
-        for share in one.of_steps
+        for figure in workloads.of(spec.model).figures
+        for share in figure.of_steps
+        if steps
     ]
 
 
 def _of_counts(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return the figures that the ranks counted in their batches, as means over the ranks."""
     return [
-        _entry(one, sum(rank.counted[one.name] for rank in ranks) / len(ranks))
-        for one in workloads.of(spec.model).figures
-        if one.of_counts and all(one.name in rank.counted for rank in ranks)
+        _entry(figure, sum(rank.counted[figure.name] for rank in ranks) / len(ranks))
+        for figure in workloads.of(spec.model).figures
+        if figure.of_counts and all(figure.name in rank.counted for rank in ranks)
     ]
 
 
-def _entry(one: workloads.Figure, value: float, at: str | None = None) -> dict[str, Any]:
-    return {"name": one.name, "unit": one.unit, "better": one.better, "at": at, "value": value}
+def _entry(figure: workloads.Figure, value: float, at: str | None = None) -> dict[str, Any]:
+    return {"name": figure.name, "unit": figure.unit, "better": figure.better, "at": at, "value": value}
 
 
 def _finite(values: Iterable[float | None]) -> list[float | None]:
@@ -201,9 +201,9 @@ def fault(spec: RunSpec, ranks: Sequence[Measured]) -> str | None:
     for number, rank in enumerate(ranks):
         done = len(rank.step_seconds if rank.loss is None else rank.loss)
         losses = (rank.warmup_loss or []) + (rank.loss or [])
-        bad = next((step for step, loss in enumerate(losses, 1) if not math.isfinite(loss)), None)
-        if bad is not None:
-            return f"the loss is not finite from step {bad} on (rank {number})"
+        broken = next((step for step, loss in enumerate(losses, 1) if not math.isfinite(loss)), None)
+        if broken is not None:
+            return f"the loss is not finite from step {broken} on (rank {number})"
         if rank.steps_timed != timed or done != timed:
             return f"rank {number} timed {done} steps, rank 0 {timed}"
         skipped = rank.scaler_skipped_steps

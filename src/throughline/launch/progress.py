@@ -15,9 +15,8 @@ COMPILE_HANG_AFTER_S = 1800.0
 """A compiler may need this long for the first step."""
 
 PHASES = (
-    *("start", "join", "device", "model", "data", "optimizer", "warm-up"),
-    *("evaluation", "checkpoint", "training", "end"),
-)
+    "start", "join", "device", "model", "data", "optimizer", "warm-up", "evaluation", "checkpoint", "training", "end",
+)  # fmt: skip
 """The phases of a run in their order.
 
 A rank that waits for another rank may be several phases ahead of it, such as while rank 0 evaluates or writes.
@@ -79,9 +78,9 @@ class Watchdog:
         if now - self._moved < self.limit_s or not beats:
             return None
         rank = min(range(len(beats)), key=lambda r: (PHASES.index(beats[r].phase), beats[r].step))
-        return f"no progress for {self.limit_s:.0f} s: {place(rank, beats[rank])}"
+        return f"no progress for {self.limit_s:.0f} s: {in_words(rank, beats[rank])}"
 
 
-def place(rank: int, beat: Beat) -> str:
+def in_words(rank: int, beat: Beat) -> str:
     """Return a rank's progress in words, such as `rank 1 in training, step 5 of 100`."""
     return f"rank {rank} in {beat.phase}" + (f", step {beat.step} of {beat.steps}" if beat.steps else "")

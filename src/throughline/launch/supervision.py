@@ -14,9 +14,9 @@ from types import FrameType
 
 from throughline import files, frameworks, messages
 from throughline.files import UserError
-from throughline.launch import launchers, outcome
-from throughline.launch.job import Job
-from throughline.launch.progress import COMPILE_HANG_AFTER_S, HANG_AFTER_S, Progress, Watchdog, place
+from throughline.launch import agent_commands, outcome
+from throughline.launch.progress import COMPILE_HANG_AFTER_S, HANG_AFTER_S, Progress, Watchdog, in_words
+from throughline.launch.request import RunRequest
 from throughline.messages import Alive, Beat, Ended, Order, RankReport, Refusal, Reserved, Stacks, Standing, Start
 from throughline.processes import Child, Parent, die_with_parent, wait_until
 
@@ -73,7 +73,7 @@ class Agents:
         self.guard = threading.Lock()  # one thread per process reads its output
         try:
             with self.guard:
-                for command in launchers.commands(order, work / "job.json", names):
+                for command in agent_commands.commands(order, work / "job.json", names):
                     self.processes.append(Child(command, dict(os.environ) | order.variables, self._hear))
         except BaseException:
             self.end()
@@ -151,10 +151,10 @@ class Agents:
             child.end(10.0 if self.order.shared else 5.0)
 
 
-def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> dict[int, RankReport]:
+def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: Parent) -> dict[int, RankReport]:
     """Wait for the ranks to end, and map each rank to its report. Raise UserError if the run failed."""
     try:
-        hang = _watch(job, agents, progress, parent)
+        hang = _watch(request, agents, progress, parent)
         over, seen = agents.are_over(), agents.seen()
         if hang:
             agents.write_stacks()
@@ -167,7 +167,7 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
             next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
         )
     if hang:
-        raise job.failed(hang, "the stacks of all threads are in the log")
+        raise request.failed(hang, "the stacks of all threads are in the log")
     beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
     world = agents.order.world
     reports = agents.reports(range(world))
@@ -176,21 +176,21 @@ def supervise(job: Job, agents: Agents, progress: Progress, parent: Parent) -> d
             reports[rank] = refused
     if failure := outcome.failure(reports, ended, world, lost):
         rank, what = failure
-        said = agents.last_words[rank] if rank not in reports else None
-        last = f"its last output: {outcome.last_word(said)}" if said else None
-        raise job.failed(f"{place(rank, beats[rank])}: {what}", last)
+        words = agents.last_words[rank]
+        last = f"its last output: {outcome.last_word(words)}" if words and rank not in reports else None
+        raise request.failed(f"{in_words(rank, beats[rank])}: {what}", last)
     return reports
 
 
-def hang_after_s(job: Job) -> float:
+def hang_after_s(request: RunRequest) -> float:
     """Return after how many seconds without progress a run counts as hanging."""
-    compiles = job.spec.options.compile or frameworks.of(job.spec.framework).compiles
-    return job.hang_after_s or (COMPILE_HANG_AFTER_S if compiles else HANG_AFTER_S)
+    compiles = request.spec.options.compile or frameworks.of(request.spec.framework).compiles
+    return request.hang_after_s or (COMPILE_HANG_AFTER_S if compiles else HANG_AFTER_S)
 
 
-def _watch(job: Job, agents: Agents, progress: Progress, parent: Parent) -> str | None:
+def _watch(request: RunRequest, agents: Agents, progress: Progress, parent: Parent) -> str | None:
     """Wait until all agents have ended or a rank has failed. Return the watchdog's text if the run hangs, else None."""
-    dog = Watchdog(hang_after_s(job), time.monotonic())
+    dog = Watchdog(hang_after_s(request), time.monotonic())
     while not agents.are_over():
         if agents.have_failed():
             wait_until(agents.are_over, GRACE_S)

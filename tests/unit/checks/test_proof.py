@@ -13,7 +13,7 @@ import training_fixtures
 from throughline import records, workloads
 from throughline.checks import equivalence, reference_process
 from throughline.files import UserError
-from throughline.launch.job import Job
+from throughline.launch.request import RunRequest
 from throughline.records import Equivalence
 from throughline.report.analysis import advice
 from throughline.spec import RunSpec, Schedule, Topology, values
@@ -147,13 +147,13 @@ def proved(
 ) -> Equivalence:
     """Make a proof whose runs have these outcomes: precision -> changes of the record, or an error."""
 
-    def run(job: Job) -> dict[str, Any]:
+    def run(job: RunRequest) -> dict[str, Any]:
         outcome = outcomes[job.spec.precision]
         if isinstance(outcome, Exception):
             raise outcome
         return {"status": "ok", "reason": None, "scaler_skipped_steps": 0, "ranks": [], **outcome}
 
-    monkeypatch.setattr(equivalence.launch, "run", run)
+    monkeypatch.setattr(equivalence.launcher, "run", run)
     monkeypatch.setattr(reference_process, "initial", lambda *given: None)
     monkeypatch.setattr(reference_process, "train", lambda *given: reference_process.Trained(TRUE, 0))
     specs = [training_fixtures.spec(precision=one, options={"clip": "value"}) for one in precisions]

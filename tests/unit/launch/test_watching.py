@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline.launch import job, lock, machine, progress, supervision
+from throughline.launch import lock, machine, progress, request, supervision
 from throughline.messages import Beat
 from throughline.observe import environment
 from throughline.rank import heartbeat, worker
@@ -65,8 +65,8 @@ def test_a_framework_that_compiles_has_more_time(
     framework: str, options: dict[str, bool], asked: float | None, limit_s: float
 ) -> None:
     spec = training_fixtures.spec(framework=framework, options=options)
-    one = job.Job(spec, Path("run1.json"), Path("run1.log"), hang_after_s=asked)
-    assert supervision.hang_after_s(one) == limit_s
+    asked_for = request.RunRequest(spec, Path("run1.json"), Path("run1.log"), hang_after_s=asked)
+    assert supervision.hang_after_s(asked_for) == limit_s
 
 
 @pytest.mark.parametrize("asked", [1, 3, 100])

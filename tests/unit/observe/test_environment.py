@@ -136,7 +136,7 @@ def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: P
     first = code("torch", "bert-tiny")
     assert first == after("workloads/other/__init__.py") == after("workloads/other/in_torch.py")
     assert first == after("frameworks/mxnet_horovod/rank.py") == after("workloads/bert/in_mxnet.py")
-    assert first == after("launch/launch.py") == after("report/page.py")
+    assert first == after("launch/launcher.py") == after("report/page.py")
     codes = [first, code("mxnet-horovod", "bert-tiny")]
     ours = ("workloads/bert/__init__.py", "workloads/bert/in_torch.py", "frameworks/torch/rank.py", "rank/worker.py")
     codes += [after(path) for path in (*ours, "corpus/reading.py")]

@@ -36,7 +36,7 @@ ORDER = [
     {"records", "published", "corpus", "images", "faces", "clicks"},
     {"forms", "mechanics"},
     {"rank", "observe"},
-    {"launch"},
+    {"launch", "installation"},
     {"checks", "report", "console", "imports"},
     {"asked", "commands"},
 ]

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import report_fixture
 from throughline import workloads
 from throughline.files import UserError
-from throughline.launch.job import Job
+from throughline.launch.request import RunRequest
 from throughline.observe import work as observed
 from throughline.records.run import Work
 from throughline.report.analysis import cells, summary
@@ -190,7 +190,7 @@ def test_the_launcher_checks_the_file_and_hands_its_content_to_the_ranks(
 ) -> None:
     model = tiny("llama", tmp_path)
     spec, config = asked(model)
-    job = Job(spec=spec, record=tmp_path / "run1.json", log=tmp_path / "run1.log")
+    job = RunRequest(spec=spec, record=tmp_path / "run1.json", log=tmp_path / "run1.log")
     with pytest.raises(UserError, match="start the run through snakemake"):
         _ = job.with_content
     monkeypatch.setenv(configuration.FILES, json.dumps(config.model_files()))

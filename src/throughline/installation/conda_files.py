@@ -1,7 +1,7 @@
 """The files of conda for every framework, made from its pins: `envs/<framework>.yaml` and its `.post-deploy.sh`.
 
-`python -m throughline.launch.conda` writes them (`make lock`). A test fails if one of them is out of date. Snakemake
-uses them with `--sdm conda`. Standard library only.
+`python -m throughline.installation.conda_files` writes them (`make lock`). A test fails if one of them is out of date.
+Snakemake uses them with `--sdm conda`. Standard library only.
 """
 
 import re

@@ -17,7 +17,8 @@ def device(partition: str | None) -> tuple[str, str]:
     It is `cuda` if all nodes of the partition have GPUs, and `cpu` if no node has. Raise UserError if only some nodes
     have GPUs, or if Slurm does not answer.
     """
-    counts, named = {True: 0, False: 0}, _named(partition)
+    counts = {True: 0, False: 0}
+    named = _named(partition)
     for group in _groups(partition, f"runs.device is auto, and Slurm does not say what {named} has", MENDING):
         counts[group.has_gpus] += group.nodes
     if not any(counts.values()):
@@ -45,10 +46,10 @@ def cores(partition: str | None) -> int:
     what = f"Slurm names no node with GPUs in {_named(partition)}"
     mending = "choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, with "
     mending += "--set-resources run:cpus_per_task=<cores>"
-    found = [group.cores for group in _groups(partition, what, mending) if group.has_gpus]
-    if not found:
+    cores = [group.cores for group in _groups(partition, what, mending) if group.has_gpus]
+    if not cores:
         raise UserError(what, why="a run with GPUs asks for all cores of its nodes", next_step=mending)
-    return min(found)
+    return min(cores)
 
 
 def _named(partition: str | None) -> str:

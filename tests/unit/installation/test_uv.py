@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.launch import uv
+from throughline.installation import uv
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypa
     command = [
         sys.executable,
         "-m",
-        "throughline.launch.uv",
+        "throughline.installation.uv",
         "pip",
         "install",
         "--target",
@@ -79,7 +79,15 @@ def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("forbidden", ["", "1"])
 def test_modules_are_compiled_where_python_may_not_keep_them_later(tmp_path: Path, forbidden: str) -> None:
     wheel(tmp_path / "wheels")
-    command = [sys.executable, "-m", "throughline.launch.uv", "pip", "install", "--target", str(tmp_path / "there")]
+    command = [
+        sys.executable,
+        "-m",
+        "throughline.installation.uv",
+        "pip",
+        "install",
+        "--target",
+        str(tmp_path / "there"),
+    ]
     command += ["--find-links", str(tmp_path / "wheels"), "--no-index", "tiny"]
     subprocess.run(command, env=os.environ | {"PYTHONDONTWRITEBYTECODE": forbidden}, capture_output=True, check=True)
     assert bool(list((tmp_path / "there").glob("__pycache__/tiny.*.pyc"))) == bool(forbidden)

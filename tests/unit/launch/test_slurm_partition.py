@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from throughline.files import UserError
-from throughline.launch import partition
+from throughline.launch import slurm_partition
 
 Sinfo = Callable[[str], None]
 
@@ -22,10 +22,10 @@ def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sinfo]:
         (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / "sinfo").chmod(0o755)
 
-    for asked in (partition.device, partition.cores):
+    for asked in (slurm_partition.device, slurm_partition.cores):
         asked.cache_clear()
     yield answers
-    for asked in (partition.device, partition.cores):
+    for asked in (slurm_partition.device, slurm_partition.cores):
         asked.cache_clear()
 
 
@@ -47,7 +47,7 @@ def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sinfo]:
 )
 def test_one_kind_of_nodes(sinfo: Sinfo, lines: str, named: str | None, expected: tuple[str, str]) -> None:
     sinfo(f"echo '{lines}'")
-    assert partition.device(named) == expected
+    assert slurm_partition.device(named) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_one_kind_of_nodes(sinfo: Sinfo, lines: str, named: str | None, expected
 def test_what_cannot_be_settled_names_the_key(sinfo: Sinfo, body: str, words: str) -> None:
     sinfo(body)
     with pytest.raises(UserError, match=words) as error:
-        partition.device(None)
+        slurm_partition.device(None)
     assert "runs.device" in str(error.value)
 
 
 def test_the_cores_of_the_smallest_node_with_gpus(sinfo: Sinfo) -> None:
     sinfo("echo 'gpu|2|gpu:8|128'; echo 'gpu|1|gpu:8|96'; echo 'gpu|3|(null)|4'")
-    assert partition.cores("gpu") == 96
+    assert slurm_partition.cores("gpu") == 96
 
 
 @pytest.mark.parametrize("body", ["echo 'main*|3|(null)|8'", "echo no controller >&2; exit 1"])
 def test_cores_that_slurm_does_not_tell_can_be_given(sinfo: Sinfo, body: str) -> None:
     sinfo(body)
     with pytest.raises(UserError, match=r"(?s)no node with GPUs in the default partition.*run:cpus_per_task="):
-        partition.cores(None)
+        slurm_partition.cores(None)

@@ -82,19 +82,19 @@ def facts() -> list[tuple[str, str]]:
 
 def answers() -> list[tuple[str, str, str]]:
     """Return (purpose, what is missing, how to install it) for every purpose. If nothing is missing, it is possible."""
-    found = [python(), room()]
+    needs = [python(), room()]
     for need in NEEDS:
-        missing = [one.replace("|", " or ") for one in need.programs if not any(map(which, one.split("|")))]
-        found.append((need.purpose, ", ".join(missing), install(need.debian, need.fedora)))
+        missing = [names.replace("|", " or ") for names in need.programs if not any(map(which, names.split("|")))]
+        needs.append((need.purpose, ", ".join(missing), install(need.debian, need.fedora)))
     header = Path(sysconfig.get_path("include"), "Python.h")
-    found.append(("compiling against Python", "" if header.is_file() else "Python.h",
+    needs.append(("compiling against Python", "" if header.is_file() else "Python.h",
                   install("python3-dev", "python3-devel")))  # fmt: skip
     if any(Path("/dev").glob("nvidia[0-9]*")):
         compiler = which("nvcc") or Path("/usr/local/cuda/bin/nvcc").is_file()
-        found.append(
+        needs.append(
             ("Horovod over NCCL", "" if compiler else "nvcc", "install NVIDIA's CUDA toolkit, or load its module")
         )
-    return found
+    return needs
 
 
 def python() -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ import pytest
 import training_fixtures
 from throughline import frameworks
 from throughline.files import UserError
-from throughline.launch import launchers, lock, nodes
+from throughline.launch import agent_commands, lock, nodes
 from throughline.messages import Order, Question
 from throughline.processes import START as FILE
 from throughline.processes import wait_until
@@ -37,7 +37,7 @@ START = str(FILE)
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
 def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
     job, shape = training_fixtures.order(topology, "slurm", run={"threads": 3}), Topology.parse(topology)
-    (command,) = launchers.commands(job, Path("/shared/job.json"))
+    (command,) = agent_commands.commands(job, Path("/shared/job.json"))
     agent = command.index("/env/bin/python")
     for word in (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"):
         assert word in command[:agent]
@@ -58,7 +58,7 @@ def test_every_rank_is_told_its_place_and_where_all_others_are(topology: str) ->
 
 def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"})
-    assert [len(launchers.commands(job, Path("job.json"))), job.ranks_of(0)] == [1, range(4)]
+    assert [len(agent_commands.commands(job, Path("job.json"))), job.ranks_of(0)] == [1, range(4)]
     command = started(job, str(tmp_path), "/shared/job.json")
     assert command[2:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
@@ -97,11 +97,11 @@ def test_mpirun_takes_the_ranks_variables_along() -> None:
 
 def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     job = training_fixtures.order("2n2g", "simulated", run={"hosts": "simulated"})
-    assert [command[-1] for command in launchers.commands(job, Path("job.json"))] == ["0", "1"]
+    assert [command[-1] for command in agent_commands.commands(job, Path("job.json"))] == ["0", "1"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [launchers.share(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
+    assert [agent_commands.share(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
-    assert launchers.share(job, 1) == ["6", "7"]
+    assert agent_commands.share(job, 1) == ["6", "7"]
 
 
 def test_on_simulated_nodes_every_rank_of_horovod_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,14 +109,14 @@ def test_on_simulated_nodes_every_rank_of_horovod_has_a_gpu_of_its_own(monkeypat
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     run = {"hosts": "simulated", "framework": "torch-horovod"}
     job = training_fixtures.order("2n2g", "simulated", run=run, kind="cuda")
-    cards = launchers.share(job, 0)
+    cards = agent_commands.share(job, 0)
     assert [cards[rank % job.devices] for rank in job.ranks_of(0)] == ["4", "5", "6", "7"]
     job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"}, kind="cuda")
     assert [rank % job.devices for rank in job.ranks_of(0)] == [0, 1, 0, 1]
 
 
 def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell() -> None:
-    first, second = launchers.commands(
+    first, second = agent_commands.commands(
         training_fixtures.order("2n1g", "ssh", run={"hosts": "ssh"}), Path("/it's/job.json"), ["one", "ada@two"]
     )
     assert first[0] == "ssh" and "BatchMode=yes" in first and first[-3:-1] == ["--", "one"]

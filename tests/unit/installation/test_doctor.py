@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FILE = ROOT / "src/throughline/launch/doctor.py"
+FILE = ROOT / "src/throughline/installation/doctor.py"
 
 
 def ask(python: str, path: str, home: Path) -> str:

@@ -17,7 +17,7 @@ from typing import IO
 
 from throughline import recipes
 from throughline.files import UserError, write_json
-from throughline.launch import uv
+from throughline.installation import uv
 from throughline.recipes import Recipe, Stage
 
 TORCH_INDEX = "https://download.pytorch.org/whl"
@@ -49,8 +49,8 @@ def build(framework: str, log: Path) -> Path:
     with _alone(folder, framework):
         if not (folder / recipes.BUILT).is_file():
             _requirements(recipe)
-            if why := recipes.lacking(framework):
-                raise UserError(f"the environment of {framework} cannot be built", next_step=why)
+            if lacking := recipes.lacking(framework):
+                raise UserError(f"the environment of {framework} cannot be built", next_step=lacking)
             _say(f"environment of {framework}: {folder}")
             if folder.exists():
                 _say("  removing what an interrupted build left")
@@ -108,7 +108,9 @@ class _Runner:
     """Runs commands with the programs of the new environment, and writes their output to the log."""
 
     def __init__(self, recipe: Recipe, folder: Path, output: IO[str], log: Path) -> None:
-        self.framework, self.total, self.output, self.log = recipe.framework, len(recipe.stages) + 2, output, log
+        self.framework = recipe.framework
+        self.total = len(recipe.stages) + 2
+        self.output, self.log = output, log
         self.python = str(folder / "bin" / "python")
         self.seconds: dict[str, float] = {}
         self.variables = uv.variables(folder)
@@ -121,12 +123,12 @@ class _Runner:
 
     @contextlib.contextmanager
     def stage(self, number: int, title: str) -> Iterator[None]:
-        place = f"  {self.framework} {number}/{self.total}: {title}"
-        _say(f"{place} ...")
+        line = f"  {self.framework} {number}/{self.total}: {title}"
+        _say(f"{line} ...")
         began = time.monotonic()
         yield
         self.seconds[title] = round(time.monotonic() - began, 1)
-        _say(f"{place}: {self.seconds[title]:.0f} s")
+        _say(f"{line}: {self.seconds[title]:.0f} s")
 
     def __call__(self, *command: str, **variables: str) -> None:
         self.output.write(f"$ {' '.join(command)}\n")
@@ -149,8 +151,8 @@ def _failed(framework: str, lines: list[str], log: Path) -> UserError:
         if line := next((line.strip() for line in lines if sign in line), None):
             return UserError(what, why=line, next_step=advice)
     errors = [line.strip() for line in lines if "error: " in line.lower()] or [line.strip() for line in lines if line]
-    why = errors[0][:300] if errors else "the command printed nothing"
-    return UserError(what, why=why, next_step=f"read {log}; nothing half made is left behind")
+    reason = errors[0][:300] if errors else "the command printed nothing"
+    return UserError(what, why=reason, next_step=f"read {log}; nothing half made is left behind")
 
 
 def _compile(run: _Runner, stage: Stage) -> None:
@@ -160,8 +162,8 @@ def _compile(run: _Runner, stage: Stage) -> None:
     with tempfile.TemporaryDirectory(prefix="throughline-build-") as name:
         work = Path(name)
         (work / "pins.txt").write_text("\n".join(stage.requirements) + "\n")
-        place = ("--no-binary", ":all:", "--dest", str(work), "--requirement", str(work / "pins.txt"))
-        run(run.python, "-m", "pip", "download", *alone, *place, **flags)
+        words = ("--no-binary", ":all:", "--dest", str(work), "--requirement", str(work / "pins.txt"))
+        run(run.python, "-m", "pip", "download", *alone, *words, **flags)
         for archive in [*work.glob("*.tar.gz"), *work.glob("*.zip")]:
             shutil.unpack_archive(archive, work / "source")
         for source in (work / "source").iterdir():

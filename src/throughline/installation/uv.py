@@ -1,4 +1,4 @@
-"""Run uv with pip's settings: `python -m throughline.launch.uv pip install ...`. Standard library only.
+"""Run uv with pip's settings: `python -m throughline.installation.uv pip install ...`. Standard library only.
 
 uv does not read pip's configuration (pip.conf, PIP_* variables). A machine behind a mirror or a proxy is usually
 configured for pip, so we pass pip's indexes, folders of wheels, proxy and certificates on to uv. If a variable of uv is
@@ -32,8 +32,8 @@ def command(*words: str) -> list[str]:
 
     It uses the uv in the folder of this Python or, if there is none, the first one on the path.
     """
-    own = Path(sys.executable).parent
-    program = shutil.which("uv", path=os.pathsep.join([str(own), os.environ.get("PATH", "")])) or str(own / "uv")
+    beside = Path(sys.executable).parent
+    program = shutil.which("uv", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")])) or str(beside / "uv")
     forbidden = _pip().get("no-index", "0").lower() not in ("0", "false", "no", "off")
     no_index = words[:2] == ("pip", "install") and forbidden
     return [program, *words, *["--no-index"] * no_index]
@@ -78,7 +78,7 @@ def _cache() -> Path:
 
 
 def _disk(folder: Path) -> int:
-    return next(place for place in (folder, *folder.absolute().parents) if place.exists()).stat().st_dev
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists()).stat().st_dev
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+"""What the launcher has to do for one run (RunRequest), and the log that the run leaves (Log)."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from throughline import files, recipes, workloads
+from throughline.files import UserError
+from throughline.messages import Training
+from throughline.spec import RunSpec
+
+
+@dataclass
+class RunRequest:
+    """One run that the launcher has to do.
+
+    command: the command that repeats this run; weights: an .npz file with the weights to start from, which also makes
+    the record keep the losses of every rank; telemetry: off to measure what telemetry costs; strict: refuse the run if
+    there is any warning before it; convergence: the training of a convergence check, without a measurement or a record;
+    part_of: the file that Snakemake makes from this run and other runs.
+    """
+
+    spec: RunSpec
+    record: Path
+    log: Path
+    manifest: Path | None = None
+    python: str = sys.executable
+    repair: str | None = None
+    command: str = ""
+    hang_after_s: float | None = None
+    hosts: Sequence[str] = ()
+    weights: Path | None = None
+    telemetry: bool = True
+    convergence: Training | None = None
+    strict: bool = False
+    part_of: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The file that Snakemake has to make."""
+        return self.part_of or (str(self.record) if self.convergence else self.spec.record)
+
+    @property
+    def lacks(self) -> str | None:
+        """Why this machine cannot build the framework's environment; None if there is an environment to run in."""
+        return lacks(self.spec.framework, self.python)
+
+    @property
+    def with_content(self) -> RunSpec:
+        """The specification with the content of the files that it names by digest, as ranks get it."""
+        return replace(self.spec, content=workloads.of(self.spec.model).content(self.spec))
+
+    def failed(self, what: str, why: str | None) -> UserError:
+        """Return the UserError for a run that an infrastructure failure ended."""
+        return UserError(
+            f"{self.target}: {what}",
+            why=why,
+            next_step=f"read {self.log}; run snakemake again, only this run is made again",
+        )
+
+
+def lacks(framework: str, python: str) -> str | None:
+    """Return why a framework has no interpreter of its own, if the workflow gave it none; None if it can run."""
+    return recipes.lacking(framework) if python == sys.executable else None
+
+
+def is_strict(benchmark: str) -> bool:
+    """True if the workflow passes `runs.strict` for a benchmark (derived or not)."""
+    return benchmark.split("__")[0] in os.environ.get("THROUGHLINE_STRICT", "").split()
+
+
+class Log:
+    """The run's log. Every line is scrubbed and written immediately."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8", buffering=1)
+        self._guard = threading.Lock()
+
+    def write(self, text: str) -> None:
+        with self._guard, contextlib.suppress(OSError):  # if the disk is full, the run continues and writes its record
+            self._file.write(files.scrub(text) + "\n")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
