@@ -7,6 +7,7 @@ invalid). Without any value, every figure is None, never 0 and never a default.
 import math
 import statistics
 from collections.abc import Sequence
+from functools import cache
 
 Range = tuple[float, float]
 """(lowest, highest)."""
@@ -105,8 +106,11 @@ def rank_test(one: Sequence[float], other: Sequence[float]) -> float | None:
     five pairs its smallest p-value is 6.25 %, while the smallest one of this test for 5 against 5 values is 0.8 %.
     Return None for fewer than three values on a side: then no p-value below 10 % is possible.
     """
-    if min(len(one), len(other)) < 3:
-        return None
+    return None if min(len(one), len(other)) < 3 else _mann_whitney(tuple(one), tuple(other))
+
+
+@cache  # the verdict, the reason and the table of a comparison ask for the same p-value
+def _mann_whitney(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(one, other, alternative="two-sided").pvalue)

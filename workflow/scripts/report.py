@@ -8,6 +8,7 @@ imports: imported.json of the imports
 expected: the cells that were asked for: a JSON list of benchmark, batch, precision, frameworks, topologies, repeats
 """
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,9 @@ def main(
     from throughline.report.analysis import cells
     from throughline.report.render import page
 
+    gc.set_threshold(
+        10_000
+    )  # most objects live until the end, so looking for garbage as often as usual takes 10 % more
     page.write(results, summaries, manifests, cells.read_asked(expected), output, imports)
 
 

@@ -4,6 +4,7 @@ A figure is a text with the digits that its source prints. The digits tell how e
 """
 
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -49,6 +50,7 @@ def half_a_digit(printed: str) -> float:
     return 0.5 * 10.0 ** int(Decimal(printed).as_tuple().exponent)
 
 
+@cache
 def ends(printed: str) -> tuple[float, float]:
     """Return the lowest and the highest possible value of a printed number before rounding."""
     return float(printed) - half_a_digit(printed), float(printed) + half_a_digit(printed)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -53,10 +54,15 @@ def _typed(value: Any) -> Any:
     rest = {NAMES.get(key, key): item for key, item in value.items() if key not in own}
     return {
         **rest,
-        "parameters": TypeAdapter(kind).validate_python(parameters),
-        "options": TypeAdapter(Options).validate_python(value.get("options", {})),
+        "parameters": _validator(kind).validate_python(parameters),
+        "options": _validator(Options).validate_python(value.get("options", {})),
         **({"topology": _topology(value["topology"])} if "topology" in value else {}),
     }
+
+
+@cache  # pydantic takes milliseconds to make one, and every record needs two
+def _validator(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def _topology(text: Any) -> Topology:

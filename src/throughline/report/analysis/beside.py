@@ -1,5 +1,6 @@
 """Find results of others that are like our cells, and say what differs."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -36,10 +37,13 @@ class Beside:
 
 def beside(groups: Iterable[Group], imported: Sequence[Result], doubts: Sequence[Doubt]) -> Iterator[Beside]:
     """Yield every measured row with each row of others that is like it. `doubts` are those about imported rows."""
+    others: defaultdict[tuple[str, str | None, int | None], list[Result]] = defaultdict(list)
+    for other in (*imported, *published.rows()):
+        others[_size(other)].append(other)
     for group in groups:
         for row in group.measured:
             own = of_row(group, row)
-            for other in (*imported, *published.rows()) if own else ():
+            for other in others[_size(own)] if own else ():
                 speed = other.samples_per_s
                 if own and row.cell and row.cell.median_speed and speed and is_like(own, other):
                     values = [value for value in row.cell.values if value is not None]
@@ -62,8 +66,12 @@ def is_like(own: Result, other: Result) -> bool:
     """
     sizes: list[tuple[Any, Any]] = [(own.sequence, other.sequence), (own.batch_per_device, other.batch_per_device)]
     sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
-    same = (own.model, own.precision, own.devices) == (other.model, other.precision, other.devices)
-    return same and _kind(own) == _kind(other) and all(one == two for one, two in sizes if two is not None)
+    same = _size(own) == _size(other) and _kind(own) == _kind(other)
+    return same and all(here == there for here, there in sizes if there is not None)
+
+
+def _size(row: Result) -> tuple[str, str | None, int | None]:
+    return row.model, row.precision, row.devices
 
 
 def differences(own: Result, other: Result) -> Iterator[str]:

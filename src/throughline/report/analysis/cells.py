@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -204,8 +205,18 @@ class Group:
         """Return the device, the environment and the data of a row, by dotted keys."""
         if self.summary is None or row.cell is None:
             return {}
-        environment = self.summary.environment.get(row.framework) or {}
-        return advice.facts(self.summary.device, environment, self.summary.data) | (row.cell.ran_in or {})
+        return self._facts[row.framework] | (row.cell.ran_in or {})
+
+    @cached_property
+    def _facts(self) -> dict[str, dict[str, Any]]:
+        """The facts of each framework, without what a cell states otherwise."""
+        summary = self.summary
+        if summary is None:
+            return {}
+        return {
+            name: advice.facts(summary.device, summary.environment.get(name) or {}, summary.data)
+            for name in self.frameworks
+        }
 
     def row(self, framework: str, topology: Topology) -> Row | None:
         return next((row for row in self.rows if (row.framework, row.topology) == (framework, topology)), None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.split import split
+from throughline.spec import Topology
 from throughline.workloads.collectives import factor
 
 
@@ -42,12 +43,12 @@ class Exchange:
 def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
     """Return the exchange of every measured row whose ranks exchanged messages alone, or said why they did not."""
     everything = list(everything)
-    return [
-        found
-        for group in groups
-        for row in group.measured
-        if (found := _of_row(group, row, _communication(group, row, everything)))
-    ]
+    found = []
+    for group in groups:
+        seconds = _communication(group, everything)
+        rows = (_of_row(group, row, seconds.get((row.framework, row.topology))) for row in group.measured)
+        found += [exchange for exchange in rows if exchange]
+    return found
 
 
 def _of_row(group: Group, row: Row, communication_s: float | None) -> Exchange | None:
@@ -63,7 +64,10 @@ def _of_row(group: Group, row: Row, communication_s: float | None) -> Exchange |
     return Exchange(group, row, step_s, *alone, rate, bus, communication_s)
 
 
-def _communication(group: Group, row: Row, everything: list[Group]) -> float | None:
-    """Return the seconds of communication in the split of the same row."""
-    found = next((one for one in split(group, everything) if one.row == row), None)
-    return found.communication.shown_s if found and found.communication else None
+def _communication(group: Group, everything: list[Group]) -> dict[tuple[str, Topology], float]:
+    """Map framework and topology to the seconds of communication in the split of that row, where it is known."""
+    return {
+        (part.row.framework, part.row.topology): part.communication.shown_s
+        for part in split(group, everything)
+        if part.communication
+    }

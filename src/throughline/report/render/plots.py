@@ -161,7 +161,9 @@ def style(axes: Axes, theme: Theme, heading: str, unit: str, left: float = MARGI
     """Set titles, grid and colours of a pair of axes that begin `left` inches from the figure's left side."""
     room = 72 * (theme.size[0] - left)
     size = min(11.0, room / (LETTER * len(heading or " ")))
-    axes.set_title(heading, loc="left", fontsize=size, color=theme.ink, pad=21, fontweight="bold", parse_math=False)
+    # With y given, matplotlib does not lay out the axis once more to look whether the title covers its ticks.
+    title: dict[str, Any] = {"loc": "left", "y": 1.0, "pad": 21, "fontweight": "bold", "parse_math": False}
+    axes.set_title(heading, fontsize=size, color=theme.ink, **title)
     axes.set_ylabel(unit, color=theme.muted, fontsize=9)
     axes.set_xlabel("devices", color=theme.muted, fontsize=9)
     axes.tick_params(colors=theme.muted, labelsize=8.5, length=0, pad=5)

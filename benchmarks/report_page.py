@@ -1,0 +1,70 @@
+"""Measure the CPU-seconds of the report's page over many cells, and those of the summaries that it shows.
+
+    python benchmarks/report_page.py                        200 cells: 5 frameworks, 8 topologies, 5 batches, 5 repeats
+    python benchmarks/report_page.py --batches 1 --rounds 5
+    python benchmarks/report_page.py --keep FOLDER          also keep the results folder and its page there
+
+The records are made up. The real commands make each summary and then the page, each in a process of its own. The
+CPU-seconds are those of a process and of all that it started (user and system).
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from report_fixture import jitter, write_series  # noqa: E402
+
+FRAMEWORKS = ("torch", "torch-horovod", "mxnet-horovod", "jax", "tensorflow")
+TOPOLOGIES = ("1n1g", "1n2g", "1n4g", "1n8g", "2n8g", "4n8g", "8n8g", "16n8g")
+BATCHES = (16, 32, 64, 96, 128)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batches", type=int, default=len(BATCHES), help="40 cells each")
+    parser.add_argument("--rounds", type=int, default=3, help="how often the page is made")
+    parser.add_argument("--keep", type=Path, help="a folder that does not exist")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="throughline-") as temporary:
+        results = Path(temporary) / "results"
+        places, seconds = zip(*(summarized(results, batch) for batch in BATCHES[: given.batches]), strict=True)
+        cells = given.batches * len(FRAMEWORKS) * len(TOPOLOGIES)
+        print(f"{len(places)} summaries of {cells} cells: {sum(seconds):.2f} CPU-seconds")
+        page = ["report.py", "--results", results, "--summaries", *places, "--output", results / "report.html"]
+        for number in range(1, given.rounds + 1):
+            print(f"page of {cells} cells, round {number}: {cpu_seconds(*page):.2f} CPU-seconds")
+        if given.keep:
+            shutil.copytree(results, given.keep)
+
+
+def summarized(results: Path, batch: int) -> tuple[Path, float]:
+    """Write the records of all cells with this batch, summarize them; return the summary and its CPU-seconds."""
+    records = []
+    for place, framework in enumerate(FRAMEWORKS):
+        for power, topology in enumerate(TOPOLOGIES):
+            speed = (100 + 7 * place) * (1 + batch / 256) * 1.9**power
+            versions = {framework: "1.0", "cuda": "13.0"}
+            settings = {"framework": framework, "batch_per_device": batch, "framework_versions": versions}
+            records += write_series(results, {topology: jitter(speed)}, complete=True, **settings)
+    place = results / f"bert/bz{batch}_fp32.json"
+    return place, cpu_seconds("summarize.py", *records, "--asked", 5, "--output", place)
+
+
+def cpu_seconds(script: str, *arguments: object) -> float:
+    """Run a command of the workflow; return the CPU-seconds of its process."""
+    before = os.times()
+    start = [sys.executable, ROOT / "src/start.py", ROOT / "workflow/scripts" / script]
+    subprocess.run([*start, *map(str, arguments)], check=True)
+    after = os.times()
+    return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+if __name__ == "__main__":
+    main()
