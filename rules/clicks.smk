@@ -34,7 +34,7 @@ rule clicks_part:
     conda:
         "../envs/main.yaml"
     params:
-        shards=len(CLICKS_TARGETS.shards),
+        shards=len(CLICKS_TARGETS.shards.names),
         malformed_at_most=CONFIG.clicks.malformed_at_most,
         protocol=CLICKS_PROTOCOL,
     shell:

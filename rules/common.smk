@@ -1,5 +1,5 @@
-# Input functions of all rules. src/throughline/study/targets.py looks up what the configuration asks for. If it finds
-# nothing, Snakemake ends with the message of that look-up.
+# Input functions of all rules. study/targets.py and the targets.py of a data room look up what the configuration asks
+# for. If they find nothing, Snakemake ends with the message of that look-up.
 
 import shlex
 
@@ -9,6 +9,7 @@ from throughline.launch import lock
 from throughline.snakemake_inside import answered
 from throughline.spec import canonical
 from throughline.console import plan
+from throughline.images.targets import PicturesTargets
 from throughline.study import runs
 from throughline.study.clicks_section import CLICKS_PROTOCOL
 from throughline.study.corpus_section import BPE, DATA_PROTOCOL
@@ -62,30 +63,30 @@ BEFORE_RUNS = len(TARGETS.specs) + 1
 before the other runs of its repeat."""
 
 
-def of_corpus(path, **names):
-    """Make an input function: it checks that the corpus has what the wildcards name, then fills them into `path`."""
+def checked(check, path, **names):
+    """Make an input function: it calls `check` like `looked_up`, then fills the wildcards into `path`."""
 
     def filled(wildcards):
-        looked_up(CORPUS_TARGETS.check, **names)(wildcards)
+        looked_up(check, **names)(wildcards)
         return expand(path, **dict(wildcards.items()), allow_missing=True)
 
     return filled
+
+
+def of_corpus(path, **names):
+    """Make an input function for a file of the corpus that is made of what the wildcards name."""
+    return checked(CORPUS_TARGETS.check, path, **names)
+
+
+def of_pictures(look_up):
+    """Make a look-up for rules of pictures: `look_up` gets the targets of the wildcard `room`, then the others."""
+    return lambda room, **wildcards: look_up(PICTURES[room], **wildcards)
 
 
 def passing(path):
     """Mark an output as temporary, unless the corpus keeps everything. Snakemake removes a temporary file when no
     job needs it any more."""
     return temp(path) if CORPUS.keep == "shards" else path
-
-
-def of_images(path):
-    """Make an input function: it checks that these images and this shard exist, then fills wildcards into `path`."""
-
-    def filled(wildcards):
-        looked_up(PICTURES[wildcards.room].check)(wildcards)
-        return expand(path, **dict(wildcards.items()), allow_missing=True)
-
-    return filled
 
 
 def manifest_of_specs(specs):

@@ -30,7 +30,7 @@ rule images_listing:
 
 rule images_shard:
     input:
-        of_images("data/{images}/{room}/listing.jsonl"),
+        checked(of_pictures(PicturesTargets.check), "data/{images}/{room}/listing.jsonl"),
     output:
         shard="data/{images}/{room}/{split}_{number}.tar",
         index="data/{images}/{room}/{split}_{number}.idx",
@@ -69,7 +69,7 @@ rule images_verify:
 rule images_manifest:
     input:
         listing="data/{images}/{room}/listing.jsonl",
-        verified=lambda wildcards: looked_up(PICTURES[wildcards.room].verified)(wildcards),
+        verified=looked_up(of_pictures(PicturesTargets.verified)),
     output:
         "data/{images}/{room}/manifest.json",
     log:

@@ -7,12 +7,15 @@ from typing import Any
 
 from throughline import records
 from throughline.checks import convergence_check, equivalence, max_batch
+from throughline.clicks.targets import ClicksTargets
 from throughline.corpus.shards import adopted
+from throughline.corpus.targets import CorpusTargets
+from throughline.images.targets import PicturesTargets
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import Config, load
 from throughline.study.places import Places
-from throughline.study.targets import ClicksTargets, CorpusTargets, PicturesTargets, Targets
+from throughline.study.targets import Targets
 
 
 @dataclass(frozen=True)

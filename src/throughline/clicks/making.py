@@ -16,12 +16,11 @@ import h5py
 import numpy as np
 
 from throughline.clicks import lines
-from throughline.clicks.reading import opened
-from throughline.corpus import packing
+from throughline.clicks.reading import SCHEMA, opened
+from throughline.datasets import hdf5
 from throughline.files import UserError
 from throughline.randomness import splitmix64
 
-SCHEMA = 1
 NAMED = 5
 """How many malformed lines are named."""
 
@@ -34,7 +33,7 @@ def parse(source: Path, part: int, shards: int, at_most: float, path: Path) -> t
     begin, count, done = 0, 0, 0
     bounds: list[Any] = []
     malformed: list[int] = []
-    with packing.new_file(path, {"schema": SCHEMA}) as stream:
+    with hdf5.new_file(path, {"schema": SCHEMA}) as stream:
         for name, (kind, shape) in lines.TYPES.items():
             chunk = (4096, *shape)
             stream.create_dataset(name, (0, *shape), kind, maxshape=(None, *shape), chunks=chunk, track_times=False)
@@ -67,7 +66,7 @@ def gather(parts: Sequence[Path], shard: int, path: Path) -> int:
         with opened(part) as stream:
             bounds = stream["bounds"]
             counts.append(int((bounds[:, shard + 1] - bounds[:, shard]).sum()))
-    with packing.new_file(path, {"schema": SCHEMA}) as out:
+    with hdf5.new_file(path, {"schema": SCHEMA}) as out:
         for name, (kind, shape) in lines.TYPES.items():
             out.create_dataset(name, (sum(counts), *shape), kind, track_times=False)
         at = 0

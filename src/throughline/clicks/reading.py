@@ -5,17 +5,22 @@ This module runs in a framework's own environment and needs only numpy and h5py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from throughline.files import UserError, snakemake
+from throughline.datasets import hdf5
+from throughline.datasets.hdf5 import mapped
 from throughline.workloads import MADE_UP
 
+SCHEMA = 1
+"""The schema of parts and shards."""
+ARRAYS = ("ids", "numbers", "labels")
 KIND = "clicks"
 """The value of `kind` in a manifest of clicks."""
 
@@ -44,7 +49,7 @@ class Clicks:
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, Any]:
         """Return `ids` i4[N, 26] in the vocabulary, `numbers` f4[N, 13] and `labels` u1[N]."""
         with opened(self.folder / shard["file"]) as stream:
-            arrays = {name: mapped(stream[name]) for name in ("ids", "numbers", "labels")}
+            arrays = {name: mapped(stream[name]) for name in ARRAYS}
         return {**arrays, "ids": in_vocabulary(arrays["ids"], self.vocabulary)}
 
 
@@ -53,25 +58,6 @@ def in_vocabulary(hashes: Any, vocabulary: int) -> Any:
     return (hashes.astype(np.uint64) * np.uint64(vocabulary) >> np.uint64(32)).astype(np.int32)
 
 
-def mapped(dataset: h5py.Dataset) -> Any:
-    """Map a dataset that is not compressed into memory."""
-    place = dataset.id.get_offset()
-    if place is None:  # it has no rows
-        return dataset[...]
-    return np.memmap(dataset.file.filename, dataset.dtype, "r", place, dataset.shape)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
+def opened(path: Path) -> AbstractContextManager[h5py.File]:
     """Open a part or shard; UserError if it is not whole, or if a read inside the `with` block fails."""
-    try:
-        with h5py.File(path, "r", locking=False) as stream:
-            if not stream.attrs.get("complete"):
-                raise OSError("its writing was interrupted")
-            yield stream
-    except (OSError, KeyError) as error:
-        raise UserError(
-            f"{path} is no whole file of clicks",
-            why=str(error),
-            next_step=f"make it again: {snakemake('--force', str(path))}",
-        ) from None
+    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA, arrays=ARRAYS), "file of clicks")

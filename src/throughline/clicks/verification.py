@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from throughline import files
 from throughline.clicks import lines
-from throughline.clicks.reading import mapped, opened
-from throughline.files import UserError
-
-SCHEMA = 1
+from throughline.clicks.reading import opened
+from throughline.datasets import verification
+from throughline.datasets.faults import changed
+from throughline.datasets.hdf5 import mapped
 
 
 def verify(path: Path, parts: Sequence[Path], shard: int) -> dict[str, Any]:
@@ -27,25 +26,18 @@ def verify(path: Path, parts: Sequence[Path], shard: int) -> dict[str, Any]:
         arrays = {name: mapped(stream[name]) for name in lines.TYPES}
         for name, (kind, shape) in lines.TYPES.items():
             if arrays[name].dtype != kind or arrays[name].shape[1:] != shape:
-                raise _fault(path, f"has {name} of another type or shape")
+                raise changed(path, f"has {name} of another type or shape")
         at = 0
         for part in parts:
             at = _compared(path, arrays, part, shard, at)
         if {at} != {len(array) for array in arrays.values()}:
-            raise _fault(path, f"has {len(arrays['labels'])} rows, and its parts have {at}")
+            raise changed(path, f"has {len(arrays['labels'])} rows, and its parts have {at}")
         if at and (arrays["labels"].max() > 1 or not np.isfinite(arrays["numbers"]).all()):
-            raise _fault(path, "has a label that is not 0 or 1, or a number that is not finite")
+            raise changed(path, "has a label that is not 0 or 1, or a number that is not finite")
         for name in sorted(arrays):
             content.update(np.ascontiguousarray(arrays[name]).data)
         clicks = int(arrays["labels"].sum(dtype=np.int64))
-    return {
-        "schema": SCHEMA,
-        "file": path.name,
-        "rows": at,
-        "clicks": clicks,
-        "sha256": files.sha256(path),
-        "content_digest": content.hexdigest(),
-    }
+    return verification.result(path, {"rows": at, "clicks": clicks}, content.hexdigest())
 
 
 def _compared(path: Path, arrays: dict[str, Any], part: Path, shard: int, at: int) -> int:
@@ -54,14 +46,6 @@ def _compared(path: Path, arrays: dict[str, Any], part: Path, shard: int, at: in
             until = at + last - first
             for name, array in arrays.items():
                 if not np.array_equal(array[at:until], stream[name][first:last]):
-                    raise _fault(path, f"has other {name} than {part.name}, somewhere in rows {at} to {until - 1}")
+                    raise changed(path, f"has other {name} than {part.name}, somewhere in rows {at} to {until - 1}")
             at = until
     return at
-
-
-def _fault(path: Path, what: str) -> UserError:
-    return UserError(
-        f"{path} {what}",
-        why="it was changed after it was written",
-        next_step=f"make it again: {files.snakemake('--force', str(path))}",
-    )

@@ -1,6 +1,6 @@
 /* The hot loops of the corpus. Each has an equivalent in numpy and Python, which is used where there is no compiler; tests
    check that both give the same: Chunks.encode (chunks.py), split (sentences.py), pairs (pairs.py), filled
-   (instances.py), planes (packing.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
+   (instances.py), planes (compression.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
    kernel.py builds and loads this file. All sizes are counts of elements. No function here reads or writes a file. */
 
 #include <stdint.h>

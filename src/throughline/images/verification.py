@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files
+from throughline.datasets import verification
+from throughline.datasets.faults import changed
 from throughline.files import UserError
 from throughline.images import index, listing, pictures
 from throughline.images.listing import Listed
 from throughline.progress import Progress
-
-SCHEMA = 1
 
 
 def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
     try:
         places = index.read(beside).tolist()
     except (OSError, ValueError, IndexError) as error:
-        raise _fault(beside, f"is no index: {error}") from None
+        raise changed(beside, f"is no index: {error}") from None
     content, counts, widths, heights = hashlib.sha256(), Counter[str](), [], []
     progress = Progress(f"verifying {path.name}", path.stat().st_size)
     seen: set[int] = set()
@@ -35,12 +35,12 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
         with tarfile.open(path, "r:") as archive, path.open("rb") as stream:
             members = list(archive)
             if len(members) != 2 * len(places):
-                raise _fault(path, f"holds {len(members)} files, and its index {len(places)} pictures")
+                raise changed(path, f"holds {len(members)} files, and its index {len(places)} pictures")
             for row, place in enumerate(places):
                 pair = members[2 * row : 2 * row + 2]
                 one = _expected(path, expected, pair)
                 if [number for file in pair for number in (file.offset_data, file.size)] != place:
-                    raise _fault(beside, f"has other places for {pair[0].name} than the shard")
+                    raise changed(beside, f"has other places for {pair[0].name} than the shard")
                 data = _labelled(path, one, stream, place)
                 picture = _whole(one, data, side)
                 counts[f"format {picture.format}"] += 1
@@ -52,27 +52,21 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
                 seen.add(one.number)
                 progress.to(place[0])
     except tarfile.TarError as error:
-        raise _fault(path, f"is no whole tar file: {error}") from None
+        raise changed(path, f"is no whole tar file: {error}") from None
     missing = [one for number, one in expected.items() if number not in seen]
     if missing and not skip:
-        raise _fault(path, f"lacks {missing[0].name}")
-    return {
-        "schema": SCHEMA,
-        "file": path.name,
-        "rows": len(places),
-        "skipped": len(missing),
-        "sha256": files.sha256(path),
-        "index": {"file": beside.name, "sha256": files.sha256(beside)},
-        "content_digest": content.hexdigest(),
-        "statistics": {
-            "bytes": counts["bytes"],
-            "formats": _counted(counts, "format"),
-            "modes": _counted(counts, "mode"),
-            "width": [min(widths, default=0), max(widths, default=0)],
-            "height": [min(heights, default=0), max(heights, default=0)],
-            "pixels": sum(width * height for width, height in zip(widths, heights, strict=True)),
-        },
+        raise changed(path, f"lacks {missing[0].name}")
+    statistics = {
+        "bytes": counts["bytes"],
+        "formats": _counted(counts, "format"),
+        "modes": _counted(counts, "mode"),
+        "width": [min(widths, default=0), max(widths, default=0)],
+        "height": [min(heights, default=0), max(heights, default=0)],
+        "pixels": sum(width * height for width, height in zip(widths, heights, strict=True)),
     }
+    facts: dict[str, Any] = {"rows": len(places), "skipped": len(missing)}
+    facts["index"] = {"file": beside.name, "sha256": files.sha256(beside)}
+    return verification.result(path, facts, content.hexdigest(), statistics=statistics)
 
 
 def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.TarInfo]) -> Listed:
@@ -81,7 +75,7 @@ def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.Tar
     key = names[0].partition(".")[0]
     one = expected.get(int(key)) if key.isdecimal() else None
     if one is None or names != [f"{key}.jpg", f"{key}.cls"]:
-        raise _fault(path, f"holds {' and '.join(names)}, which is no picture that is listed for it")
+        raise changed(path, f"holds {' and '.join(names)}, which is no picture that is listed for it")
     return one
 
 
@@ -93,7 +87,7 @@ def _labelled(path: Path, one: Listed, stream: IO[bytes], place: list[int]) -> b
     stream.seek(label_offset)
     label = stream.read(label_size)
     if label != b"%d" % one.label:
-        raise _fault(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
+        raise changed(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
     return data
 
 
@@ -115,14 +109,6 @@ def _whole(one: Listed, data: bytes, side: int | None) -> Any:
             next_step="align the faces first, or name another folder in config.yaml",
         )
     return picture
-
-
-def _fault(path: Path, what: str) -> UserError:
-    return UserError(
-        f"{path} {what}",
-        why="it was changed after it was written, or its writing was interrupted",
-        next_step=f"make it again: {files.snakemake('--force', str(path.with_suffix('.tar')))}",
-    )
 
 
 def _counted(counts: Counter[str], kind: str) -> dict[str, int]:

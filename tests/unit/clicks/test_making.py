@@ -14,11 +14,11 @@ import pytest
 
 from throughline import files
 from throughline.clicks import lines, made_up, making, manifest, reading, verification
+from throughline.clicks.targets import ClicksTargets
 from throughline.files import UserError
 from throughline.rank.data import Manifest
 from throughline.spec import Options, example
 from throughline.study.clicks_section import Clicks
-from throughline.study.targets import ClicksTargets
 from throughline.workloads import wide_deep
 
 SHARDS = ["training_0000", "training_0001", "test_0000"]

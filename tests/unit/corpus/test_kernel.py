@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import content, documents, same, tiny_vocabulary
-from throughline.corpus import kernel, packing
+from throughline.corpus import compression, kernel
 from throughline.corpus.bpe import vocabulary as byte_pairs
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.shards import Parameters, instances, layout, lookup, pairs, promises
@@ -219,12 +219,12 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
 @pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
 def test_planes(kind: str) -> None:
     data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
-    assert packing._planes(data).tobytes() == plainly(lambda: packing._planes(data)).tobytes()
+    assert compression._planes(data).tobytes() == plainly(lambda: compression._planes(data)).tobytes()
 
 
 def test_elements() -> None:
     data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
-    planes, out = packing._planes(data), np.empty_like(data)
+    planes, out = compression._planes(data), np.empty_like(data)
     kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
     assert np.array_equal(out, data)
 

@@ -13,9 +13,9 @@ import pytest
 from images_helpers import folder, made, picture
 from throughline.files import UserError, read_json
 from throughline.images import listing, making, pictures, verification
+from throughline.images.targets import PicturesTargets
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
-from throughline.study.targets import PicturesTargets
 from throughline.workloads.faces import SIDE
 
 PERSONS, EACH = 3, 4

@@ -33,6 +33,7 @@ ORDER = [
     {"workloads"},
     {"frameworks"},
     {"study"},
+    {"datasets"},
     {"records", "published", "corpus", "images", "faces", "clicks"},
     {"forms", "mechanics"},
     {"rank", "observe"},
@@ -45,7 +46,7 @@ workloads' files for one library, and `mechanics` the frameworks' files for rank
 `frameworks` are their neutral files, from which the configuration takes parameters and options."""
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
-    *("randomness.py", "corpus/reading.py"),
+    *("randomness.py", "corpus/reading.py", "datasets/hdf5.py", "datasets/faults.py", "datasets/leftovers.py"),
     *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
     *("images/reading.py", "images/index.py", "clicks/reading.py", "faces/reading.py"),
 ]
@@ -72,6 +73,15 @@ def test_nothing_looks_upwards(path: Path) -> None:
         if other is None or other == SOURCES / "__init__.py" or own == "__init__":
             continue
         assert floor(room(other)) <= floor(own), f"{own} imports {name}"
+
+
+def test_data_rooms_share_datasets_alone() -> None:
+    """Faces are read and made as all pictures are."""
+    rooms = {"corpus", "images", "clicks"}
+    for own in rooms:
+        for path in (SOURCES / own).rglob("*.py"):
+            others = {room(other) for name in sources.imported(path) if (other := sources.module(name))}
+            assert not others & (rooms - {own} | {"faces"}), path
 
 
 def test_analysis_computes_and_does_not_draw() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from throughline.corpus.targets import CorpusTargets
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.study.runs import read_spec
-from throughline.study.targets import CorpusTargets, Targets
+from throughline.study.targets import Targets
 
 BLOCK: dict[str, Any] = {
     "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
@@ -101,7 +102,7 @@ def test_what_a_summary_has_to_know(targets: Targets) -> None:
 
 def test_files_of_the_corpus() -> None:
     made = corpus()
-    assert made.shards("seq32") == ["training_0000", "training_0001", "training_0002", "test_0000"]
+    assert made.shards("seq32").names == ["training_0000", "training_0001", "training_0002", "test_0000"]
     assert made.parts == ["0000", "0001", "0002", "0003"]
     assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
     assert made.verified(corpus="sample", sequence="32")[-1] == "data/sample/seq32/verified/test_0000.json"
@@ -147,7 +148,7 @@ def test_finished_shards_of_another_maker() -> None:
     made = CorpusTargets(section, [], {"seq32": {"training_0000": Path("x/a.hdf5")}})
     where = {"corpus": "sample", "sequence": "32", "split": "training"}
     assert made.finished_shard(**where, number="0000") == "x/a.hdf5"
-    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128") == []
+    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128").names == []
     with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
         made.finished_shard(**where, number="0001")
     with pytest.raises(UserError, match="no part of a dump is extracted"):

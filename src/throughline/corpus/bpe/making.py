@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from throughline.corpus import packing
 from throughline.corpus.bpe import vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.text import tokens
 from throughline.corpus.text.tokens import Article, Documents, Index, Pile
+from throughline.datasets import hdf5
 
 SCHEMA = 1
 
@@ -70,7 +70,7 @@ def gather(
 def _write(parameters_digest: str, path: Path, pile: Pile, order: Index, sha256: str, size: int) -> None:
     ids, _, lengths, _, _ = (fact[order] for fact in pile.facts())
     attributes = {"schema": SCHEMA, "vocabulary_sha256": sha256, "parameters_digest": parameters_digest}
-    with packing.new_file(path, attributes) as stream:
+    with hdf5.new_file(path, attributes) as stream:
         dataset = stream.create_dataset("tokens", (int(lengths.sum()),), tokens.kind_for(size), track_times=False)
         begin = 0
         for some in pile.tokens(order):

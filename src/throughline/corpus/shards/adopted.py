@@ -10,7 +10,8 @@ from pathlib import Path
 
 from throughline import files
 from throughline.corpus.bpe import foreign
-from throughline.corpus.shards import layout, manifest
+from throughline.corpus.shards import layout
+from throughline.datasets.manifest import split_of
 from throughline.files import UserError
 from throughline.study.corpus_section import BPE, Corpus, ShardFolder, finished_shards
 
@@ -45,7 +46,7 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
         if sequences.get(sequence) == predictions:
             named = by_length.setdefault(sequence, {})
             for path in paths:
-                _name(named, manifest.split_of(path.name), path)
+                _name(named, split_of(path.name), path)
     lacking = [length for length in sequences if not any(n.startswith("training") for n in by_length.get(length, {}))]
     if lacking:
         listed = ", ".join(f"{length}: {predictions} in {count} files" for (length, predictions), count in seen.items())

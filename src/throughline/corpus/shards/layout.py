@@ -6,13 +6,13 @@ them into its memory. Our files have the attributes `schema`, `parameters` (JSON
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import h5py
 
-from throughline.files import UserError, snakemake
+from throughline.datasets import hdf5
 
 SCHEMA = 1
 ROWS_PER_CHUNK = 2048
@@ -67,23 +67,12 @@ def extent(stream: h5py.File) -> tuple[int, int, int]:
     return rows, sequence, stream["masked_lm_ids"].shape[1]
 
 
-@contextmanager
-def open_shard(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+def open_shard(path: str | os.PathLike[str]) -> AbstractContextManager[h5py.File]:
     """Open a shard of any maker and check its datasets, types and shapes.
 
     A failed read inside the `with` block is a UserError too, because damaged data only show there.
     """
-    path = os.fspath(path)
-    if not os.path.exists(path):
-        raise UserError(f"the shard {path} does not exist", next_step=repair(path))
-    try:
-        # without a lock: a finished shard never changes, and network file systems may have no locks
-        with h5py.File(path, "r", locking=False) as stream:
-            if lacking := _lacks(stream):
-                raise broken(path, lacking)
-            yield stream
-    except OSError as error:
-        raise broken(path, str(error)) from None
+    return hdf5.opened(path, _defect)
 
 
 def is_ours(stream: h5py.File) -> bool:
@@ -91,14 +80,14 @@ def is_ours(stream: h5py.File) -> bool:
     return "schema" in stream.attrs
 
 
-def _lacks(stream: h5py.File) -> str | None:
+def _defect(stream: h5py.File) -> str | None:
     """Return why an open file is no shard, or None if it is one."""
     if missing := [name for name in types(stream) if name not in stream]:
         return f"it lacks {', '.join(missing)}"
     if is_unmasked(stream) and not is_ours(stream):
         return "a_lengths are known from Throughline's own shards alone"
     if is_ours(stream) and not stream.attrs.get("complete"):
-        return "its writing was interrupted"
+        return hdf5.INTERRUPTED
     if not all(isinstance(stream[name], h5py.Dataset) for name in types(stream)):
         return "its names are not datasets"
     if any(stream[name].ndim != 2 for name in ("input_ids", "masked_lm_ids") if name in types(stream)):
@@ -110,22 +99,3 @@ def _lacks(stream: h5py.File) -> str | None:
         if stream[name].dtype.kind not in "iu":
             return f"{name} has the type {stream[name].dtype}, not {kinds[name]}"
     return None
-
-
-def fault(path: str | os.PathLike[str], what: str, row: int | None = None) -> UserError:
-    """Return the error for a shard with the fault `what`, found first in `row`."""
-    why = None if row is None else f"first in row {row} (counted from 0)"
-    return UserError(f"{path} has {what}", why=why, next_step=repair(path))
-
-
-def repair(path: str | os.PathLike[str]) -> str:
-    """Return what to do about a faulty shard: make it again, or copy it again if another program made it."""
-    path = os.fspath(path)
-    if os.path.islink(path):
-        return f"it is a link to {os.readlink(path)}: copy that file again from its source, then run snakemake"
-    return f"make it again: {snakemake('--force', path)}"
-
-
-def broken(path: str | os.PathLike[str], why: str) -> UserError:
-    """Return the error for a file that is no whole shard."""
-    return UserError(f"{path} is no whole shard", why=why, next_step=repair(path))

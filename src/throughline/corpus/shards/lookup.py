@@ -15,6 +15,7 @@ from throughline.corpus import kernel
 from throughline.corpus.shards import layout
 from throughline.corpus.shards.promises import restored
 from throughline.corpus.text.tokens import Documents
+from throughline.datasets.faults import fault_in_row
 
 _AT_LEAST, _AT_MOST = 1024, layout.ROWS_READ
 _SHARE = 0.05  # the lookup may take this share of the time in which the shard was made
@@ -110,8 +111,8 @@ class Text:
             a, b = self.places(originals[row, 1:end_of_a]), self.places(originals[row, end_of_a + 1 : end_of_b])
             if a is None or b is None:
                 continue
-            if fault := self._fault_of(a, end_of_a - 1, b, bool(labels[row]), originals.shape[1] - 3):
-                raise layout.fault(path, fault, int(numbers[row]))
+            if what := self._fault_of(a, end_of_a - 1, b, bool(labels[row]), originals.shape[1] - 3):
+                raise fault_in_row(path, f"has {what}", int(numbers[row]))
             judged += 1
         return judged
 

@@ -8,11 +8,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from throughline.corpus import packing
+from throughline.corpus import compression
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, instances, layout, pairs
 from throughline.corpus.shards.instances import Arrays
 from throughline.corpus.text import tokens, vocabulary
+from throughline.datasets import hdf5
 from throughline.files import UserError, snakemake
 
 
@@ -67,7 +68,7 @@ def write(
     `blocks` yields the arrays, ROWS_PER_CHUNK rows at a time. `kinds`: their types.
     """
     plain = unpacked or rows == 0
-    with packing.new_file(path, {"schema": layout.SCHEMA, "parameters": parameters}) as stream:
+    with hdf5.new_file(path, {"schema": layout.SCHEMA, "parameters": parameters}) as stream:
         for name, shape in layout.shapes(rows, sequence, predictions, kinds).items():
             chunks = (min(rows, layout.ROWS_PER_CHUNK), *shape[1:])
             gzip = {"chunks": chunks, "compression": "gzip", "compression_opts": 1, "shuffle": True}
@@ -88,14 +89,14 @@ def _write_chunk(dataset: h5py.Dataset, begin: int, data: np.ndarray) -> None:
     """Write one chunk: the dataset's rows from `begin` on. A last, shorter chunk is filled up with zeros."""
     if lacking := dataset.chunks[0] - len(data):
         data = np.concatenate([data, np.zeros((lacking, *data.shape[1:]), data.dtype)])
-    dataset.id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), packing.packed(data))
+    dataset.id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), compression.packed(data))
 
 
 def unpack(source: Path, path: Path) -> None:
     """Write a shard of any maker again without compression, so that a reader can map it into its memory."""
     with layout.open_shard(source) as shard:
         attributes = {name: shard.attrs[name] for name in ("schema", "parameters") if name in shard.attrs}
-        with packing.new_file(path, attributes) as stream:
+        with hdf5.new_file(path, attributes) as stream:
             for name, kind in layout.types(shard).items():
                 made = shard[name].dtype if layout.is_unmasked(shard) else "<" + kind
                 stream.create_dataset(name, data=np.asarray(shard[name][...], dtype=made), track_times=False)

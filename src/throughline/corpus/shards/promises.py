@@ -14,6 +14,7 @@ from throughline.corpus import kernel
 from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.text.vocabulary import Vocabulary
+from throughline.datasets.faults import fault, fault_in_row
 
 _SIGMAS = 5  # by chance, one share in 1.7 million is farther off
 _COUNTED = ("rows", "tokens", "masked", "replaced_by_mask", "unchanged", "random_next", "unknown", "changed")
@@ -129,22 +130,23 @@ def check_promises(path: Path, arrays: Arrays, vocabulary: Vocabulary, parameter
 def check_shares(path: Path, counts: Mapping[str, int], vocabulary: Vocabulary) -> None:
     """Check the shares of [MASK], unchanged and random words over a whole shard of ours."""
     masked, words = counts["masked"], len(vocabulary.words)
-    for name, expected, fault in (
+    for name, expected, what in (
         ("replaced_by_mask", 0.8, "a share of [MASK] far from 80 %"),
         ("unchanged", 0.1 + 0.1 / words, "a share of unchanged words far from 10 %"),
         ("changed", 0.1 - 0.1 / words, "a share of random words far from 10 %"),
     ):
         spread = (expected * (1 - expected) / masked) ** 0.5
         if abs(counts[name] / masked - expected) > _SIGMAS * spread + 1 / masked:
-            raise layout.fault(path, fault)
+            raise fault(path, f"has {what}")
 
 
 def _all_hold(path: Path, checks: list[tuple[Any, str]], first: int) -> None:
-    for holds, fault in checks:
+    for holds, what in checks:
         if not np.all(holds):
             holds = np.asarray(holds)
-            row = first + int(np.argwhere(~holds)[0][0]) if holds.ndim else None
-            raise layout.fault(path, fault, row)
+            if holds.ndim:
+                raise fault_in_row(path, f"has {what}", first + int(np.argwhere(~holds)[0][0]))
+            raise fault(path, f"has {what}")
 
 
 def counted(arrays: Arrays, vocabulary: Vocabulary) -> dict[str, int]:

@@ -6,7 +6,6 @@ shard's masks are drawn while it is read, the masks of the first epoch are check
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from throughline import files
 from throughline.corpus import kernel, reading
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, layout, promises
@@ -24,8 +22,9 @@ from throughline.corpus.shards.masks import Masking, ranges
 from throughline.corpus.shards.promises import Arrays
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
+from throughline.datasets import verification
+from throughline.datasets.faults import fault
 
-SCHEMA = 1
 _ROWS = 2048  # rows checked at a time, few enough for a processor's cache
 
 
@@ -68,20 +67,15 @@ def verify(
     if rows and promised is not None:
         promises.check_shares(path, counts, vocabulary)
     looked_up = {"pairs_looked_up": counts["pairs_looked_up"]} if text is not None else {}
-    return {
-        "schema": SCHEMA,
-        "file": path.name,
-        **({"source": Path(os.readlink(path)).name} if path.is_symlink() else {}),
-        "rows": rows,
-        "sequence": sequence,
-        "predictions": predictions,
-        "sha256": files.sha256(path),
-        "content_digest": content_digest,
-        "vocabulary_sha256": vocabulary.sha256,
-        "vocabulary_size": len(vocabulary),
-        "parameters": parameters.described() if parameters is not None else None,
-        "statistics": {**promises.shares(counts), **looked_up} if rows else {},
-    }
+    return verification.result(
+        path,
+        {"rows": rows, "sequence": sequence, "predictions": predictions},
+        content_digest,
+        vocabulary_sha256=vocabulary.sha256,
+        vocabulary_size=len(vocabulary),
+        parameters=parameters.described() if parameters is not None else None,
+        statistics={**promises.shares(counts), **looked_up} if rows else {},
+    )
 
 
 def _check_parameters(
@@ -94,9 +88,9 @@ def _check_parameters(
     others = parameters is not None and written is not None and written != parameters.recorded(vocabulary.sha256)
     if others or (wanted is not None and wanted != (sequence, predictions)):
         has = written or (sequence, predictions)
-        raise layout.fault(path, f"other parameters than asked for: {has}, not {parameters or wanted}")
+        raise fault(path, f"has other parameters than asked for: {has}, not {parameters or wanted}")
     if layout.is_unmasked(stream) != (parameters is not None and parameters.dynamic):
-        raise layout.fault(path, "examples without masks" if layout.is_unmasked(stream) else "masks of its own")
+        raise fault(path, f"has {'examples without masks' if layout.is_unmasked(stream) else 'masks of its own'}")
 
 
 def masking_of(parameters: Parameters, vocabulary: Vocabulary) -> Masking:

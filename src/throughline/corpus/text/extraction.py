@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files, processes
-from throughline.corpus import leftovers
 from throughline.corpus.source import dumps, pages, parts, within
 from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
+from throughline.datasets import leftovers
 from throughline.files import UserError
 from throughline.progress import Progress
 

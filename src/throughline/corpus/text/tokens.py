@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus import packing
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.text import sentences, vocabulary
 from throughline.corpus.text.wordpiece import WordPiece
+from throughline.datasets import hdf5
 from throughline.files import UserError, snakemake
 from throughline.progress import Progress
 from throughline.randomness import splitmix64
@@ -154,7 +155,7 @@ def _write(path: Path, pile: Pile, order: Index, vocabulary_sha256: str, vocabul
     """Write the documents of a pile whose numbers are in `order`, in that order. The file is whole or absent."""
     ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
     attributes = {"schema": SCHEMA, "vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
-    with packing.new_file(path, attributes) as stream:
+    with hdf5.new_file(path, attributes) as stream:
         _fill(stream, "tokens", kind_for(vocabulary_size), int(tokens.sum()), pile.tokens(order))
         _fill(stream, "sentences", np.int64, int(sentences.sum()) + 1, _offsets_of(pile.lengths(order)))
         _fill(stream, "documents", np.int64, len(ids) + 1, [offsets(sentences)])
@@ -198,19 +199,9 @@ def _read_into(allocator: Allocator, dataset: h5py.Dataset) -> NDArray[Any]:
     return out
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[h5py.File]:
+def _open(path: Path) -> AbstractContextManager[h5py.File]:
     """Open a tokens file for reading. A failed read inside the `with` block is a UserError too."""
-    again = f"make it again: {snakemake('--force', str(path))}"
-    try:
-        # without a lock: a finished file never changes, and network file systems may have no locks
-        with h5py.File(path, "r", locking=False) as stream:
-            if stream.attrs.get("schema") != SCHEMA or not stream.attrs.get("complete"):
-                why = "another version of Throughline wrote it, or its writing was interrupted"
-                raise UserError(f"{path} is no whole tokens file of schema {SCHEMA}", why=why, next_step=again)
-            yield stream
-    except OSError as error:
-        raise UserError(f"{path} cannot be read", why=str(error), next_step=again) from None
+    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA), "tokens file")
 
 
 def _read_run(stream: h5py.File, first: int, last: int) -> Documents:

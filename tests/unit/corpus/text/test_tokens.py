@@ -133,7 +133,7 @@ def test_files_that_are_not_whole(tmp_path: Path, words: Vocabulary) -> None:
     write_tokens(path, documents([[2, 3]], words), words)
     data = path.read_bytes()
     path.write_bytes(data[:-100])
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no whole tokens file"):
         tokens.read(path)
     path.write_bytes(data)
     with h5py.File(path, "a") as stream:
@@ -149,7 +149,7 @@ def test_a_flipped_byte_is_noticed(tmp_path: Path, words: Vocabulary) -> None:
     with h5py.File(path) as stream:
         data[stream["tokens"].id.get_chunk_info(0).byte_offset + 77] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no whole tokens file"):
         tokens.read(path)
 
 

@@ -1,0 +1,169 @@
+"""The files of the corpus, and the arguments of the commands that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from throughline.datasets.targets import Shards, require, shard_names
+from throughline.files import UserError
+from throughline.spec import canonical
+from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, TextFiles, files_of, is_named
+from throughline.study.targets import pick
+
+
+class CorpusTargets:
+    """The files of the corpus, and the arguments of the commands that make them.
+
+    folders: the folders that are made, `seq<length>` or BPE, each with a manifest. finished: shards that somebody else
+    made, as {folder: {our name: file}}; None if shards are made here.
+
+    `cuts` maps a suffix to each source of the text. The suffix belongs to the name of the file that says where the
+    source is cut into parts. `parts` are the numbers of all parts. Every source has the same number of parts, and the
+    parts of the first source come first.
+    """
+
+    def __init__(
+        self, corpus: Corpus, folders: Iterable[str], finished: Mapping[str, Mapping[str, Path]] | None
+    ) -> None:
+        self.corpus, self.folders, self.finished = corpus, list(folders), finished
+        sources = corpus.sources
+        self.cuts = {f"_{number}" if len(sources) > 1 else "": source for number, source in enumerate(sources)}
+        self.parts = [f"{part:04d}" for part in range(corpus.parts * max(len(sources), 1))]
+
+    def files(self) -> list[str]:
+        """Return everything that `snakemake corpus` makes."""
+        return [file for folder in self.folders for file in self.shards(folder).files()]
+
+    def check_kept(self, pending: Iterable[str], root: Path = Path()) -> None:
+        """Raise UserError if a pending file needs articles that were removed after the corpus was finished.
+
+        `corpus.keep: shards` removes them.
+        """
+        folder = f"data/{self.corpus.name}"
+        files = sorted(name for name in pending if name.startswith(f"{folder}/"))
+        again = [name for name in files if name.startswith(f"{folder}/articles/")]
+        if self.corpus.keep == "shards" and again and any(root.glob(f"{folder}/*/manifest.json")):
+            lost = [name for name in files if "/seq" in name and not (root / name).exists()]
+            needs = lost[0] if lost else again[0]
+            raise UserError(
+                f"{needs} is made of articles that this corpus has not kept",
+                why=f"corpus.keep is shards: articles and tokens were removed when {folder} was finished",
+                next_step="set corpus.keep: all, and run snakemake again: it makes the whole corpus from its dump once "
+                "more. Or set another corpus.name",
+            )
+
+    def ending(self, folder: str) -> str:
+        """Return the file name ending of a folder's shards."""
+        return ".bin" if folder == BPE and self.finished is not None else ".hdf5"
+
+    def shards(self, folder: str) -> Shards:
+        """Return a folder's shards. They have no names if the finished shards have none for the folder."""
+        made = shard_names(self.corpus.shards.model_dump())
+        names = made if self.finished is None else list(self.finished.get(folder, {}))
+        return Shards(f"data/{self.corpus.name}/{folder}", names, [self.ending(folder)])
+
+    def check(self, folder: str = "", **wildcards: str) -> None:
+        """Raise UserError if the corpus has no such length, part or shard.
+
+        Give `folder` if the wildcards have no sequence length that names the folder.
+        """
+        if "split" in wildcards:
+            wildcards["shard"] = f"{wildcards['split']}_{wildcards['number']}"
+        have = {
+            "corpus": [self.corpus.name],
+            "sequence": [str(length) for length in self.corpus.sequences],
+            "part": self.parts,
+            "shard": self.shards(folder or f"seq{wildcards.get('sequence')}").names,
+        }
+        for what, names in have.items():
+            if what in wildcards:
+                require(what, wildcards[what], names)
+
+    def dump(self, source: str = "") -> list[str]:
+        """Return a source's files: the user's files, the copied sample, or the file that lists a download."""
+        if isinstance(self.corpus.dump, ShardFolder):
+            raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
+        chosen = pick(self.cuts, source, f"data/{self.corpus.name}/dump/parts{{}}.json")
+        files = files_of(chosen)
+        if isinstance(chosen, TextFiles) or len(files) > 1 or not is_named(files[0]):
+            return files
+        return [f"data/{self.corpus.name}/dump/{files[0]}{'.xml.bz2' if files[0] == SAMPLE else '.json'}"]
+
+    def cut(self, part: str, **wildcards: str) -> str:
+        """Return the file that says where the source of a part is cut into parts."""
+        self.check(part=part, **wildcards)
+        return f"data/{self.corpus.name}/dump/parts{self._cut_of(part)}.json"
+
+    def _cut_of(self, part: str) -> str:
+        return [*self.cuts, ""][int(part) // self.corpus.parts]
+
+    def vocabulary(self) -> list[str]:
+        """Return the vocabulary as arguments of the command that makes it."""
+        vocabulary = self.corpus.vocabulary
+        if isinstance(vocabulary, str):
+            return ["--name", vocabulary]
+        place = ["--path", vocabulary.path] if vocabulary.path else ["--url", str(vocabulary.url)]
+        return [*place, "--sha256", vocabulary.sha256, *self.case()]
+
+    def case(self) -> list[str]:
+        """Return the argument that says that text keeps its capitals.
+
+        For the default there is no argument, so that finished files stay valid.
+        """
+        return [] if self.corpus.lower_case else ["--cased"]
+
+    def form(self, source: str = "") -> list[str]:
+        """Return the argument that says that a source's files are plain text; none for a dump."""
+        return ["--text"] if isinstance(self.cuts[source], TextFiles) else []
+
+    def lines(self) -> list[Callable[[Any], str]]:
+        """Return a function that maps a part to the argument that says whether every line is a sentence.
+
+        The list is empty if no source has one sentence per line.
+        """
+        by_line = {cut: isinstance(of, TextFiles) and of.has_sentences for cut, of in self.cuts.items()}
+        argument = {cut: "--lines" if lines else "" for cut, lines in by_line.items()}
+        return [lambda wildcards: argument[self._cut_of(wildcards.part)]] if any(by_line.values()) else []
+
+    def extractor(self) -> list[str]:
+        """Return the extractor as arguments of its command.
+
+        For the default there are none, so that parts that were made before this option existed stay valid.
+        """
+        return [] if self.corpus.extractor == "wikiextractor" else ["--extractor", self.corpus.extractor]
+
+    def finished_shard(self, folder: str = "", **wildcards: str) -> str:
+        """Return the finished file, made by somebody else, that our name of a shard stands for."""
+        self.check(folder, **wildcards)
+        assert self.finished is not None
+        shards = self.finished[folder or f"seq{wildcards['sequence']}"]
+        return str(shards[f"{wildcards['split']}_{wildcards['number']}"])
+
+    def verified(self, folder: str = "", **wildcards: str) -> list[str]:
+        """Return the verification files of all shards of a folder."""
+        self.check(folder, **wildcards)
+        return self.shards(folder or f"seq{wildcards['sequence']}").verified()
+
+    def parameters(self, sequence: str) -> str:
+        """Return as canonical JSON everything that decides a shard apart from text and vocabulary."""
+        return canonical(self.corpus.shard_parameters(int(sequence)))
+
+    def verified_against(self, sequence: str, tokens: str) -> list[str]:
+        """Return the arguments that say what a shard is verified against.
+
+        For a finished shard that somebody else made, these are only its length and its number of predictions.
+        """
+        if self.finished is not None:
+            return ["--size", sequence, str(self.corpus.sequences[int(sequence)])]
+        return ["--tokens", tokens, "--parameters", self.parameters(sequence)]
+
+    def tokens_against(self) -> list[str]:
+        """Return the arguments that say what a shard of GPT-2's tokens is verified against.
+
+        For a finished shard that somebody else made, there are none.
+        """
+        if self.finished is not None:
+            return []
+        return ["--vocabulary", f"data/{self.corpus.name}/{BPE}/vocabulary", "--digest", self.corpus.digest(BPE)]

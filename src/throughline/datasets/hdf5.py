@@ -1,0 +1,80 @@
+"""HDF5 files that are whole or absent: write a new one, open a finished one, map its arrays into memory.
+
+This module runs in a framework's own environment too and needs only numpy and h5py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import h5py
+import numpy as np
+
+from throughline import files
+from throughline.datasets import faults, leftovers
+from throughline.files import UserError
+
+INTERRUPTED = "its writing was interrupted"
+
+
+@contextmanager
+def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Iterator[h5py.File]:
+    """Open a new HDF5 file that gets its name when it is whole. The attribute `complete` is written last."""
+    leftovers.remove(path)
+    try:
+        with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
+            yield stream
+            stream.attrs.update(attributes)
+            stream.flush()
+            stream.attrs["complete"] = True
+    except RuntimeError as error:  # HDF5 raises this for a full disk that it notices while closing
+        number = re.search(r"errno = (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from None
+
+
+@contextmanager
+def opened(
+    path: str | os.PathLike[str], defect: Callable[[h5py.File], str | None], what: str = "shard"
+) -> Iterator[h5py.File]:
+    """Open a finished file for reading; UserError if `defect` says what makes it no whole file of its kind.
+
+    A failed read inside the `with` block is a UserError too, because damaged data only show there. `what` names the
+    kind of file in the errors.
+    """
+    if not os.path.exists(path):
+        raise UserError(f"the {what} {path} does not exist", next_step=faults.repair(path))
+    try:
+        # without a lock: a finished file never changes, and network file systems may have no locks
+        with h5py.File(path, "r", locking=False) as stream:
+            if reason := defect(stream):
+                raise faults.broken(path, reason, what)
+            yield stream
+    except OSError as error:
+        raise faults.broken(path, str(error), what) from None
+
+
+def defect(stream: h5py.File, schema: int, arrays: Collection[str] = ()) -> str | None:
+    """Return why an open file of our own is not whole, or of another schema; None if it is fine.
+
+    It must have these arrays.
+    """
+    if not stream.attrs.get("complete"):
+        return INTERRUPTED
+    if stream.attrs.get("schema") != schema:
+        return "another version of Throughline wrote it"
+    missing = [name for name in arrays if name not in stream]
+    return f"it lacks {', '.join(missing)}" if missing else None
+
+
+def mapped(dataset: h5py.Dataset) -> Any:
+    """Map a dataset that is not compressed into memory."""
+    place = dataset.id.get_offset()
+    if place is None:  # it has no rows
+        return dataset[...]
+    return np.memmap(dataset.file.filename, dataset.dtype, "r", place, dataset.shape)
