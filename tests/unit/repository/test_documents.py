@@ -189,6 +189,12 @@ def test_sentences_stand_in_short_lines(page: Path) -> None:
     assert not wide, f"{page.name}: lines of more than 100 characters:\n" + "\n".join(wide)
 
 
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    missing = [page.name for page in PAGES if page.parent == ROOT / "docs" and f"]({page.name}" not in index]
+    assert missing == ["README.md"]
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     versions = {
         "CHANGELOG.md": r"^## ([\d.]+)", "CITATION.cff": r"^version: (.+)", "pyproject.toml": r'^version = "(.+)"',
