@@ -46,7 +46,7 @@ def _typed(value: Any) -> Any:
     """
     if not isinstance(value, Mapping) or not workloads.folder(str(value.get("model"))):
         return value
-    kind = workloads.of(value["model"]).parameters
+    kind: Any = workloads.of(value["model"]).parameters
     own = {one.name: one for one in dataclasses.fields(kind)}
     if missing := [name for name, one in own.items() if name not in value and is_stated(one)]:
         raise ValueError(f"missing: {', '.join(missing)}")
