@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.realpath(f"{workflow.current_basedir}/src"))
 # The commands of the rules use this Python, and src/start.py finds the library.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-from throughline import asked, console
+from throughline import console, workflow_call
 from throughline.report.analysis import cells
 from throughline.snakemake_inside import Inside, answered
 from throughline.console import plan
@@ -35,9 +35,9 @@ APART = bool(DEPLOYED & {"conda", "apptainer"})
 if INSIDE.has_console():
     shell.prefix(console.PREFIX)
 
-ASKED = answered(asked.read, *INSIDE.configuration, ROOT, APART, logger.info)
-CONFIG, SPECS, TARGETS = ASKED.config, ASKED.specs, ASKED.targets
-CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = ASKED.corpus, ASKED.pictures, ASKED.clicks
+CALL = answered(workflow_call.read, *INSIDE.configuration, ROOT, APART, logger.info)
+CONFIG, SPECS, TARGETS = CALL.config, CALL.specs, CALL.targets
+CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = CALL.corpus, CALL.pictures, CALL.clicks
 
 
 # The first rule is what Snakemake makes, unless another workflow that uses this one as a module has a rule before it.

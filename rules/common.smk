@@ -92,8 +92,8 @@ def passing(path):
 def manifest_of_specs(specs):
     """The manifest that a job over several specifications reads; none with synthetic data. `ancient`: a newer manifest
     does not make the job run again."""
-    made = runs.manifest(specs[0])
-    return ancient(made) if made else []
+    path = runs.manifest(specs[0])
+    return ancient(path) if path else []
 
 
 def environment_of(wildcards):
@@ -156,11 +156,11 @@ def the_plan():
 
 def checked_plan():
     """The plan and what `auto` means on this cluster, once it is certain that the pending files can be made here."""
-    made = the_plan()
-    plan.check_places(made.pending)
-    CORPUS_TARGETS.check_kept(made.pending)
-    lock.unclaimed(made.pending)
-    return made, reserved_devices(made.pending)
+    of_call = the_plan()
+    plan.check_places(of_call.pending)
+    CORPUS_TARGETS.check_kept(of_call.pending)
+    lock.unclaimed(of_call.pending)
+    return of_call, reserved_devices(of_call.pending)
 
 
 LAUNCHER = sys.executable if "conda" in DEPLOYED else "python"

@@ -48,8 +48,8 @@ def reserved_devices(pending):
     open_specs = [spec for spec in SPECS if spec.device == "auto" and spec.record in pending]
     settled = map(slurm_partition.device, dict.fromkeys(map(partition_of_spec, open_specs)))
     return [
-        f"runs.device is auto, and {why}: runs reserve {'GPUs' if device == 'cuda' else 'no GPUs'}"
-        for device, why in settled
+        f"runs.device is auto, and {reason}: runs reserve {'GPUs' if device == 'cuda' else 'no GPUs'}"
+        for device, reason in settled
     ]
 
 

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origi
 from throughline.files import command_line
 
 Main = Callable[..., int | None]
-OWN = ("output", "log")
+OF_RULES = ("output", "log")
 """Arguments that are parts of a rule themselves."""
 
 
@@ -52,7 +52,7 @@ class Argument(NamedTuple):
     @property
     def kind(self) -> Any:
         """The type of a value that is given: of `X | None` it is X."""
-        kinds = [one for one in get_args(self.type) if one is not NoneType]
+        kinds = [kind for kind in get_args(self.type) if kind is not NoneType]
         return kinds[0] if NoneType in get_args(self.type) else self.type
 
     def settings(self) -> dict[str, Any]:
@@ -94,12 +94,13 @@ def parser(main: Main, program: str | None = None) -> argparse.ArgumentParser:
             helps[described[1]] = described[2].replace("%", "%%")
         else:
             about.append(line)
-    made = argparse.ArgumentParser(program, description=" ".join(about).strip())
-    for one in arguments(main):
-        made.add_argument(one.option or one.name, help=helps.pop(one.name, None), **one.settings())
+    result = argparse.ArgumentParser(program, description=" ".join(about).strip())
+    for argument in arguments(main):
+        name = argument.option or argument.name
+        result.add_argument(name, help=helps.pop(argument.name, None), **argument.settings())
     if helps:
         raise ValueError(f"{main.__code__.co_filename} describes {', '.join(helps)}, but no argument has that name")
-    return made
+    return result
 
 
 def run(
@@ -112,11 +113,11 @@ def run(
 
     def call() -> int | None:
         given = vars(parser(main, program).parse_args(words))
-        for one in arguments(main):
-            if get_origin(one.kind) is tuple and given[one.name]:
-                given[one.name] = tuple(given[one.name])
-        before = [given.pop(one.name) for one in arguments(main) if one.positional]
-        return main(*before, **given)
+        for argument in arguments(main):
+            if get_origin(argument.kind) is tuple and given[argument.name]:
+                given[argument.name] = tuple(given[argument.name])
+        positional = [given.pop(argument.name) for argument in arguments(main) if argument.positional]
+        return main(*positional, **given)
 
     command_line(call, single=single)
 
@@ -143,11 +144,12 @@ def rule_words(main: Main, ready: Sequence[str] = (), named: Mapping[str, str | 
     """
     named = dict(named or {})
     words = []
-    for one in arguments(main):
-        usual = one.name if one.name in OWN else f"{'input' if one.is_path else 'params'}.{one.name}"
-        value = named.pop(one.name, usual if one.required or one.name in OWN else None)
+    for argument in arguments(main):
+        name = argument.name
+        usual = name if name in OF_RULES else f"{'input' if argument.is_path else 'params'}.{name}"
+        value = named.pop(name, usual if argument.required or name in OF_RULES else None)
         if value is not None:
-            words.append(f"{one.option} {{{value}:q}}".strip())
+            words.append(f"{argument.option} {{{value}:q}}".strip())
     if named:
         raise ValueError(f"{main.__code__.co_filename} has no argument {', '.join(named)}")
     return " ".join([*words, *(f"{{{value}:q}}" for value in ready)])

@@ -64,14 +64,14 @@ def disk_error(error: OSError) -> UserError | None:
         path = path.parent
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what, remedy = "written", "make room"
-        why = "the disk is full, or a quota or limit of file sizes is reached; nothing unfinished was left"
+        reason = "the disk is full, or a quota or limit of file sizes is reached; nothing unfinished was left"
     elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         what, remedy = "opened", "correct the rights or the mount"
-        why = "this user may not write (or read) there, or the file system is mounted read-only"
+        reason = "this user may not write (or read) there, or the file system is mounted read-only"
     else:
         return None
     next_step = f"{remedy}, and run snakemake again: it makes only what is missing"
-    return UserError(f"{path} could not be {what}: {os.strerror(error.errno)}", why=why, next_step=next_step)
+    return UserError(f"{path} could not be {what}: {os.strerror(error.errno)}", why=reason, next_step=next_step)
 
 
 @contextmanager
@@ -143,8 +143,8 @@ def sha256(path: str | os.PathLike[str]) -> str:
 def resource(name: str) -> Path:
     """Return the path of a file or folder of resources/: in the clone or, if the package is installed without a clone,
     among the files of the installation."""
-    places = Path(__file__).parents[2] / "resources", Path(sys.prefix, "share", "throughline")
-    return next((place / name for place in places if (place / name).exists()), places[0] / name)
+    folders = (Path(__file__).parents[2] / "resources", Path(sys.prefix, "share", "throughline"))
+    return next((folder / name for folder in folders if (folder / name).exists()), folders[0] / name)
 
 
 def natural(path: Path) -> list[tuple[str, int]]:
@@ -255,12 +255,12 @@ def _names() -> list[tuple[str, str]]:
     secrets = {value for name, value in os.environ.items() if len(value) >= 8 and re.fullmatch(_SECRET_VARIABLE, name)}
     patterns = [(re.escape(secret), "MASKED") for secret in sorted(secrets, key=len, reverse=True)]
     if folder != os.sep:
-        place = rf"(?<![\w.~-]){re.escape(folder)}"
-        patterns += [(rf"{place}/", ""), (rf"{place}(?![\w.-])", ".")]
+        here = rf"(?<![\w.~-]){re.escape(folder)}"
+        patterns += [(rf"{here}/", ""), (rf"{here}(?![\w.-])", ".")]
     patterns += [(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~") for home in sorted(homes, key=len, reverse=True)]
-    here, nodes = os.uname().nodename, [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
+    nodes = [node.rpartition("@") for node in os.environ.get(NODES, "").split()]
     aliases = {node: f"node{number}" for number, (_, _, node) in enumerate(nodes)}
-    for node, alias in {here: "HOST" if nodes else "node0", **aliases}.items():
+    for node, alias in {os.uname().nodename: "HOST" if nodes else "node0", **aliases}.items():
         for name in dict.fromkeys([node, node.split(".")[0]]):
             if len(name) > 2 and name != "localhost":
                 patterns.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", alias))

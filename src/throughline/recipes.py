@@ -69,7 +69,10 @@ class Recipe:
     @property
     def pins(self) -> str:
         """A digest (12 hexadecimal digits) of the interpreter, pins, flags and patches. The conda file has it too."""
-        stages = [[one.source, one.requirements, one.patch and sha256(one.patch), one.variables] for one in self.stages]
+        stages = [
+            [stage.source, stage.requirements, stage.patch and sha256(stage.patch), stage.variables]
+            for stage in self.stages
+        ]
         return _digest(json.dumps([self.python, stages, self._locked()], sort_keys=True))
 
     def _locked(self) -> list[str]:
@@ -127,7 +130,10 @@ def lacks_mpi(name: str) -> bool:
 def of(framework: str) -> Recipe | None:
     """Return the recipe of the framework's environment; None if it runs in the workflow's own environment."""
     path = PINS / f"{framework}.txt"
-    python, modules, conda, stages = "", list[str](), list[str](), list[Stage]()
+    python = ""
+    modules: list[str] = []
+    conda: list[str] = []
+    stages: list[Stage] = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         word, _, rest = line.removeprefix("#:").strip().partition(" ")
         if not line.startswith("#:"):
@@ -163,8 +169,8 @@ def requirements(framework: str) -> list[str]:
 
 def locked() -> list[str]:
     """Return the names of all environments that have a lock of their own."""
-    found = ((path.stem, of(path.stem)) for path in PINS.glob("*.txt"))
-    return sorted(name for name, recipe in found if recipe and recipe.framework == name)
+    named = ((path.stem, of(path.stem)) for path in PINS.glob("*.txt"))
+    return sorted(name for name, recipe in named if recipe and recipe.framework == name)
 
 
 def ready(framework: str) -> Path | None:

@@ -132,21 +132,21 @@ def _refuse_prefixes(paths: Any) -> None:
 
 def include_from_above(workflow: Any) -> None:
     """Include the Snakefile of the folder above, with its first rule as what Snakemake makes if no target is named."""
-    place = _folder_above(take(workflow, "current_basedir"))
-    take(workflow, "include")(str(place / "Snakefile"), overwrite_default_target=True)
+    folder = _folder_above(take(workflow, "current_basedir"))
+    take(workflow, "include")(str(folder / "Snakefile"), overwrite_default_target=True)
 
 
-def _folder_above(place: Any) -> Path:
-    """Return the folder above `place`, the folder of a Snakefile.
+def _folder_above(source: Any) -> Path:
+    """Return the folder above `source`, the folder of a Snakefile.
 
     If Snakemake reads the Snakefile from a repository (`github(...)`), there is no such folder, and the workflow needs
     one: it runs programs and imports a library. So we check the repository out, once for each commit and user.
     """
-    if type(place).__name__ == "LocalSourceFile":
-        return Path(take(place, "path")).parent
-    hosted = hasattr(place, "hosted_repo")
-    repository = str(take(place, "hosted_repo.repo_clone") if hosted else Path(take(place, "repo_path")).resolve())
-    commit = _git(repository, "rev-parse", f"{take(place, 'ref')}^{{commit}}")
+    if type(source).__name__ == "LocalSourceFile":
+        return Path(take(source, "path")).parent
+    hosted = hasattr(source, "hosted_repo")
+    repository = str(take(source, "hosted_repo.repo_clone") if hosted else Path(take(source, "repo_path")).resolve())
+    commit = _git(repository, "rev-parse", f"{take(source, 'ref')}^{{commit}}")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "workflows")
     folder = cache / commit
     if not folder.is_dir():

@@ -21,8 +21,8 @@ def module(name: str) -> Path | None:
 
     Return None if `name` is not one of our modules.
     """
-    place = ROOT.joinpath(*name.split(".")[1:])
-    return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
+    path = ROOT.joinpath(*name.split(".")[1:])
+    return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
 @cache
@@ -42,13 +42,13 @@ def closure(*start: str | Path) -> list[Path]:
     """
     waiting, seen = list(start), set[Path]()
     while waiting:
-        one = waiting.pop()
-        path = module(one) if isinstance(one, str) else one
+        source = waiting.pop()
+        path = module(source) if isinstance(source, str) else source
         if path and path not in seen:
             seen.add(path)
             waiting += imported(path)
-            if isinstance(one, str):
-                waiting.append(one.rpartition(".")[0])  # importing a module also runs its packages
+            if isinstance(source, str):
+                waiting.append(source.rpartition(".")[0])  # importing a module also runs its packages
     folders = {path.parent for path in seen if ROOT in path.parents}
     beside = {path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix != ".py"}
     return sorted(seen | beside)

@@ -85,8 +85,8 @@ def speedup_range(values: Sequence[float], baseline: Sequence[float]) -> Range |
 
 def speedup_coverage(n: int, n_baseline: int) -> float | None:
     """Return a lower bound of the probability that `speedup_range` contains the true speedup."""
-    one, other = range_coverage(n), range_coverage(n_baseline)
-    return one * other if one and other else None
+    coverage, coverage_baseline = range_coverage(n), range_coverage(n_baseline)
+    return coverage * coverage_baseline if coverage and coverage_baseline else None
 
 
 def excess_of_first(values: Sequence[float]) -> float | None:
@@ -99,21 +99,21 @@ def excess_of_first(values: Sequence[float]) -> float | None:
     return 1 - values[0] / others if len(values) >= 3 and others else None
 
 
-def rank_test(one: Sequence[float], other: Sequence[float]) -> float | None:
+def rank_test(before: Sequence[float], after: Sequence[float]) -> float | None:
     """Return the two-sided p-value of the Mann-Whitney U test: do two sets of repeats come from one distribution?
 
     The p-value is exact without ties and asymptotic with ties (scipy's `auto`). We do not use the signed-rank test: for
     five pairs its smallest p-value is 6.25 %, while the smallest one of this test for 5 against 5 values is 0.8 %.
     Return None for fewer than three values on a side: then no p-value below 10 % is possible.
     """
-    return None if min(len(one), len(other)) < 3 else _mann_whitney(tuple(one), tuple(other))
+    return None if min(len(before), len(after)) < 3 else _mann_whitney(tuple(before), tuple(after))
 
 
 @cache  # the verdict, the reason and the table of a comparison ask for the same p-value
-def _mann_whitney(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+def _mann_whitney(before: tuple[float, ...], after: tuple[float, ...]) -> float:
     from scipy.stats import mannwhitneyu
 
-    return float(mannwhitneyu(one, other, alternative="two-sided").pvalue)
+    return float(mannwhitneyu(before, after, alternative="two-sided").pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -124,8 +124,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     below the adjusted value of a smaller p-value.
     """
     adjusted, highest = list(p_values), 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
+    for position, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - position) * p_values[index]))
         adjusted[index] = highest
     return adjusted
 

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 
 from throughline import __version__, command
 
-NAMES = sorted(found.name for found in iter_modules(__path__))
+NAMES = sorted(module.name for module in iter_modules(__path__))
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -13,7 +13,7 @@ from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from throughline.console import SAID
-from throughline.console.cause import cause
+from throughline.console.failure_cause import failure_cause
 from throughline.console.plan import Plan, span
 from throughline.console.screen import Screen, Status
 from throughline.files import UserError
@@ -28,7 +28,7 @@ EXPECTED = ("At least one job did not complete successfully", "Exiting because a
 
 
 @dataclass
-class Job:
+class StartedJob:
     """A job that has started, or waits in Slurm's queue. `output` is its first output file."""
 
     output: str
@@ -40,7 +40,7 @@ class Console:
 
     def __init__(self, quiet: bool = False) -> None:
         self._plan: Plan | None = None
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, StartedJob] = {}
         self._done: set[str] = set()
         self._failed: set[str] = set()
         self._expected_s: dict[str, float | None] = {}
@@ -71,8 +71,8 @@ class Console:
             case LogEvent.JOB_ERROR:
                 self._fail(record)
             case LogEvent.GROUP_ERROR:
-                for one in record.job_error_info:  # type: ignore[attr-defined]
-                    self._fail(logging.makeLogRecord(one))
+                for job in record.job_error_info:  # type: ignore[attr-defined]
+                    self._fail(logging.makeLogRecord(job))
             case None | LogEvent.ERROR:
                 self._hear(record, text)
 
@@ -101,7 +101,7 @@ class Console:
         )
 
     def _start(self, record: Any) -> None:
-        job = Job(str(next(iter(record.output), "")))
+        job = StartedJob(str(next(iter(record.output), "")))
         self._jobs[record.jobid] = job
         if self._is_data(job.output):
             self._data_since = self._data_since or job.since
@@ -141,10 +141,10 @@ class Console:
         self._failed.add(output)
         self._expected_s.pop(output, None)
         logs = list(map(str, record.log))
-        why = cause(logs)
-        said = "for the same reason as before" if why in self._told else why.replace("\n", "\n  ")
-        self._told.add(why)
-        self._screen.say("\n".join([f"failed: {output}", f"  {said}", *(f"  log:  {log}" for log in logs)]), "red")
+        cause = failure_cause(logs)
+        text = "for the same reason as before" if cause in self._told else cause.replace("\n", "\n  ")
+        self._told.add(cause)
+        self._screen.say("\n".join([f"failed: {output}", f"  {text}", *(f"  log:  {log}" for log in logs)]), "red")
 
     def _of_data(self, plan: Plan) -> str:
         return f"data: {len(self._done & plan.data)} of {len(plan.data)} steps"
@@ -169,7 +169,7 @@ class Console:
             self._ask_slurm() if plan.cluster else local,
         )
 
-    def _left_s(self, plan: Plan, jobs: list[Job]) -> float | None:
+    def _left_s(self, plan: Plan, jobs: list[StartedJob]) -> float | None:
         """Return the estimated seconds that are left; None if unknown.
 
         We assume that runs follow one another, and that the remaining data takes as long per step as the data so far.
@@ -218,21 +218,17 @@ def _outcome(spec: RunSpec, plan: Plan) -> str:
     """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`."""
     where = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology}"
     speeds: list[float] = []
-    said = ""
-    for one in plan.specs:
-        if (one.cell, one.framework, one.topology) != (spec.cell, spec.framework, spec.topology):
+    outcome = ""
+    for repeat in plan.specs:
+        if (repeat.cell, repeat.framework, repeat.topology) != (spec.cell, spec.framework, spec.topology):
             continue
         try:
-            record = read_run(one.record)
+            record = read_run(repeat.record)
         except (UserError, OSError):
             continue
-        if record.samples_per_s:
-            speeds.append(record.samples_per_s)
-        if one.record == spec.record:
-            said = (
-                f"{record.samples_per_s:.1f} {record.unit}"
-                if record.samples_per_s
-                else f"{record.status}: {record.reason}"
-            )
+        speed = record.samples_per_s
+        speeds += [speed] if speed else []
+        if repeat.record == spec.record:
+            outcome = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}"
     middle = f", median of {len(speeds)}: {median(speeds):.1f}" if len(speeds) > 1 else ""
-    return f"{where} (repeat {spec.repeat}): {said}{middle}"
+    return f"{where} (repeat {spec.repeat}): {outcome}{middle}"

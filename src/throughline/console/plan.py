@@ -63,14 +63,14 @@ class Plan:
             )
         how = "the time of all jobs added up" if self.cluster else "one at a time"
         lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
-        return "\n".join([*lines, *(f"  the result: {made}" for made in self.results())])
+        return "\n".join([*lines, *(f"  the result: {path}" for path in self.results())])
 
     @cached_property
     def _earlier_s(self) -> dict[str, float]:
         """Map the record of each run that was finished before this call to the seconds that it took."""
         records = [spec.record for spec in self.specs if spec.record not in self.pending]
-        found = {record: glance(self.root / record) for record in records}
-        return {record: one.seconds for record, one in found.items() if one and one.seconds is not None}
+        glances = ((record, glance(self.root / record)) for record in records)
+        return {record: run.seconds for record, run in glances if run and run.seconds is not None}
 
     def _time(self) -> str:
         """Return in words how long all pending runs take together, and how certain that is."""
@@ -118,10 +118,10 @@ class Plan:
         lines = [line for name in summaries for line in _medians(self.root / name)]
         if len(lines) > NAMED_AT_MOST:
             lines[NAMED_AT_MOST:] = [f"  and {len(lines) - NAMED_AT_MOST} more"]
-        made = self.results()
-        if made == [REPORT]:
-            made = [f"{REPORT} (open it in a browser; it needs no network)"]
-        return "\n".join(["Finished.", *lines, *(f"  result: {name}" for name in made)])
+        results = self.results()
+        if results == [REPORT]:
+            results = [f"{REPORT} (open it in a browser; it needs no network)"]
+        return "\n".join(["Finished.", *lines, *(f"  result: {path}" for path in results)])
 
 
 def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
@@ -130,9 +130,9 @@ def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
     `logs` maps each file that had to be made to its log.
     """
     failed = [
-        f"  failed: {made}; why: {log}"
-        for made, log in logs.items()
-        if not (root / made).exists() and (root / log).exists()
+        f"  failed: {path}; why: {log}"
+        for path, log in logs.items()
+        if not (root / path).exists() and (root / log).exists()
     ]
     named = ["Not everything could be made; what is there is kept.", *failed[:NAMED_AT_MOST]]
     if len(failed) > NAMED_AT_MOST:
@@ -149,8 +149,8 @@ def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
     This is checked first, because otherwise the user would see the error only after hours of training.
     """
     wanted = {root / os.path.dirname(output) for output in outputs}
-    there = {next(place for place in (folder, *folder.parents) if place.is_dir()) for folder in wanted}
-    for folder in sorted(there):
+    existing = {next(path for path in (folder, *folder.parents) if path.is_dir()) for folder in wanted}
+    for folder in sorted(existing):
         if not os.access(folder, os.W_OK | os.X_OK):
             raise UserError(
                 f"{folder}{os.sep} cannot be written, and results belong there",
@@ -170,17 +170,17 @@ def _medians(summary: Path) -> list[str]:
     Example: `bert bz64 fp16 torch 1n2g: 914.2 samples/s, speedup 1.78 (median of 5)`.
     """
     try:
-        found = read_summary(summary)
+        content = read_summary(summary)
     except UserError:
         return []
-    where = f"{found.benchmark} bz{found.batch} {found.precision}"
-    kind = "strong-scaling " if found.scaling == "strong" else ""
+    where = f"{content.benchmark} bz{content.batch} {content.precision}"
+    kind = "strong-scaling " if content.scaling == "strong" else ""
     lines = []
-    for framework, topology, cell in found.cells():
-        said = " ".join(f"{n} {status}" for status, n in cell.statuses.items())
-        said = f"{cell.median_speed:.1f} {found.unit}" if cell.median_speed else said
-        said += f", {kind}speedup {cell.speedup:.2f}" if cell.speedup and cell.speedup != 1 else ""
-        lines.append(f"  {where} {framework} {topology}: {said} (median of {cell.n_ok})")
+    for framework, topology, cell in content.cells():
+        outcome = " ".join(f"{n} {status}" for status, n in cell.statuses.items())
+        outcome = f"{cell.median_speed:.1f} {content.unit}" if cell.median_speed else outcome
+        outcome += f", {kind}speedup {cell.speedup:.2f}" if cell.speedup and cell.speedup != 1 else ""
+        lines.append(f"  {where} {framework} {topology}: {outcome} (median of {cell.n_ok})")
     return lines
 
 

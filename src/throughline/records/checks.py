@@ -128,7 +128,7 @@ class Equivalence(OfWorkload):
             return None
         by_precision = self.precisions.get(framework, {})
         others = by_precision.keys() - {precision}
-        compared = compared | {name: one for name, one in by_precision.items() if name == precision}
+        compared = compared | {name: proof for name, proof in by_precision.items() if name == precision}
         topology, worst = min(
             compared.items(), key=lambda item: (order.index(item[1].verdict), -(item[1].largest_difference or 0))
         )

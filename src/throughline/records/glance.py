@@ -60,8 +60,9 @@ def glance(path: Path) -> Glance | None:
 def siblings(record: Path) -> dict[str, Glance]:
     """Return the successful records of the same framework and topology by name, oldest first."""
     paths = [path for path in record.parent.glob("run*.json") if path.name != record.name]
-    found = {path.stem: glance(path) for path in sorted(paths, key=lambda path: path.stat().st_mtime)}
-    return {name: one for name, one in found.items() if one and one.status == "ok" and one.environment}
+    oldest_first = sorted(paths, key=lambda path: path.stat().st_mtime)
+    repeats = {path.stem: glance(path) for path in oldest_first}
+    return {name: run for name, run in repeats.items() if run and run.status == "ok" and run.environment}
 
 
 def _window(value: Any) -> tuple[datetime, datetime] | None:

@@ -189,25 +189,24 @@ class Benchmark(Runs):
     @cache
     def of(folder: str) -> type[Benchmark]:
         """Return the block's class for the models of a workload, with the workload's parameters as keys."""
-        models = tuple(model for model, place in workloads.models().items() if place == folder)
+        models = tuple(model for model, of_folder in workloads.models().items() if of_folder == folder)
         parameters = workloads.of_folder(folder).parameters
-        types, own = typing.get_type_hints(parameters), {}
+        types = typing.get_type_hints(parameters)
+        keys: dict[str, Any] = {}
         for field in dataclasses.fields(parameters):
             facts = field.metadata
             if facts["asked"]:
                 default = ... if field.default is dataclasses.MISSING else field.default
                 limits: Any = {name: facts.get(name) for name in ("description", "ge", "le", "gt", "lt")}
-                kind = (
-                    Literal[tuple(facts["choices"])]
-                    if facts["choices"]
-                    else KINDS.get(types[field.name], types[field.name])
-                )
-                own[field.name] = kind, Field(default, **limits)
-        if twice := sorted(own.keys() & RESERVED):
+                kind = KINDS.get(types[field.name], types[field.name])
+                if facts["choices"]:
+                    kind = Literal[tuple(facts["choices"])]
+                keys[field.name] = kind, Field(default, **limits)
+        if twice := sorted(keys.keys() & RESERVED):
             raise TypeError(f"workloads/{folder}: Parameters has fields with names of core keys: {', '.join(twice)}")
-        made: Any = create_model(f"{folder}_benchmark", __base__=Benchmark, **typing.cast(Any, own))
-        made.own_keys, made.folder, made.models = tuple(own), folder, models
-        return typing.cast("type[Benchmark]", made)
+        block: Any = create_model(f"{folder}_benchmark", __base__=Benchmark, **keys)
+        block.own_keys, block.folder, block.models = tuple(keys), folder, models
+        return typing.cast("type[Benchmark]", block)
 
     @classmethod
     def unknown(cls, key: str) -> str | None:
@@ -218,7 +217,7 @@ class Benchmark(Runs):
         return f"a key of {these} models; {cls.folder} models take: {', '.join(cls.own_keys) or 'none'}"
 
     @property
-    def own(self) -> dict[str, Value]:
+    def own_values(self) -> dict[str, Value]:
         """The values of the workload's keys."""
         return {key: getattr(self, key) for key in self.own_keys}
 

@@ -80,8 +80,8 @@ class Config(Section):
     def parameters_of(self, block: Benchmark) -> Any:
         """Return the Parameters of a block's workload. Raises ValueError if the data lack what the block's keys ask."""
         workload = workloads.of(block.model)
-        known = {"model": block.model, **block.own}
-        return workload.parameters(**block.own, **workload.complete(known, self.data_of(block)))
+        known = {"model": block.model, **block.own_values}
+        return workload.parameters(**block.own_values, **workload.complete(known, self.data_of(block)))
 
     def model_files(self) -> dict[str, str]:
         """Return the paths of the files that describe models, by SHA-256."""
@@ -101,16 +101,14 @@ def block_name(benchmark: str) -> str:
 
 
 def load(
-    paths: Sequence[str | Path],
-    overrides: Mapping[str, Any] | None = None,
-    places: Places | None = None,
+    paths: Sequence[str | Path], overrides: Mapping[str, Any] | None = None, places: Places | None = None
 ) -> Config:
     """Read, merge and check configuration files.
 
     Maps are merged and lists are replaced. A later file wins over an earlier one. `overrides` are the values of
     Snakemake's --config, as text, or the configuration that another workflow hands over; they win over all files.
-    `places` says where relative paths lead; without it, they
-    lead into the working directory. Raises ConfigError with one line per mistake.
+    `places` says where relative paths lead; without it, they lead into the working directory. Raises ConfigError with
+    one line per mistake.
     """
     raw: dict[str, Any] = {}
     for path in map(str, paths):
@@ -249,7 +247,7 @@ def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:
     if other.model != block.model:
         yield f" = {first!r}: it trains {other.model}, and this one {block.model}; weights fit only the same model"
     for key in ("frameworks", "batch"):
-        missing = [one for one in getattr(block, key) if one not in getattr(other, key)]
+        missing = [name for name in getattr(block, key) if name not in getattr(other, key)]
         if missing:
             yield f" = {first!r}: it is not checked with {', '.join(missing)}; add that to benchmarks.{first}.{key}"
     while first in config.benchmarks and (before := config.benchmarks[first].convergence):

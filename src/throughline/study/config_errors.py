@@ -180,7 +180,7 @@ def fields_of(model: type[BaseModel] | type[Part]) -> dict[str, FieldInfo]:
         return model.model_fields
     types = typing.get_type_hints(model, include_extras=True)
     fields = dataclasses.fields(typing.cast(Any, model))
-    return {one.name: FieldInfo.from_annotated_attribute(types[one.name], one) for one in fields}
+    return {field.name: FieldInfo.from_annotated_attribute(types[field.name], field) for field in fields}
 
 
 def strip(annotation: Any) -> Any:

@@ -58,8 +58,8 @@ def reference() -> str:
     """Return the page as Markdown, with one row per key."""
     sections = itertools.groupby(_rows(Config, ""), lambda row: re.findall(r"\w+", row)[0])
     tables = (f"\n## {name}\n\n{TABLE}" + "\n".join(rows) + "\n" for name, rows in sections)
-    own = map(of_workload, map(Benchmark.of, workloads.FOLDERS))
-    return "".join([HEADER, *tables, OWN_KEYS, *own])
+    of_models = map(of_workload, map(Benchmark.of, workloads.FOLDERS))
+    return "".join([HEADER, *tables, OWN_KEYS, *of_models])
 
 
 def schema() -> str:
@@ -73,14 +73,10 @@ def schema() -> str:
             keys["required"] = [*keys.get("required", []), "model"]
         blocks.append(keys)
         if described := workloads.of_folder(block.folder).described:
-            kind = {
-                "type": "object",
-                "properties": described,
-                "required": list(described),
-                "additionalProperties": False,
-            }
+            kind = {"type": "object", "properties": described, "required": list(described)}
+            properties = {**keys["properties"], "model": {**kind, "additionalProperties": False}}
             required = sorted({*keys.get("required", []), "model"})
-            blocks.append({**keys, "properties": {**keys["properties"], "model": kind}, "required": required})
+            blocks.append({**keys, "properties": properties, "required": required})
     value["$defs"]["Benchmark"] = {"anyOf": blocks} if len(blocks) > 1 else blocks[0]
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
@@ -103,11 +99,10 @@ def _rows(model: Model, prefix: str) -> Iterator[str]:
         is_dict = typing.get_origin(plain) is dict
         options = [strip(typing.get_args(plain)[1])] if is_dict else branches(plain)
         sections = list(filter(is_model, options))
-        section = next(iter(sections), None)
-        allowed, default = (text.replace("|", r"\|") for text in (_allowed(plain), _default(field, section)))
+        allowed, default = (text.replace("|", r"\|") for text in (_allowed(plain), _default(field, bool(sections))))
         yield f"| `{path}` | {field.description} | {allowed} | {default} |"
-        for one in sections:
-            yield from _rows(one, f"{path}.<name>." if is_dict else f"{path}.")
+        for section in sections:
+            yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}.")
 
 
 def _allowed(plain: Any) -> str:
@@ -121,16 +116,16 @@ def _allowed(plain: Any) -> str:
     return kind(plain)
 
 
-def _default(field: FieldInfo, section: Any) -> str:
+def _default(field: FieldInfo, is_map: bool) -> str:
     if field.is_required():
         return "(required)"
     value = field.get_default(call_default_factory=True)
     if isinstance(value, (BaseModel, Part)):
         return ""
-    text = (
-        "null" if value is None else json.dumps(value) if isinstance(value, (bool, list, tuple, dict)) else str(value)
-    )
-    return "" if section is not None and value == {} else f"`{text}`"
+    text = str(value)
+    if value is None or isinstance(value, (bool, list, tuple, dict)):
+        text = json.dumps(value)
+    return "" if is_map and value == {} else f"`{text}`"
 
 
 if __name__ == "__main__":

@@ -40,8 +40,10 @@ class Places:
 
     def remarks(self) -> list[str]:
         """Return a line for each path that does not lead into the working directory."""
-        found = [f"{path} is not in this folder; the workflow's own is used: {own}" for path, own in self.taken.items()]
-        return [*found, *self.lost()]
+        used = [
+            f"{path} is not in this folder; the workflow's own is used: {file}" for path, file in self.taken.items()
+        ]
+        return used + self.lost()
 
     def lost(self) -> list[str]:
         """Return a line for each path that leads to nothing."""

@@ -47,11 +47,11 @@ def _typed(value: Any) -> Any:
     if not isinstance(value, Mapping) or not workloads.folder(str(value.get("model"))):
         return value
     kind: Any = workloads.of(value["model"]).parameters
-    own = {one.name: one for one in dataclasses.fields(kind)}
-    if missing := [name for name, one in own.items() if name not in value and is_stated(one)]:
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    if missing := [name for name, field in fields.items() if name not in value and is_stated(field)]:
         raise ValueError(f"missing: {', '.join(missing)}")
-    parameters = {key: item for key, item in value.items() if key in own}
-    rest = {NAMES.get(key, key): item for key, item in value.items() if key not in own}
+    parameters = {key: item for key, item in value.items() if key in fields}
+    rest = {NAMES.get(key, key): item for key, item in value.items() if key not in fields}
     return {
         **rest,
         "parameters": _validator(kind).validate_python(parameters),

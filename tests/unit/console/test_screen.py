@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.console.cause import AT_MOST, cause
+from throughline.console.failure_cause import AT_MOST, failure_cause
 from throughline.console.screen import Screen, Status
 
 LOGS = {
@@ -31,7 +31,7 @@ def test_the_cause_in_the_log(tmp_path: Path, name: str) -> None:
     log = tmp_path / "x.log"
     text, expected = LOGS[name]
     log.write_text(text)
-    assert cause([str(log), str(tmp_path / "absent.log")]) == expected
+    assert failure_cause([str(log), str(tmp_path / "absent.log")]) == expected
 
 
 class Terminal(io.StringIO):

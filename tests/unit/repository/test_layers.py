@@ -39,7 +39,7 @@ ORDER = [
     {"rank", "observe"},
     {"launch", "installation"},
     {"checks", "report", "console", "imports"},
-    {"asked", "commands"},
+    {"workflow_call", "commands"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and

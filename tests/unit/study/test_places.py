@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clones import ROOT
-from throughline import asked
+from throughline import workflow_call
 from throughline.study.config import ConfigError, load
 from throughline.study.places import Places
 
@@ -84,7 +84,7 @@ def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monke
 
 def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) -> None:
     said: list[str] = []
-    asked.read([], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, said.append)
+    workflow_call.read([], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, said.append)
     assert said == [f"lost.xml is neither in this folder nor in {workflow}"]
     block = {"model": {"transformers": "lost.json", "task": "clm"}}
     with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):

@@ -19,7 +19,7 @@ from throughline.study.targets import Targets
 
 
 @dataclass(frozen=True)
-class Asked:
+class WorkflowCall:
     config: Config
     specs: Sequence[RunSpec]
     targets: Targets
@@ -30,7 +30,7 @@ class Asked:
 
 def read(
     paths: Sequence[str | Path], values: Mapping[str, Any], workflow: Path, apart: bool, say: Callable[[str], object]
-) -> Asked:
+) -> WorkflowCall:
     """Read and check the configuration; UserError with one line per mistake.
 
     values: what wins over the files (`load`). workflow: the folder of the workflow, which may be another one than the
@@ -44,7 +44,7 @@ def read(
     specs = runs.expand(config)
     records.leave_newer({spec.summary for spec in specs})
     folders = config.corpus.made(config.folders("corpus"))
-    return Asked(
+    return WorkflowCall(
         config,
         specs,
         Targets(
