@@ -1,6 +1,6 @@
 """Dumps in old forms and damaged dumps, built from real pages of the sample, each with its expected result.
 
-python tests/corpus_odd_dumps.py        print the table of docs/method-corpus.md
+python tests/corpus_odd_dumps.py        print the table of docs/method-sources.md
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
 from throughline.files import UserError
 
-METHOD = Path(__file__).parents[4] / "docs" / "method-corpus.md"
+METHOD = Path(__file__).parents[4] / "docs" / "method-sources.md"
 TEXT_DIFFERS = {
     "a title that begins with `Template`": 0,
     "uncompressed, a flipped bit in a text": 1,
