@@ -1,13 +1,13 @@
 """Decode pictures with NVIDIA's DALI in the rank's own process, on its GPU or on a CPU (`options.decoder: dali`).
 
-Rows, crops and mirroring are the same as with Pillow's decoder (decoding.py). Only decoding and resizing are DALI's, so
-the pixels differ by rounding. Pixels pass through the host's memory, which works with every framework.
+Rows, crops and mirroring are the same as with Pillow (row_decoder.py). Only decoding and resizing are DALI's, so the
+pixels differ by rounding. Pixels pass through the host's memory, which works with every framework.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,20 @@ from nvidia import dali
 from nvidia.dali import fn, types
 
 from throughline.images import crops
-from throughline.images.decoding import Decoder
+from throughline.images.row_decoder import Decoder
 
 VERSION = dali.__version__
 Arrays = dict[str, NDArray[Any]]
 
 
 def decoded(
-    decoder: Decoder, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, ahead: int
+    job: Mapping[str, Any], rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, ahead: int
 ) -> Iterator[Arrays]:
     """Yield `pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows.
 
-    `gpu`: the number of the GPU, None for the CPU.
+    `job`: what a Decoder needs. `gpu`: the number of the GPU, None for the CPU.
     """
-    labels: deque[NDArray[Any]] = deque()
+    decoder, labels = Decoder(job), deque[NDArray[Any]]()
 
     def source() -> tuple[list[Any], ...]:
         """Return the next batch. For each picture: its file, the crop's (left, top), (width, height), and mirrored."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import struct
 import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -22,14 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline import processes
+from throughline.images.shared_batches import HEADER, HELD_OUT, batch_bytes, views
 from throughline.workloads import Unsupported
 
 KIND = "images"
 """The value of `kind` in the manifest of such shards."""
-HEADER = struct.Struct("<4q")
-"""Precedes the rows of a batch: the slot, the number of rows, the first row's place in the batch, and the step."""
-HELD_OUT = -1
-"""The epoch of rows of test shards. Nothing random is drawn for them."""
 DRAWN = "random crops and flips drawn anew each epoch"
 Arrays = dict[str, NDArray[Any]]
 
@@ -66,7 +62,7 @@ class Pictures:
         return {"rows": rows}
 
     def batch_bytes(self, size: int) -> int:
-        return size * (3 * self.image**2 + 4)
+        return batch_bytes(size, self.image)
 
     def decoded(self, rows: Iterator[Arrays], size: int, processes: int, python: str) -> Iterator[Arrays]:
         """Yield `pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows, decoded by processes.
@@ -111,14 +107,13 @@ class Pictures:
         """Yield the same arrays, decoded by DALI in this process. Unsupported if this environment has no DALI."""
         try:
             from throughline.images import dali
-            from throughline.images.decoding import Decoder
         except ImportError as error:
             raise Unsupported(
                 f"options.decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
                 "(pip install nvidia-dali-cuda130 pillow, or the build for your CUDA), or leave the option out"
             ) from None
         self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + ("CPU" if gpu is None else "GPU")
-        return dali.decoded(Decoder(self.job), rows, size, threads, gpu, self.slots)
+        return dali.decoded(self.job, rows, size, threads, gpu, self.slots)
 
     @property
     def job(self) -> dict[str, Any]:
@@ -146,18 +141,11 @@ class Pictures:
         return worker
 
 
-def views(memory: mmap.mmap, slot: int, size: int, image: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return views of a slot's pixels u1[size, S, S, 3] and labels i4[size]."""
-    begin, pixels = slot * size * (3 * image**2 + 4), size * 3 * image**2
-    flat = np.frombuffer(memory, np.uint8)[begin : begin + pixels + 4 * size]
-    return flat[:pixels].reshape(size, image, image, 3), flat[pixels:].view(np.int32)
-
-
 def _ask(worker: subprocess.Popen[bytes], slot: int, rows: NDArray[Any], first: int, step: int) -> None:
-    own = np.ascontiguousarray(rows[first::step])
+    share = np.ascontiguousarray(rows[first::step])
     assert worker.stdin
     with suppress(BrokenPipeError):  # `_answer` reports how the process ended
-        worker.stdin.write(HEADER.pack(slot, len(own), first, step) + own.tobytes())
+        worker.stdin.write(HEADER.pack(slot, len(share), first, step) + share.tobytes())
         worker.stdin.flush()
 
 

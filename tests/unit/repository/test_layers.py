@@ -48,7 +48,7 @@ IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
     *("randomness.py", "corpus/reading.py", "datasets/hdf5.py", "datasets/faults.py", "datasets/leftovers.py"),
     *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
-    *("images/reading.py", "images/index.py", "clicks/reading.py", "faces/reading.py"),
+    *("images/reading.py", "images/shared_batches.py", "images/index.py", "clicks/reading.py", "faces/reading.py"),
 ]
 
 
@@ -82,6 +82,18 @@ def test_data_rooms_share_datasets_alone() -> None:
         for path in (SOURCES / own).rglob("*.py"):
             others = {room(other) for name in sources.imported(path) if (other := sources.module(name))}
             assert not others & (rooms - {own} | {"faces"}), path
+
+
+def test_data_rooms_have_no_circles() -> None:
+    paths = [
+        path for own in ("datasets", "corpus", "images", "faces", "clicks") for path in (SOURCES / own).rglob("*.py")
+    ]
+    needs = {
+        path: {other for name in sources.imported(path) if (other := sources.module(name)) in paths} for path in paths
+    }
+    while free := {path for path, others in needs.items() if path.name == "__init__.py" or not others}:
+        needs = {path: others - free for path, others in needs.items() if path not in free}
+    assert not needs
 
 
 def test_analysis_computes_and_does_not_draw() -> None:
