@@ -42,7 +42,7 @@ sys.path.insert(0, str(ROOT / "src"))
 import numpy as np  # noqa: E402
 
 from throughline.corpus import reading  # noqa: E402
-from throughline.corpus.shards import Parameters, instances, lookup, making, pairs, promises  # noqa: E402
+from throughline.corpus.shards import Parameters, instances, making, row_checks, segment_pairs, text_lookup  # noqa: E402
 from throughline.corpus.source import dumps  # noqa: E402
 from throughline.corpus.text import sentences, tokens, vocabulary  # noqa: E402
 
@@ -201,12 +201,15 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
         found = {}
         for who, path in (("theirs", theirs / f"{length}.hdf5"), ("ours", ours / f"{length}" / "training_0000.hdf5")):
             arrays = reading.read_shard(path)
-            found[who] = {"rows": float(len(arrays["input_ids"])), **promises.shares(promises.counted(arrays, read))}
+            found[who] = {
+                "rows": float(len(arrays["input_ids"])),
+                **row_checks.shares(row_checks.counted(arrays, read)),
+            }
             print(f"| {length}, {who} | " + " | ".join(f"{found[who][name]:.6g}" for name in names) + " |")
         drawn = []
         for seed in range(SEEDS):
             asked = instances.Parameters(length, predictions, copies=COPIES, seed=seed)
-            made = pairs.examples(documents, asked, "training", 0).pairs
+            made = segment_pairs.examples(documents, asked, "training", 0).pairs
             drawn.append(
                 (len(made), float(made.a_length.mean() + made.b_length.mean()) + 3, float(made.random_next.mean()))
             )
@@ -282,7 +285,7 @@ def looked_up(folder: Path, words: Path, dump: Path, times: int) -> None:
             pile.add(replace(once, tokens=other[once.tokens], ids=once.ids + turn * 10**8))
         read = vocabulary.read(words)
         tokens._write(folder / "tokens.hdf5", pile, np.arange(len(pile.facts()[0])), read.sha256, len(read))
-    text = lookup.Text(tokens.read(folder / "tokens.hdf5")[0])
+    text = text_lookup.Text(tokens.read(folder / "tokens.hdf5")[0])
     print(f"\n{len(text.tokens):,} tokens of text\n\n| tokens | rows | making | rows looked up | look-up | share |")
     print("|--:|" + "--:|" * 5)
     for length, predictions in LENGTHS.items():
@@ -290,7 +293,11 @@ def looked_up(folder: Path, words: Path, dump: Path, times: int) -> None:
         made = least(lambda: making.make(folder / "tokens.hdf5", words, asked, "training", 0, path))  # noqa: B023
         arrays = reading.read_shard(path)
         rows = len(arrays["input_ids"])
-        for numbers in (lookup.chosen(rows, length, len(text.tokens)), np.arange(1), np.arange(8192) * rows // 8192):
+        for numbers in (
+            text_lookup.chosen(rows, length, len(text.tokens)),
+            np.arange(1),
+            np.arange(8192) * rows // 8192,
+        ):
             some = {name: array[numbers] for name, array in arrays.items()}
             seconds = least(lambda: text.check(path, some, numbers))  # noqa: B023
             cells = f"{rows:,}", f"{made:.3f}", f"{len(numbers):,}", f"{seconds:.3f}", f"{seconds / made:.1%}"

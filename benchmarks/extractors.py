@@ -34,7 +34,7 @@ from corpus import repeated, script
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from throughline.corpus.source import dumps, pages, parts  # noqa: E402
+from throughline.corpus.source import dumps, pages, part_pages  # noqa: E402
 from throughline.corpus.text import sentences, wikitext  # noqa: E402
 
 NAMES = ("wikiextractor", "throughline")
@@ -100,7 +100,7 @@ def compare_odd() -> None:
             texts = {extractor: articles(odd, Path(name), 1, extractor) for extractor in NAMES}
             cut = dumps.cut(odd.build(Path(name)), 1)
             site = pages.Site.of(cut.header)
-            parsed = [pages.parse(page, site, "a page") for page in parts.pages(cut, 0)]
+            parsed = [pages.parse(page, site, "a page") for page in part_pages.pages(cut, 0)]
         items = probes({str(page.id): pages.unescaped(page.text) for page in parsed if page.kind == "article"})
         cells = [odd.what, str(odd.articles), str(sum(map(len, items.values())))]
         for extractor in NAMES:
@@ -129,7 +129,7 @@ def main() -> None:
             repeated(dump, arguments.times, folder / "dump.xml")
             dump = folder / "dump.xml"
         cut = dumps.cut([dump], 1)
-        read = list(parts.pages(cut, 0))
+        read = list(part_pages.pages(cut, 0))
         dumps.write(folder / "parts.json", cut)
         for _ in range(arguments.rounds):
             for extractor in NAMES:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from corpus_helpers import streams
 from throughline import files
-from throughline.corpus.source import dumps, parts
+from throughline.corpus.source import dumps, part_pages
 from throughline.corpus.text import extraction
 from throughline.files import UserError
 
@@ -41,7 +41,7 @@ def sample() -> tuple[bytes, list[bytes]]:
     """Return the sample's header and some of its pages: ARTICLES articles, redirects, and two pages of other
     namespaces."""
     text = bz2.decompress(dumps.find_sample().read_bytes())
-    pages = list(parts.pages(dumps.cut([dumps.find_sample()], 1), 0))[FIRST : FIRST + PAGES - 2]
+    pages = list(part_pages.pages(dumps.cut([dumps.find_sample()], 1), 0))[FIRST : FIRST + PAGES - 2]
     talk = b"<page>\n<title>Talk:Anarchism</title>\n<ns>1</ns>\n<id>90000001</id>\n<revision>\n<id>1</id>\n"
     talk += b'<text xml:space="preserve">Is this so?</text>\n</revision>\n</page>'
     template = talk.replace(b"Talk:", b"Template:").replace(b"<ns>1", b"<ns>10").replace(b"90000001", b"90000002")

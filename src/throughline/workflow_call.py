@@ -8,7 +8,7 @@ from typing import Any
 from throughline import records
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.clicks.targets import ClicksTargets
-from throughline.corpus.shards import adopted
+from throughline.corpus.shards import finished_files
 from throughline.corpus.targets import CorpusTargets
 from throughline.images.targets import PicturesTargets
 from throughline.spec import RunSpec
@@ -54,7 +54,7 @@ def read(
             searches={} if apart else max_batch.requests(config, specs),
             checks=convergence_check.requests(config, specs),
         ),
-        CorpusTargets(config.corpus, folders, adopted.of(config.corpus, folders)),
+        CorpusTargets(config.corpus, folders, finished_files.of(config.corpus, folders)),
         {room: PicturesTargets(section, room) for room, section in config.pictures().items()},
         ClicksTargets(config.clicks),
     )

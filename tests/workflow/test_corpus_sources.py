@@ -15,7 +15,7 @@ from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_toke
 from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import Parameters, making
-from throughline.corpus.source import IDS, dumps, parts
+from throughline.corpus.source import IDS, dumps, part_pages
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
@@ -31,7 +31,7 @@ FILE = f"/enwiki/20261101/{NAME}-{SINGLE}"
 
 def dump() -> bytes:
     """A small multistream dump of real articles."""
-    found = list(parts.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:100]
+    found = list(part_pages.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:100]
     header = bz2.decompress(dumps.find_sample().read_bytes()).split(b"<page>")[0]
     return streams(header, *(b"\n".join(found[i : i + 10]) + b"\n" for i in range(0, 40, 10)), CLOSING)
 

@@ -9,9 +9,9 @@ from throughline.command import run
 
 
 def main(part: int, rows: int, values: int, output: Path) -> None:
-    from throughline.clicks import made_up
+    from throughline.clicks import made_up_logs
 
-    made_up.write(output, part, rows, values)
+    made_up_logs.write(output, part, rows, values)
 
 
 if __name__ == "__main__":

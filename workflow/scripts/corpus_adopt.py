@@ -10,9 +10,9 @@ from throughline.command import run
 
 
 def main(shard: Path, output: Path, unpacked: bool = False) -> None:
-    from throughline.corpus.shards import adopted, making
+    from throughline.corpus.shards import finished_files, making
 
-    (making.unpack if unpacked else adopted.link)(shard, output)
+    (making.unpack if unpacked else finished_files.link)(shard, output)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from throughline.command import run
 
 def main(dump: list[Path], parts: int, output: Path, text: bool = False) -> None:
     from throughline.corpus.source import documents, dumps
-    from throughline.corpus.source.parts import check_articles
+    from throughline.corpus.source.part_pages import check_articles
 
     if text:
         documents.write_cut(dump, parts, output)
@@ -23,9 +23,9 @@ def main(dump: list[Path], parts: int, output: Path, text: bool = False) -> None
 
 
 def _listed(listing: Path) -> list[Path]:
-    from throughline.corpus.source import published
+    from throughline.corpus.source import published_dumps
 
-    return published.listed(listing)
+    return published_dumps.listed(listing)
 
 
 if __name__ == "__main__":

@@ -25,13 +25,13 @@ def main(
     timeout_s: float = 60,
     tries: int = 5,
 ) -> None:
-    from throughline.corpus.source import published
+    from throughline.corpus.source import published_dumps
     from throughline.corpus.source.fetch import Client
 
     client = Client(contact, tries=tries, timeout_s=timeout_s)
     mirrors = mirror or os.environ.get("THROUGHLINE_MIRRORS", "").split()
-    host = published.OFFICIAL if official is None else official
-    published.download(name or output.stem, output, client, mirrors, host)
+    host = published_dumps.OFFICIAL if official is None else official
+    published_dumps.download(name or output.stem, output, client, mirrors, host)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A part (HDF5) holds a log's rows in blocks. Each block is ordered by shard, and `bounds` says where each shard's rows
 begin in it. A hash of the numbers of file and row decides the shard of a row, so the shards do not depend on the number
 of cores or the order of jobs. A shard (HDF5 without compression, so that training can map it into memory) holds the
-arrays of `lines.TYPES`.
+arrays of `log_lines.TYPES`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from throughline.clicks import lines
+from throughline.clicks import log_lines
 from throughline.clicks.reading import SCHEMA, opened
 from throughline.datasets import hdf5
 from throughline.files import UserError
@@ -34,10 +34,10 @@ def parse(source: Path, part: int, shards: int, at_most: float, path: Path) -> t
     bounds: list[Any] = []
     malformed: list[int] = []
     with hdf5.new_file(path, {"schema": SCHEMA}) as stream:
-        for name, (kind, shape) in lines.TYPES.items():
+        for name, (kind, shape) in log_lines.TYPES.items():
             chunk = (4096, *shape)
             stream.create_dataset(name, (0, *shape), kind, maxshape=(None, *shape), chunks=chunk, track_times=False)
-        for rows, bad in lines.blocks(source):
+        for rows, bad in log_lines.blocks(source):
             number = np.arange(begin, begin + len(rows["labels"]), dtype=np.uint64) + np.uint64(part << 40)
             owners = (splitmix64(number) % np.uint64(shards)).astype(np.int64)
             order = np.argsort(owners, kind="stable")
@@ -67,7 +67,7 @@ def gather(parts: Sequence[Path], shard: int, path: Path) -> int:
             bounds = stream["bounds"]
             counts.append(int((bounds[:, shard + 1] - bounds[:, shard]).sum()))
     with hdf5.new_file(path, {"schema": SCHEMA}) as out:
-        for name, (kind, shape) in lines.TYPES.items():
+        for name, (kind, shape) in log_lines.TYPES.items():
             out.create_dataset(name, (sum(counts), *shape), kind, track_times=False)
         at = 0
         for part in parts:
@@ -80,7 +80,7 @@ def _copied(part: h5py.File, out: h5py.File, shard: int, at: int) -> int:
     """Copy a shard's rows from a part to the rows from `at` on. Return the row after them."""
     for first, last in part["bounds"][:, shard : shard + 2].tolist():
         if last > first:
-            for name in lines.TYPES:
+            for name in log_lines.TYPES:
                 out[name][at : at + last - first] = part[name][first:last]
         at += last - first
     return at

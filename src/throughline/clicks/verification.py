@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from throughline.clicks import lines
+from throughline.clicks import log_lines
 from throughline.clicks.reading import opened
 from throughline.datasets import verification
 from throughline.datasets.faults import changed
@@ -23,8 +23,8 @@ def verify(path: Path, parts: Sequence[Path], shard: int) -> dict[str, Any]:
     """
     content = hashlib.sha256()
     with opened(path) as stream:
-        arrays = {name: mapped(stream[name]) for name in lines.TYPES}
-        for name, (kind, shape) in lines.TYPES.items():
+        arrays = {name: mapped(stream[name]) for name in log_lines.TYPES}
+        for name, (kind, shape) in log_lines.TYPES.items():
             if arrays[name].dtype != kind or arrays[name].shape[1:] != shape:
                 raise changed(path, f"has {name} of another type or shape")
         at = 0

@@ -1,6 +1,6 @@
 /* The hot loops of the corpus. Each has an equivalent in numpy and Python, which is used where there is no compiler; tests
-   check that both give the same: Chunks.encode (chunks.py), split (sentences.py), pairs (pairs.py), filled
-   (instances.py), planes (compression.py), elements (reading.py), checked (promises.py) and looked_up (lookup.py).
+   check that both give the same: Chunks.encode (chunks.py), split (sentences.py), pairs (segment_pairs.py), filled
+   (instances.py), planes (compression.py), elements (reading.py), checked (row_checks.py) and looked_up (text_lookup.py).
    kernel.py builds and loads this file. All sizes are counts of elements. No function here reads or writes a file. */
 
 #include <stdint.h>
@@ -560,7 +560,7 @@ static i64 run(const u8 *bytes, u8 value, i64 most) {
     return at;
 }
 
-/* True if a row keeps every rule of check_layout and, with `masked_of`, of check_promises (both in promises.py). */
+/* True if a row keeps every rule of check_layout and, with `masked_of`, of check_promises (both in row_checks.py). */
 static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, const u8 *kinds,
                 const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
                 const i32 *labels) {
@@ -591,8 +591,8 @@ static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i3
     return !masked_of || (specials == 3 && masked == masked_of[length - 3]);
 }
 
-/* True if all rows keep every rule ([PAD] is 0). Adds to `counts` what `counted` in promises.py counts. `kinds` says for
-   each entry of the vocabulary whether it is special, or may be a random word. */
+/* True if all rows keep every rule ([PAD] is 0). Adds to `counts` what `counted` in row_checks.py counts. `kinds` says
+   for each entry of the vocabulary whether it is special, or may be a random word. */
 int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, i32 unknown, const u8 *kinds,
             const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
             const i32 *labels, const u8 *next, i64 *counts) {
@@ -705,8 +705,8 @@ static i64 before(const i64 *bounds, i64 count, i64 value) {
     return low;
 }
 
-/* Judge rows like `check` in lookup.py. Returns how many could be judged, -2 if memory is short, or -3 - row if that row
-   is wrong (`check` then says why). `ids` are the ids before masking. `begins` has `sentences` elements: sentence s
+/* Judge rows like `check` in text_lookup.py. Returns how many could be judged, -2 if memory is short, or -3 - row if that
+   row is wrong (`check` then says why). `ids` are the ids before masking. `begins` has `sentences` elements: sentence s
    begins at token begins[s] and belongs to document document_of[s]. A segment in more than `most` places proves nothing. */
 i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const i64 *b_length, const u8 *next,
               const void *tokens, i64 width, i64 count, const i64 *begins, i64 sentences, const i64 *document_of, i64 most) {

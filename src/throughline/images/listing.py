@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from throughline import files
 from throughline.files import UserError
-from throughline.images import sample, source
-from throughline.images.source import Found
+from throughline.images import sample, source_pictures
+from throughline.images.source_pictures import Found
 from throughline.study.images_section import SAMPLE
 
 
@@ -33,7 +33,7 @@ class Listed(NamedTuple):
 def write(place: str, shards: Mapping[str, int], path: Path) -> dict[str, Any]:
     """Write the listing of a source and return its first line. `shards`: how many of each split, training and test."""
     is_sample = place == SAMPLE
-    found = list(sample.found() if is_sample else source.found(Path(place)))
+    found = list(sample.found() if is_sample else source_pictures.found(Path(place)))
     names = classes(found, place)
     dealt = list(_dealt(found, shards, place))
     first = {"classes": names, "images": len(dealt), "attribution": sample.ATTRIBUTION if is_sample else None}

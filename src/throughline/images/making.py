@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from throughline import files
 from throughline.files import UserError
-from throughline.images import index, listing, pictures, sample
+from throughline.images import listing, pictures, sample, shard_index
 from throughline.images.listing import Listed
 from throughline.study.images_section import SAMPLE
 
@@ -38,11 +38,11 @@ def make(listed: Path, source: str, skip: bool, path: Path) -> int:
                     continue
             key = f"{one.number:08d}"
             samples.append((key, _add(archive, f"{key}.jpg", data), _add(archive, f"{key}.cls", b"%d" % one.label)))
-    files.write_text(path.with_suffix(".idx"), index.text(samples))
+    files.write_text(path.with_suffix(".idx"), shard_index.text(samples))
     return skipped
 
 
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> index.Place:
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> shard_index.Place:
     member = tarfile.TarInfo(name)
     member.size = len(data)
     offset = archive.offset + tarfile.BLOCKSIZE

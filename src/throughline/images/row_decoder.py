@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from throughline import files
-from throughline.images import crops, index, pictures
+from throughline.images import crops, pictures, shard_index
 from throughline.images.shared_batches import HELD_OUT
 from throughline.randomness import Stream
 
@@ -31,7 +31,7 @@ class Decoder:
         beside = self.folder / entry["index"]["file"]
         if files.sha256(beside) != entry["index"]["sha256"]:
             raise ValueError(f"{beside} is not what the manifest says: make it again")
-        return (self.folder / entry["file"]).open("rb", buffering=0), index.read(beside)
+        return (self.folder / entry["file"]).open("rb", buffering=0), shard_index.read(beside)
 
     def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
         """Return a picture's pixels and its class."""

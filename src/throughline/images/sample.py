@@ -12,7 +12,7 @@ from PIL import Image
 
 from throughline import files
 from throughline.files import UserError
-from throughline.images.source import Found
+from throughline.images.source_pictures import Found
 
 PACKAGE, PHOTOGRAPH = "matplotlib", "grace_hopper.jpg"
 SHA256 = "a8ca6d734765703b09728ab47fe59f473d93ae3967fc24c7c0288c3c7adb7130"

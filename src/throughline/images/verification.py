@@ -12,7 +12,7 @@ from throughline import files
 from throughline.datasets import verification
 from throughline.datasets.faults import changed
 from throughline.files import UserError
-from throughline.images import index, listing, pictures
+from throughline.images import listing, pictures, shard_index
 from throughline.images.listing import Listed
 from throughline.progress import Progress
 
@@ -25,7 +25,7 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
     expected = {one.number: one for one in listing.of_shard(listed, path.stem)}
     beside = path.with_suffix(".idx")
     try:
-        places = index.read(beside).tolist()
+        places = shard_index.read(beside).tolist()
     except (OSError, ValueError, IndexError) as error:
         raise changed(beside, f"is no index: {error}") from None
     content, counts, widths, heights = hashlib.sha256(), Counter[str](), [], []

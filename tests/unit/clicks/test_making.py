@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from throughline import files
-from throughline.clicks import lines, made_up, making, manifest, reading, verification
+from throughline.clicks import log_lines, made_up_logs, making, manifest, reading, verification
 from throughline.clicks.targets import ClicksTargets
 from throughline.files import UserError
 from throughline.rank.data import Manifest
@@ -47,11 +47,15 @@ def made(logs: list[Path], folder: Path, at_most: float = 0.5) -> Path:
 
 def test_a_line(tmp_path: Path) -> None:
     numbers: list[object] = ["", -2, 0, 1, 2147483647, *range(8)]
-    ((rows, bad),) = lines.blocks(log(tmp_path / "log", [line(1, numbers), line(0, None, ["", *["ffffffff"] * 25])]))
+    ((rows, bad),) = log_lines.blocks(
+        log(tmp_path / "log", [line(1, numbers), line(0, None, ["", *["ffffffff"] * 25])])
+    )
     assert bad == [] and rows["labels"].tolist() == [1, 0]
     np.testing.assert_allclose(rows["numbers"][0, :5], np.log1p([0, 0, 0, 1, 2147483647]), rtol=1e-6)
     assert len(set(rows["ids"][0].tolist())) == 26, "the same value of another field is another category"
-    assert rows["ids"][1, 0] not in lines.hashed(np.array([["00000000"] * 26], "S8")), "missing is none of the values"
+    assert rows["ids"][1, 0] not in log_lines.hashed(np.array([["00000000"] * 26], "S8")), (
+        "missing is none of the values"
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_a_line(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_malformed_line_is_left_out_and_counted(wrong: str, tmp_path: Path) -> None:
     place = log(tmp_path / "day_0", [line(), wrong, line(0)])
-    ((rows, bad),) = lines.blocks(place)
+    ((rows, bad),) = log_lines.blocks(place)
     assert (bad, rows["labels"].tolist()) == ([2], [1, 0])
     with pytest.raises(UserError, match="1 malformed lines among 3, the first is line 2"):
         making.parse(place, 0, 3, 0.1, tmp_path / "part.hdf5")
@@ -72,14 +76,14 @@ def test_a_malformed_line_is_left_out_and_counted(wrong: str, tmp_path: Path) ->
 
 
 def test_from_logs_to_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "AT_ONCE", 100)  # several blocks
-    made_up.write(
+    monkeypatch.setattr(log_lines, "AT_ONCE", 100)  # several blocks
+    made_up_logs.write(
         tmp_path / "day_0",
         0,
         450,
         2000,
     )
-    made_up.write(tmp_path / "plain", 1, 150, 2000)
+    made_up_logs.write(tmp_path / "plain", 1, 150, 2000)
     (tmp_path / "day_1.gz").write_bytes(gzip.compress(b"broken\r\n" + (tmp_path / "plain").read_bytes()))
     place = made([tmp_path / "day_0", tmp_path / "day_1.gz"], tmp_path)
     content = files.read_json(place)
@@ -91,8 +95,8 @@ def test_from_logs_to_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     parameters = wide_deep.Parameters(vocabulary=1000)
     read = Manifest(place, "clicks", parameters)
     rows = [read.reader.read(shard, 0) for shard in content["shards"]]
-    whole = {name: np.concatenate([one[name] for one in rows]) for name in lines.TYPES}
-    every = [some for name in ("day_0", "plain") for some, _ in lines.blocks(tmp_path / name)]
+    whole = {name: np.concatenate([one[name] for one in rows]) for name in log_lines.TYPES}
+    every = [some for name in ("day_0", "plain") for some, _ in log_lines.blocks(tmp_path / name)]
     for name in ("labels", "numbers"):
         expected = np.concatenate([some[name] for some in every])
         assert sorted(map(tuple, whole[name].reshape(600, -1))) == sorted(map(tuple, expected.reshape(600, -1)))
@@ -112,7 +116,7 @@ def test_a_larger_vocabulary_tells_more_apart() -> None:
 
 
 def test_a_changed_shard_is_found(tmp_path: Path) -> None:
-    made_up.write(tmp_path / "day_0", 0, 300, 2000)
+    made_up_logs.write(tmp_path / "day_0", 0, 300, 2000)
     made([tmp_path / "day_0"], tmp_path)
     shard = tmp_path / "training_0000.hdf5"
     with h5py.File(shard, "r+") as stream:
@@ -136,8 +140,8 @@ def test_a_log_that_ends_early_is_an_error(tmp_path: Path) -> None:
 def test_the_rule_of_made_up_clicks_is_in_their_logs(tmp_path: Path) -> None:
     """The rule's probability is higher for a click than for a row without a click in 70 to 85 % of the pairs, and its
     mean is the share of clicks."""
-    made_up.write(tmp_path / "log", 0, 3000, 2000)
-    ((rows, _),) = lines.blocks(tmp_path / "log")
+    made_up_logs.write(tmp_path / "log", 0, 3000, 2000)
+    ((rows, _),) = log_lines.blocks(tmp_path / "log")
     cells = [row.split("\t") for row in (tmp_path / "log").read_text().splitlines()]
     inverse = pow(2654435761, -1, 2**32)
     values = np.array([[int(one, 16) * inverse % 2**32 for one in row[14:]] for row in cells])

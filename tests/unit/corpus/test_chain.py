@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from corpus_helpers import CLOSING, HEADER, content, page
-from throughline.corpus.source import IDS, dumps, parts
+from throughline.corpus.source import IDS, dumps, part_pages
 from throughline.corpus.text import tokens
 
 ROOT = Path(__file__).parents[3]
@@ -117,7 +117,7 @@ def test_several_sources_are_mixed_and_no_ids_clash(monkeypatch: pytest.MonkeyPa
     """The sources are a piece of the sample, a second wiki, and texts in two forms. The page ids of the second wiki are
     the numbers of the texts' documents."""
     english, other, books, web = (tmp_path / name for name in ("en.xml", "de.xml", "books.txt", "web.jsonl"))
-    some = list(parts.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:90]
+    some = list(part_pages.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:90]
     english.write_bytes(HEADER.encode() + b"\n".join(some) + CLOSING.encode())
     sentences = [[f"The {one} book has {line} pages. Read it." for line in range(2, 12)] for one in range(1, 31)]
     pages = "".join(page(number, "\n\n".join(lines)) for number, lines in enumerate(sentences, start=1))

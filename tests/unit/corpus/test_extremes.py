@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import read_shard
-from throughline.corpus.shards import Parameters, making, promises, verification
+from throughline.corpus.shards import Parameters, making, row_checks, verification
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
 
@@ -77,8 +77,8 @@ def test_special_tokens_in_the_text_are_text(folder: Path, words: Vocabulary) ->
     )
     bracket = words.entries.index("[")
     assert (documents.tokens == bracket).any()
-    promises.check_layout(folder / "training_0000.hdf5", arrays, words)
-    originals = promises.restored(arrays)
+    row_checks.check_layout(folder / "training_0000.hdf5", arrays, words)
+    originals = row_checks.restored(arrays)
     assert ((originals == words.sep).sum(axis=1) == 2).all() and not (originals == words.mask).any()
     assert ((originals == words.cls).sum(axis=1) == 1).all()
 

@@ -22,7 +22,7 @@ from corpus_helpers import content, documents, same, tiny_vocabulary
 from throughline.corpus import compression, kernel
 from throughline.corpus.bpe import vocabulary as byte_pairs
 from throughline.corpus.bpe.encoding import Encoder
-from throughline.corpus.shards import Parameters, instances, layout, lookup, pairs, promises
+from throughline.corpus.shards import Parameters, instances, layout, row_checks, segment_pairs, text_lookup
 from throughline.corpus.text import sentences, tokens, vocabulary
 from throughline.corpus.text.sentences import Sentences
 from throughline.corpus.text.vocabulary import Vocabulary
@@ -130,7 +130,7 @@ def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Param
         found = replace(found, tokens=found.tokens.astype(np.uint32))
 
     def made() -> list[dict[str, np.ndarray]]:
-        order = pairs.examples(found, parameters, "training", 0)
+        order = segment_pairs.examples(found, parameters, "training", 0)
         return list(instances.blocks(found, order, parameters, words, "training", 0, 50))
 
     compiled, plain = made(), plainly(made)
@@ -146,7 +146,7 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
     found, parameters = documents([[40_000, 3], [50_000], [7]], words), Parameters(1 << 15, 5000, copies=1)
 
     def made() -> bytes:
-        order = pairs.examples(found, parameters, "training", 0)
+        order = segment_pairs.examples(found, parameters, "training", 0)
         (block,) = instances.blocks(found, order, parameters, words, "training", 0, 50)
         return b"".join(block[name].tobytes() for name in layout.TYPES)
 
@@ -158,22 +158,22 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
 def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
     """One value of a valid block is changed. Either both see a fault, or neither does and their counts are equal."""
     found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, copies=2)
-    order = pairs.examples(found, parameters, "training", 0)
+    order = segment_pairs.examples(found, parameters, "training", 0)
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
     array = block[data.draw(st.sampled_from(sorted(block)))].reshape(-1)
     place = data.draw(st.integers(0, len(array) - 1))
     value = st.sampled_from([-1, 0, 1, 2, 3, words.cls, words.sep, words.mask, len(words), int(array[place])])
     array[place] = data.draw(st.one_of(st.integers(0, 30), value)) % (1 << 7 if array.itemsize == 1 else 1 << 31)
     for promised in (parameters, None):
-        compiled = promises._compiled_counts(block, words, promised)
+        compiled = row_checks._compiled_counts(block, words, promised)
         try:
-            promises.check_layout(Path("shard"), block, words)
+            row_checks.check_layout(Path("shard"), block, words)
             if promised is not None:
-                promises.check_promises(Path("shard"), block, words, promised)
+                row_checks.check_promises(Path("shard"), block, words, promised)
         except UserError:
             assert compiled is None
         else:
-            assert compiled == promises.counted(block, words)
+            assert compiled == row_checks.counted(block, words)
 
 
 @settings(max_examples=200, deadline=None)
@@ -185,17 +185,17 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
     found, variety = documents(data.draw(lengths), words), data.draw(st.sampled_from([1, 2, 3, 50]))
     found.tokens[:] = 2000 + found.tokens % variety
     parameters, wide = Parameters(data.draw(st.sampled_from([8, 16, 40])), 4, copies=2), data.draw(st.booleans())
-    order = pairs.examples(found, parameters, "training", 0)
+    order = segment_pairs.examples(found, parameters, "training", 0)
     if not len(order):
         return
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
-    promises.check_layout(Path("shard"), block, words)
+    row_checks.check_layout(Path("shard"), block, words)
     for _ in range(data.draw(st.integers(0, 2))):
         place = data.draw(st.integers(0, len(found.tokens) - 1))
         found.tokens[place] = 2000 + data.draw(st.integers(0, variety))
     if data.draw(st.booleans()):
         block["next_sentence_labels"][data.draw(st.integers(0, len(order) - 1))] ^= 1
-    text = lookup.Text(replace(found, tokens=found.tokens.astype(np.uint32)) if wide else found)
+    text = text_lookup.Text(replace(found, tokens=found.tokens.astype(np.uint32)) if wide else found)
 
     def judged() -> int | str:
         try:
@@ -204,12 +204,12 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
             return str(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookup, "_TOO_COMMON", data.draw(st.sampled_from([3, 1000])))
+        patch.setattr(text_lookup, "_TOO_COMMON", data.draw(st.sampled_from([3, 1000])))
         plain = plainly(judged)
         assert judged() == plain
         length, second = (block[name].sum(axis=1, dtype=np.int64) for name in ("input_mask", "segment_ids"))
         labels = block["next_sentence_labels"]
-        compiled = text._compiled(promises.restored(block), length - second - 2, second - 1, labels)
+        compiled = text._compiled(row_checks.restored(block), length - second - 2, second - 1, labels)
         if isinstance(plain, str):
             assert f"first in row {-3 - compiled} " in plain
         else:

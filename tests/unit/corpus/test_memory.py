@@ -14,7 +14,7 @@ from corpus_helpers import content, same, tiny_vocabulary
 from throughline import files
 from throughline.corpus import kernel
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.shards import Parameters, making, pairs, verification
+from throughline.corpus.shards import Parameters, making, segment_pairs, verification
 from throughline.corpus.text import tokens
 
 PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)
@@ -57,8 +57,8 @@ def test_any_memory_gives_the_same_bytes(
     whole = made("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "_BATCH_CHARACTERS", 10)
-        patch.setattr(pairs, "_SENTENCES", at_a_time)
-        patch.setattr(pairs, "_SORTED", at_a_time)
+        patch.setattr(segment_pairs, "_SENTENCES", at_a_time)
+        patch.setattr(segment_pairs, "_SORTED", at_a_time)
         if not compiled:
             patch.setattr(kernel, "load", lambda: None)
         bounded = made("bounded", memory_bytes=memory_bytes)

@@ -53,7 +53,7 @@ def test_recordio_gives_its_faces_and_persons(tmp_path: Path, several: bool) -> 
     assert (content["classes"], content["rows"]) == (PERSONS, len(FACES))
     seen = {}
     for shard in content["shards"]:
-        rows = making.index.read(tmp_path / "made" / shard["index"]["file"]).tolist()
+        rows = making.shard_index.read(tmp_path / "made" / shard["index"]["file"]).tolist()
         data = (tmp_path / "made" / shard["file"]).read_bytes()
         for offset, size, label_offset, label_size in rows:
             seen[data[offset : offset + size]] = int(data[label_offset : label_offset + label_size])

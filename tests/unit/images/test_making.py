@@ -16,7 +16,7 @@ import pytest
 from images_helpers import classes, folder, made, picture, tar
 from throughline import files
 from throughline.files import UserError
-from throughline.images import index, listing, making, verification
+from throughline.images import listing, making, shard_index, verification
 from throughline.study.config import load
 
 
@@ -62,7 +62,7 @@ def test_from_a_folder_to_a_manifest(tmp_path: Path) -> None:
         with tarfile.open(tmp_path / f"made/{shard}.tar") as archive:
             members = archive.getmembers()
             places = [place for one in members for place in (one.offset_data, one.size)]
-            assert places == index.read(tmp_path / f"made/{shard}.idx").ravel().tolist()
+            assert places == shard_index.read(tmp_path / f"made/{shard}.idx").ravel().tolist()
             pictures = listing.of_shard(tmp_path / "made/listing.jsonl", shard)
             for one, file, label in zip(pictures, members[::2], members[1::2], strict=True):
                 assert archive.extractfile(file).read() == (source / one.file).read_bytes()  # type: ignore[union-attr]
@@ -180,7 +180,7 @@ def test_a_name_that_a_tar_file_holds_twice(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "a") as archive:
         archive.add(folder(tmp_path / "x", {"y": picture(1)}) / "y", "0.jpg")
     with pytest.raises(UserError, match=r"a\.tar holds 0\.jpg twice"):
-        list(listing.source.found(tmp_path))
+        list(listing.source_pictures.found(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def shift(beside: Path) -> None:
 
 def relabel(shard: Path) -> None:
     data = bytearray(shard.read_bytes())
-    at = int(index.read(shard.with_suffix(".idx"))[0, 2])
+    at = int(shard_index.read(shard.with_suffix(".idx"))[0, 2])
     data[at] ^= 1
     shard.write_bytes(data)
 

@@ -1,6 +1,6 @@
 """Verify a shard of tokens: read the whole file and, in our own shards, compare every document with its article.
 
-A file of another maker (foreign.py) comes without its text, so we can only check its form and its ids.
+A file of another maker (foreign_files.py) comes without its text, so we can only check its form and its ids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus.bpe import foreign, making, vocabulary
+from throughline.corpus.bpe import foreign_files, making, vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.bpe.reading import mapped
 from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
@@ -61,7 +61,7 @@ def verify(path: Path, words: Vocabulary, parameters_digest: str) -> dict[str, A
 
 def verify_foreign(path: Path) -> dict[str, Any]:
     """Verify a file of another maker, behind our link to it, and return its entry for the manifest."""
-    opened = foreign.open_tokens(path)
+    opened = foreign_files.open_tokens(path)
     content_digest, ends = _scanned(path, opened.tokens)
     place = {"tokens": len(opened.tokens), "type": opened.tokens.dtype.str, "offset": opened.offset}
     documents = len(ends) if opened.documents is None else len(opened.documents) - 1

@@ -16,7 +16,7 @@ from throughline import randomness
 from throughline.corpus import kernel
 from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
-from throughline.corpus.shards.pairs import Pairs, Shuffled
+from throughline.corpus.shards.segment_pairs import Pairs, Shuffled
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.randomness import Words

@@ -10,7 +10,7 @@ import numpy as np
 
 from throughline.corpus import compression
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.shards import Parameters, instances, layout, pairs
+from throughline.corpus.shards import Parameters, instances, layout, segment_pairs
 from throughline.corpus.shards.instances import Arrays
 from throughline.corpus.text import tokens, vocabulary
 from throughline.datasets import hdf5
@@ -37,7 +37,7 @@ def make(
             f"{tokens_file} was made with another vocabulary than {vocabulary_file}",
             next_step=f"make it again: {snakemake('--force', str(tokens_file))}",
         )
-    order = pairs.examples(documents, parameters, split, shard, allocator)
+    order = segment_pairs.examples(documents, parameters, split, shard, allocator)
     rows = layout.ROWS_PER_CHUNK
     blocks = _releasing(allocator, instances.blocks(documents, order, parameters, words, split, shard, rows))
     described = json.dumps(parameters.recorded(words.sha256), sort_keys=True, separators=(",", ":"))

@@ -1,6 +1,6 @@
 """Verify a shard: read the whole file and check every promise of the layout, example by example.
 
-If the tokens that the shard was made from are given, its second segments are looked up in them (lookup.py). If the
+If the tokens that the shard was made from are given, its second segments are looked up in them (text_lookup.py). If the
 shard's masks are drawn while it is read, the masks of the first epoch are checked.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 
 from throughline.corpus import kernel, reading
 from throughline.corpus.allocator import Allocator
-from throughline.corpus.shards import Parameters, layout, promises
-from throughline.corpus.shards.lookup import Text
+from throughline.corpus.shards import Parameters, layout, row_checks
 from throughline.corpus.shards.masks import Masking, ranges
-from throughline.corpus.shards.promises import Arrays
+from throughline.corpus.shards.row_checks import Arrays
+from throughline.corpus.shards.text_lookup import Text
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import verification
@@ -56,16 +56,16 @@ def verify(
         def check(block: Arrays, first: int) -> Counter[str]:
             """Check the rows from `first` on and return what was counted in them. Masks are drawn in rows' order."""
             if masking is not None:
-                promises.check_lengths(path, block, first)
+                row_checks.check_lengths(path, block, first)
                 block = masking.masked(block, drawn)
-            counts = Counter(promises.check(path, block, vocabulary, promised, first))
+            counts = Counter(row_checks.check(path, block, vocabulary, promised, first))
             if text is not None:
                 counts.update(text.look_up(path, block, rows, first))
             return counts
 
         counts, content_digest = _read(stream, check)
     if rows and promised is not None:
-        promises.check_shares(path, counts, vocabulary)
+        row_checks.check_shares(path, counts, vocabulary)
     looked_up = {"pairs_looked_up": counts["pairs_looked_up"]} if text is not None else {}
     return verification.result(
         path,
@@ -74,7 +74,7 @@ def verify(
         vocabulary_sha256=vocabulary.sha256,
         vocabulary_size=len(vocabulary),
         parameters=parameters.described() if parameters is not None else None,
-        statistics={**promises.shares(counts), **looked_up} if rows else {},
+        statistics={**row_checks.shares(counts), **looked_up} if rows else {},
     )
 
 

@@ -1,7 +1,8 @@
-"""Download files from the web. A file is whole or absent: we resume (unfinished.py), retry, and check its digest.
+"""Download files from the web. A file is whole or absent.
 
-A server may cut the connection, be slow, ask us to wait, not support ranges, or hold a different file than before. This
-module handles each case. It tells the server who asks (`corpus.contact`) and limits the number of requests.
+We resume (unfinished_download.py), retry, and check the file's digest. A server may cut the connection, be slow, ask us
+to wait, not support ranges, or hold a different file than before. This module handles each case. It tells the server
+who asks (`corpus.contact`) and limits the number of requests.
 """
 
 import email.utils
@@ -24,7 +25,7 @@ from typing import Any, TypeVar
 
 import throughline
 from throughline import files
-from throughline.corpus.source import unfinished
+from throughline.corpus.source import unfinished_download
 from throughline.files import UserError
 from throughline.progress import Progress
 
@@ -122,11 +123,11 @@ class Client:
         if path.exists() and digest.of(path) == digest.value.lower():
             return
         refusals: list[tuple[str, str]] = []
-        with unfinished.alone(part):
+        with unfinished_download.alone(part):
             for url in urls:
                 try:
                     self._proven(url, part, digest, size)
-                    unfinished.finish(part, path)
+                    unfinished_download.finish(part, path)
                     return
                 except ElsewhereError as error:
                     refusals.append((url, str(error)))
@@ -149,13 +150,13 @@ class Client:
         If a resumed download has a wrong digest, it is downloaded once more from the beginning.
         """
         for last in (False, True):
-            self._patiently(url, partial(self._bytes, url, part, size), partial(unfinished.arrived, part))
+            self._patiently(url, partial(self._bytes, url, part, size), partial(unfinished_download.arrived, part))
             value = digest.of(part)
             if value == digest.value.lower():
                 return
-            in_pieces = unfinished.read_note(part).get("resumed", False)
+            in_pieces = unfinished_download.read_note(part).get("resumed", False)
             part.unlink()
-            unfinished.note(part).unlink(missing_ok=True)
+            unfinished_download.note(part).unlink(missing_ok=True)
             if last or not in_pieces:
                 raise ElsewhereError(f"its {digest.kind} is {value}, and should be {digest.value}")
             _say(f"{part.name}: the resumed download has a wrong {digest.kind}; it starts again from the beginning")
@@ -190,13 +191,13 @@ class Client:
 
     def _bytes(self, url: str, part: Path, size: int | None) -> None:
         """Ask once for the missing bytes of `part`. Returns when `part` has its full length."""
-        have = unfinished.arrived(part)
+        have = unfinished_download.arrived(part)
         if size is not None and have == size:
             return
         if size is not None and have > size:
             part.unlink()
             have = 0
-        note = unfinished.read_note(part)
+        note = unfinished_download.read_note(part)
         known = note.get("version") if note.get("url") == url else None
         headers = {"Range": f"bytes={have}-", **({"If-Range": known} if known else {})} if have else {}
         with self._open(url, headers, part) as response:
@@ -207,14 +208,14 @@ class Client:
             if have and not begin:
                 _say(f"{part.name}: the file changed, or the server cannot resume it; it starts from the beginning")
             note = {"url": url, "version": _version(response) or known, "resumed": begin > 0}
-            files.write_json(unfinished.note(part), note)
+            files.write_json(unfinished_download.note(part), note)
             if total is not None:
                 self.room(part.parent, total - begin)
             self._copy(response, part, begin, total)
 
     def _copy(self, response: Any, part: Path, begin: int, total: int | None) -> None:
         progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
-        with unfinished.writing(part, begin) as stream:
+        with unfinished_download.writing(part, begin) as stream:
             done = begin
             while True:
                 try:
@@ -304,7 +305,7 @@ def _say(text: str) -> None:
 
 
 def _nowhere(name: str, refusals: Sequence[tuple[str, str]], part: Path | None = None) -> UserError:
-    kept = f"; the {unfinished.arrived(part)} bytes that came are kept in {part}" if part else ""
+    kept = f"; the {unfinished_download.arrived(part)} bytes that came are kept in {part}" if part else ""
     return UserError(
         f"{name} could not be downloaded",
         why="\n        ".join(f"{url}: {answer}" for url, answer in refusals),

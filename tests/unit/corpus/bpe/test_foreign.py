@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from throughline.corpus.bpe import foreign
+from throughline.corpus.bpe import foreign_files
 from throughline.files import UserError
 
 IDS = np.array([50256, *range(40_000, 40_600), 50256, *range(301)], "<u2")
@@ -49,7 +49,7 @@ def test_every_format_is_told_and_gives_its_tokens(tmp_path: Path) -> None:
     megatron(tmp_path / "indexed/wide", "Test_text_sentence", "<i4", 4)
     (tmp_path / "raw/.hidden.bin").touch()
     (tmp_path / "raw/meta.pkl").touch()
-    found = foreign.find(tmp_path)
+    found = foreign_files.find(tmp_path)
     assert [(str(file.path.relative_to(tmp_path)), file.format, file.split) for file in found] == [
         ("headed/tinystories_val_000001.bin", "llm.c", "test"),
         ("indexed/my-gpt2-train_text_document.bin", "megatron", "training"),
@@ -59,7 +59,7 @@ def test_every_format_is_told_and_gives_its_tokens(tmp_path: Path) -> None:
         ("raw/train.bin", "nanogpt", "training"),
     ]
     for file in found:
-        tokens = foreign.open_tokens(file.path)
+        tokens = foreign_files.open_tokens(file.path)
         assert isinstance(tokens.tokens, np.memmap) and not tokens.tokens.flags.writeable
         assert np.array_equal(tokens.tokens, IDS) and tokens.offset == (1024 if file.format == "llm.c" else 0)
         assert tokens.tokens.dtype == ("<i4" if "wide" in str(file.path) else "<u2")
@@ -72,21 +72,21 @@ def test_a_link_finds_the_index_of_its_file(tmp_path: Path) -> None:
     megatron(tmp_path / "there", "train_text_document")
     link = tmp_path / "training_0000.bin"
     link.symlink_to(tmp_path / "there/train_text_document.bin")
-    assert foreign.open_tokens(link).format == "megatron"
+    assert foreign_files.open_tokens(link).format == "megatron"
     (tmp_path / "there/train_text_document.idx").unlink()
     with pytest.raises(UserError, match=r"looks like Megatron-LM's, and its \.idx is not beside it"):
-        foreign.open_tokens(link)
+        foreign_files.open_tokens(link)
 
 
 def test_files_without_an_index_are_told_by_their_neighbours_and_by_wide_tokens(tmp_path: Path) -> None:
     megatron(tmp_path, "train_a", "<i4", 4)
     nanogpt(tmp_path, "train_b")
     with pytest.raises(UserError, match=r"train_b\.bin .*\n.*looks like Megatron-LM's"):
-        foreign.find(tmp_path)
+        foreign_files.find(tmp_path)
     for name in ("train_a.idx", "train_b.bin"):
         (tmp_path / name).unlink()
     with pytest.raises(UserError, match=r"train_a\.bin .*\n.*looks like Megatron-LM's"):
-        foreign.find(tmp_path)
+        foreign_files.find(tmp_path)
 
 
 def changed(at: int, new: bytes) -> Callable[[bytes], bytes]:
@@ -151,7 +151,7 @@ def test_a_damaged_file_is_named_with_its_fault(
     else:
         path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError, match=f"is no token file that can be read\n  why:  .*{why}"):
-        foreign.find(tmp_path)
+        foreign_files.find(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_a_damaged_file_is_named_with_its_fault(
 def test_a_name_says_one_split(tmp_path: Path, name: str, says: str) -> None:
     nanogpt(tmp_path, name)
     with pytest.raises(UserError, match=rf"the name of the token file .*{name}\.bin says {says}\n"):
-        foreign.find(tmp_path)
+        foreign_files.find(tmp_path)
 
 
 def test_folders_without_token_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no folder"):
-        foreign.find(tmp_path / "absent")
+        foreign_files.find(tmp_path / "absent")
     with pytest.raises(UserError, match="holds no token files"):
-        foreign.find(tmp_path)
+        foreign_files.find(tmp_path)
     os.symlink(tmp_path / "nothing.bin", tmp_path / "train.bin")
     with pytest.raises(UserError, match="or is a link to nothing"):
-        foreign.find(tmp_path)
+        foreign_files.find(tmp_path)

@@ -18,7 +18,7 @@ from corpus_helpers import content, same
 from throughline import files, workloads
 from throughline.corpus.bpe import making, manifest, verification, vocabulary
 from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
-from throughline.corpus.shards import adopted
+from throughline.corpus.shards import finished_files
 from throughline.files import UserError
 from throughline.rank.data import Manifest, batches
 from throughline.workloads import gpt2
@@ -231,8 +231,8 @@ def test_another_makers_tokens_are_linked_checked_and_read(tmp_path: Path) -> No
     token_files.llm_c(folder, "b_train")
     token_files.megatron(folder / "megatron", "c_train_document", "<i4", 4)
     verified = []
-    for name, file in adopted.find_tokens(folder).items():
-        adopted.link(file, bpe / f"{name}.bin")
+    for name, file in finished_files.find_tokens(folder).items():
+        finished_files.link(file, bpe / f"{name}.bin")
         verified.append(tmp_path / f"{name}.json")
         files.write_json(verified[-1], verification.verify_foreign(bpe / f"{name}.bin"))
     manifest.merge("sample", verified, {}, bpe / "manifest.json")
@@ -249,8 +249,8 @@ def test_another_makers_tokens_are_linked_checked_and_read(tmp_path: Path) -> No
 def test_another_makers_faults(tmp_path: Path) -> None:
     token_files.nanogpt(tmp_path, "val")
     with pytest.raises(UserError, match="no token file to train on"):
-        adopted.find_tokens(tmp_path)
+        finished_files.find_tokens(tmp_path)
     np.append(token_files.IDS, np.uint16(50_257)).tofile(tmp_path / "train.bin")
-    adopted.link(tmp_path / "train.bin", tmp_path / "bpe" / "training_0000.bin")
+    finished_files.link(tmp_path / "train.bin", tmp_path / "bpe" / "training_0000.bin")
     with pytest.raises(UserError, match=r"the id 50257 at token 903 .*\n.*copy that file again"):
         verification.verify_foreign(tmp_path / "bpe" / "training_0000.bin")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from corpus_helpers import any_parameters, documents, tiny_vocabulary
 from throughline import randomness
-from throughline.corpus.shards import Parameters, instances, lookup, pairs, promises
+from throughline.corpus.shards import Parameters, instances, row_checks, segment_pairs, text_lookup
 from throughline.corpus.text.tokens import Documents
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
@@ -69,12 +69,12 @@ def plainly(found: Documents, parameters: Parameters, stream: randomness.Stream)
     return made
 
 
-def all_pairs(found: Documents, parameters: Parameters, stream: randomness.Stream) -> pairs.Pairs:
+def all_pairs(found: Documents, parameters: Parameters, stream: randomness.Stream) -> segment_pairs.Pairs:
     """Join all pairs of one copy; they are made in several pieces."""
-    nothing = pairs.Pairs(*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
-    several = [nothing, *pairs.pairs(found, parameters, stream)]
-    columns = ([getattr(some, field.name) for some in several] for field in fields(pairs.Pairs))
-    return pairs.Pairs(*(np.concatenate(column) for column in columns))
+    nothing = segment_pairs.Pairs(*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
+    several = [nothing, *segment_pairs.pairs(found, parameters, stream)]
+    columns = ([getattr(some, field.name) for some in several] for field in fields(segment_pairs.Pairs))
+    return segment_pairs.Pairs(*(np.concatenate(column) for column in columns))
 
 
 @settings(max_examples=150, deadline=None)
@@ -93,7 +93,7 @@ def test_pairs_equal_a_plain_reading_of_the_rules(
 
 
 def all_rows(found: Documents, parameters: Parameters, words: Vocabulary, rows: int = 2048) -> instances.Arrays:
-    order = pairs.examples(found, parameters, "training", 0)
+    order = segment_pairs.examples(found, parameters, "training", 0)
     blocks = list(instances.blocks(found, order, parameters, words, "training", 0, rows))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
 
@@ -107,10 +107,10 @@ def test_any_documents_keep_every_promise(words: Vocabulary, lengths: list[list[
         assert all(len(document) == 1 for document in lengths) and len(lengths) <= 1
         return
     path = Path("shard")
-    promises.check_layout(path, arrays, words)
-    promises.check_promises(path, arrays, words, parameters)
+    row_checks.check_layout(path, arrays, words)
+    row_checks.check_promises(path, arrays, words, parameters)
     rows = len(arrays["input_ids"])
-    assert lookup.Text(found).check(path, arrays, np.arange(rows)) == rows
+    assert text_lookup.Text(found).check(path, arrays, np.arange(rows)) == rows
 
 
 def test_nothing_from_nothing(words: Vocabulary) -> None:
@@ -148,7 +148,7 @@ def test_seed_split_shard_and_copy_all_count(words: Vocabulary) -> None:
     parameters = Parameters(24, 4, copies=1)
 
     def made(changed: Parameters, split: str = "training", shard: int = 0) -> bytes:
-        order = pairs.examples(found, changed, split, shard)
+        order = segment_pairs.examples(found, changed, split, shard)
         (block,) = instances.blocks(found, order, changed, words, split, shard, 4096)
         return block["input_ids"].tobytes()
 
@@ -168,7 +168,7 @@ def test_shares_over_many_rows(words: Vocabulary) -> None:
     chance = np.random.default_rng(0)
     found = documents([chance.integers(1, 20, size=200).tolist() for _ in range(50)], words)
     arrays = all_rows(found, Parameters(64, 9, short_sequences=0.1), words)
-    measured = promises.shares(promises.counted(arrays, words))
+    measured = row_checks.shares(row_checks.counted(arrays, words))
     assert abs(measured["replaced_by_mask_share"] - 0.8) < 0.01
     assert abs(measured["unchanged_share"] - 0.1) < 0.01
     assert abs(measured["random_next_share"] - 0.5) < 0.03

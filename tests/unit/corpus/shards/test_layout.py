@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary
-from throughline.corpus.shards import Parameters, instances, layout, making, pairs
+from throughline.corpus.shards import Parameters, instances, layout, making, segment_pairs
 from throughline.files import UserError
 
 
@@ -138,7 +138,7 @@ def test_the_reader_needs_numpy_and_h5py_only() -> None:
 def test_a_shard_from_documents(tmp_path: Path) -> None:
     words = tiny_vocabulary(tmp_path)
     found, parameters = documents([[5, 6], [7, 30, 2]], words), Parameters(16, 2)
-    order = pairs.examples(found, parameters, "training", 0)
+    order = segment_pairs.examples(found, parameters, "training", 0)
     blocks = instances.blocks(found, order, parameters, words, "training", 0, layout.ROWS_PER_CHUNK)
     making.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
     assert len(read_shard(tmp_path / "shard.hdf5")["input_ids"]) == len(order) > 0

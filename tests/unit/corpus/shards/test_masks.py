@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from corpus_helpers import any_parameters, content_digest, documents, read_shard, tiny_vocabulary, write_tokens
 from throughline import files
 from throughline.corpus import kernel, reading
-from throughline.corpus.shards import Parameters, layout, making, manifest, masks, promises, verification
+from throughline.corpus.shards import Parameters, layout, making, manifest, masks, row_checks, verification
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 from throughline.rank import data
@@ -76,14 +76,14 @@ def test_any_documents_keep_every_promise(
     if not plain:
         return
     path, masking = Path("shard"), verification.masking_of(parameters, words)
-    promises.check_lengths(path, plain)
+    row_checks.check_lengths(path, plain)
     arrays = masking.masked(plain, masking.stream("training_0000", epoch))
     assert {name: array.dtype for name, array in arrays.items()} == layout.TYPES
-    promises.check_layout(path, arrays, words)
-    assert np.array_equal(promises.restored(arrays), plain["input_ids"])
-    promises.check_promises(path, arrays, words, parameters)
+    row_checks.check_layout(path, arrays, words)
+    assert np.array_equal(row_checks.restored(arrays), plain["input_ids"])
+    row_checks.check_promises(path, arrays, words, parameters)
     finished = all_rows(found, replace(parameters, dynamic=False), words)  # the same examples, with other masks
-    assert np.array_equal(promises.restored(finished), plain["input_ids"])
+    assert np.array_equal(row_checks.restored(finished), plain["input_ids"])
     for name in ("input_mask", "segment_ids", "next_sentence_labels"):
         assert np.array_equal(arrays[name], finished[name]), name
     assert np.array_equal(arrays["masked_lm_ids"] != 0, finished["masked_lm_ids"] != 0)
@@ -109,9 +109,9 @@ def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) ->
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     epochs = [masking.masked(plain, masking.stream("training_0000", epoch)) for epoch in range(9)]
     arrays = {name: np.concatenate([one[name] for one in epochs]) for name in layout.TYPES}
-    counts = promises.counted(arrays, words)
-    promises.check_shares(Path("shard"), counts, words)
-    static = promises.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
+    counts = row_checks.counted(arrays, words)
+    row_checks.check_shares(Path("shard"), counts, words)
+    static = row_checks.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
     for name in ("replaced_by_mask", "unchanged", "changed"):
         share, other = counts[name] / counts["masked"], static[name] / static["masked"]
         assert abs(share - other) < 5 * (share * (1 - share) * 2 / static["masked"]) ** 0.5
@@ -148,8 +148,8 @@ def test_the_longest_rows(words: Vocabulary) -> None:
     )
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     arrays = masking.masked(plain, masking.stream("training_0000", 0))
-    promises.check_layout(Path("shard"), arrays, words)
-    promises.check_promises(Path("shard"), arrays, words, parameters)
+    row_checks.check_layout(Path("shard"), arrays, words)
+    row_checks.check_promises(Path("shard"), arrays, words, parameters)
 
 
 @pytest.mark.parametrize("heights", [[5000], [1, 4999], [2048, 2048, 904], [3000, 2000]])

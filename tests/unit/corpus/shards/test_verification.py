@@ -17,11 +17,11 @@ from throughline.corpus.shards import (
     Parameters,
     instances,
     layout,
-    lookup,
     making,
     manifest,
-    pairs,
-    promises,
+    row_checks,
+    segment_pairs,
+    text_lookup,
     verification,
 )
 from throughline.corpus.text import tokens
@@ -66,7 +66,7 @@ def test_a_large_shard_is_not_held_in_memory(
     whole = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     monkeypatch.setattr(verification, "_ROWS", 50)
     monkeypatch.setattr(layout, "ROWS_READ", 130)
-    monkeypatch.setattr(lookup, "_AT_LEAST", 100)
+    monkeypatch.setattr(text_lookup, "_AT_LEAST", 100)
     parts = verification.verify(good, words, PARAMETERS, folder / "tokens.hdf5")
     assert parts["statistics"].pop("pairs_looked_up") == 100 < whole["statistics"].pop("pairs_looked_up")
     assert parts == whole
@@ -89,7 +89,7 @@ def test_how_many_rows_are_looked_up(
 ) -> None:
     if not kernel_there:
         monkeypatch.setattr(kernel, "load", lambda: None)
-    chosen = lookup.chosen(rows, sequence, tokens)
+    chosen = text_lookup.chosen(rows, sequence, tokens)
     assert len(chosen) == len(set(chosen.tolist())) == (compiled if kernel_there else min(compiled, 1024))
     assert chosen[0] == 0 and rows - chosen[-1] <= -(-rows // len(chosen)) and (np.diff(chosen) > 0).all()
 
@@ -99,9 +99,9 @@ def test_a_wrong_row_among_a_thousand_is_named(good: Path, words: Vocabulary, fo
     arrays, found = read_shard(good), tokens.read(folder / "tokens.hdf5")[0]
     row = int(np.flatnonzero(arrays["next_sentence_labels"] == 0)[-1])
     arrays["next_sentence_labels"][row] = 1
-    text = lookup.Text(found)
+    text = text_lookup.Text(found)
     searches = []
-    text.places = lambda needle: searches.append(needle) or lookup.Text.places(text, needle)  # type: ignore[method-assign]
+    text.places = lambda needle: searches.append(needle) or text_lookup.Text.places(text, needle)  # type: ignore[method-assign]
     with pytest.raises(UserError, match=rf"(?s)from the same document.*row {row} "):
         text.look_up(good, arrays, len(arrays["input_ids"]), 0)
     assert len(searches) == 2
@@ -303,20 +303,20 @@ def test_manifests_that_make_no_sense(tmp_path: Path, words: Vocabulary) -> None
 
 def test_a_gap_in_every_copy_is_seen_by_the_pair_search(words: Vocabulary) -> None:
     found = documents([[3, 3, 3, 3], [4, 4, 4]], words)
-    order = pairs.examples(found, PARAMETERS, "training", 0)
+    order = segment_pairs.examples(found, PARAMETERS, "training", 0)
     (arrays,) = instances.blocks(found, order, PARAMETERS, words, "training", 0, 4096)
-    promises.check_layout(Path("shard"), arrays, words)
+    row_checks.check_layout(Path("shard"), arrays, words)
     rows = np.arange(len(arrays["input_ids"]))
     with pytest.raises(UserError, match="in no document"):
-        lookup.Text(documents([[2, 2], [4]], words)).check(Path("shard"), arrays, rows)
+        text_lookup.Text(documents([[2, 2], [4]], words)).check(Path("shard"), arrays, rows)
 
 
 def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None:
     found = documents([[1] * 2500, [1] * 2500], words)
     everywhere = Documents(np.full_like(found.tokens, 9), found.sentences, found.documents, found.ids)
     parameters = Parameters(16, 2, copies=1)
-    order = pairs.examples(everywhere, parameters, "training", 0)
+    order = segment_pairs.examples(everywhere, parameters, "training", 0)
     (arrays,) = instances.blocks(everywhere, order, parameters, words, "training", 0, 9999)
-    promises.check_layout(Path("shard"), arrays, words)
+    row_checks.check_layout(Path("shard"), arrays, words)
     rows = np.arange(len(arrays["input_ids"]))
-    assert lookup.Text(everywhere).check(Path("shard"), arrays, rows) == 0
+    assert text_lookup.Text(everywhere).check(Path("shard"), arrays, rows) == 0

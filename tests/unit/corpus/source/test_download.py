@@ -17,9 +17,9 @@ import dump_server
 from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
 from throughline import __version__, files
-from throughline.corpus.source import fetch, published, unfinished
+from throughline.corpus.source import fetch, published_dumps, unfinished_download
 from throughline.corpus.source.fetch import Client, Digest
-from throughline.corpus.source.published import Published
+from throughline.corpus.source.published_dumps import Published
 from throughline.files import UserError
 
 NAME = "simplewiki-20261101"
@@ -49,8 +49,8 @@ def waits() -> Waits:
 
 
 def download(server: Server, folder: Path, client: Client, *mirrors: str, name: str = NAME) -> Path:
-    published.download(name, folder / f"{name}.json", client, mirrors, server.address)
-    (path,) = published.listed(folder / f"{name}.json")
+    published_dumps.download(name, folder / f"{name}.json", client, mirrors, server.address)
+    (path,) = published_dumps.listed(folder / f"{name}.json")
     return path
 
 
@@ -81,14 +81,14 @@ def test_parts_when_there_is_no_single_file(server: Server, tmp_path: Path, wait
     names += [f"pages-articles-multistream{n}.xml-p5p6.bz2" for n in range(3, 10)]
     server.publish(NAME, {name: name.encode() for name in names} | {"pages-articles.xml.bz2": b"x"})
     listing = tmp_path / f"{NAME}.json"
-    published.download(NAME, listing, waits.client(), [], server.address)
-    numbers = [path.name.split("multistream")[1].split(".")[0] for path in published.listed(listing)]
+    published_dumps.download(NAME, listing, waits.client(), [], server.address)
+    numbers = [path.name.split("multistream")[1].split(".")[0] for path in published_dumps.listed(listing)]
     assert numbers == [str(n) for n in range(1, 11)]
 
 
 def test_what_is_chosen() -> None:
     def chosen(*endings: str) -> list[str]:
-        found = published.choose(NAME, [Published(f"{NAME}-{ending}", "0" * 40, 1) for ending in endings])
+        found = published_dumps.choose(NAME, [Published(f"{NAME}-{ending}", "0" * 40, 1) for ending in endings])
         return [file.file.removeprefix(f"{NAME}-") for file in found]
 
     index = "pages-articles-multistream-index.txt.bz2"
@@ -392,7 +392,7 @@ def test_a_disk_that_fills_up_meanwhile(
 def test_two_at_once(server: Server, tmp_path: Path, waits: Waits) -> None:
     part = tmp_path / f"{NAME}-{SINGLE}.part"
     server.publish(NAME, {SINGLE: DATA})
-    with unfinished.alone(part), pytest.raises(UserError, match="is being downloaded by another process"):
+    with unfinished_download.alone(part), pytest.raises(UserError, match="is being downloaded by another process"):
         download(server, tmp_path, waits.client())
     download(server, tmp_path, waits.client())
 
@@ -402,11 +402,11 @@ def test_a_listed_file_that_is_gone_or_changed(server: Server, tmp_path: Path, w
     path = download(server, tmp_path, waits.client())
     path.write_bytes(DATA[:-5])
     with pytest.raises(UserError, match="not the file that was downloaded") as caught:
-        published.listed(tmp_path / f"{NAME}.json")
+        published_dumps.listed(tmp_path / f"{NAME}.json")
     assert "snakemake --force" in str(caught.value)
     path.unlink()
     with pytest.raises(UserError, match="is missing"):
-        published.listed(tmp_path / f"{NAME}.json")
+        published_dumps.listed(tmp_path / f"{NAME}.json")
 
 
 def test_a_file_of_unknown_size(server: Server, tmp_path: Path, waits: Waits) -> None:

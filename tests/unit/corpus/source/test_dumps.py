@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import CLOSING, HEADER, page, streams
-from throughline.corpus.source import dumps, parts
+from throughline.corpus.source import dumps, part_pages
 from throughline.corpus.source import streams as bz2_streams
 from throughline.files import UserError
 from throughline.progress import Progress
@@ -25,7 +25,7 @@ def expected(pages: list[str]) -> list[bytes]:
 
 
 def all_pages(cut: dumps.Cut) -> list[bytes]:
-    return [found for part in range(len(cut.parts)) for found in parts.pages(cut, part)]
+    return [found for part in range(len(cut.parts)) for found in part_pages.pages(cut, part)]
 
 
 def packings() -> dict[str, bytes]:
@@ -119,8 +119,8 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
         path.write_bytes(data)
         cut = dumps.cut([path], 3)
         for part in range(3):
-            progress = Progress("test", parts.units(cut, part))
-            for _ in parts.pages(cut, part, progress):
+            progress = Progress("test", part_pages.units(cut, part))
+            for _ in part_pages.pages(cut, part, progress):
                 assert 0 <= progress.done <= progress.total
 
 
@@ -255,7 +255,7 @@ def test_the_beginning_of_a_file_that_unpacks_without_end(tmp_path: Path, bomb: 
 
 
 def test_a_page_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_LONGEST", 1 << 20)
+    monkeypatch.setattr(part_pages, "_LONGEST", 1 << 20)
     path = tmp_path / "long.xml"
     path.write_text(HEADER + PAGES[0] + page(60, "x" * (3 << 20)) + CLOSING)
     with pytest.raises(UserError, match="has a page of more than 1 MiB"):

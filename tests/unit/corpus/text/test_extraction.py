@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from corpus_helpers import CLOSING, HEADER, page, streams
-from throughline.corpus.source import dumps, parts
+from throughline.corpus.source import dumps, part_pages
 from throughline.corpus.text import extraction
 from throughline.files import UserError
 
@@ -46,7 +46,7 @@ def test_the_sample_in_parts(whole: bytes, tmp_path: Path) -> None:
 
 def test_every_packing_of_some_pages_gives_the_same_articles(tmp_path: Path) -> None:
     text = bz2.decompress(SAMPLE.read_bytes())
-    pages = list(parts.pages(dumps.cut([SAMPLE], 1), 0))[20:80]
+    pages = list(part_pages.pages(dumps.cut([SAMPLE], 1), 0))[20:80]
     header = text[: text.index(b"<page>")]
     end = CLOSING.encode()
 

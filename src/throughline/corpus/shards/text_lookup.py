@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from throughline.corpus import kernel
 from throughline.corpus.shards import layout
-from throughline.corpus.shards.promises import restored
+from throughline.corpus.shards.row_checks import restored
 from throughline.corpus.text.tokens import Documents
 from throughline.datasets.faults import fault_in_row
 

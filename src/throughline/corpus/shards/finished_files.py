@@ -1,7 +1,7 @@
 """Finished shards that another program made: find them in their folder and link them under our names.
 
 We tell them apart by sequence length and split. A folder may hold several lengths, each in its own folder below it, as
-NVIDIA's data script writes them. Token files for GPT-2 have other formats (bpe/foreign.py).
+NVIDIA's data script writes them. Token files for GPT-2 have other formats (bpe/foreign_files.py).
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from throughline import files
-from throughline.corpus.bpe import foreign
+from throughline.corpus.bpe import foreign_files
 from throughline.corpus.shards import layout
 from throughline.datasets.manifest import split_of
 from throughline.files import UserError
@@ -62,10 +62,10 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
 def find_tokens(folder: str | Path) -> dict[str, Path]:
     """Map our name of each token file in a folder to the file.
 
-    UserError as in foreign.py, or if no file is for training.
+    UserError as in foreign_files.py, or if no file is for training.
     """
     named: dict[str, Path] = {}
-    for file in foreign.find(folder):
+    for file in foreign_files.find(folder):
         _name(named, file.split, file.path)
     if "training_0000" not in named:
         raise UserError(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from throughline import files
-from throughline.corpus.source import unfinished
+from throughline.corpus.source import unfinished_download
 from throughline.corpus.source.fetch import Client, Digest
 from throughline.files import UserError
 
@@ -50,7 +50,7 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
     wanted = choose(name, files_of(name, client, bases))
     folder = listing.parent
     missing = [file for file in wanted if not (folder / file.file).exists()]
-    there = sum(unfinished.arrived(folder / f"{file.file}.part") for file in missing)
+    there = sum(unfinished_download.arrived(folder / f"{file.file}.part") for file in missing)
     client.room(folder, max(0, sum(file.size or 0 for file in missing) - there))
     for file in wanted:
         urls = [f"{base}/{file.file}" for base in bases]
