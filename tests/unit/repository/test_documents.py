@@ -55,7 +55,7 @@ def tokens(page: Path) -> Iterator[Token]:
 
 def commands(*first: str) -> list[Snippet]:
     """Return every command that begins with one of these words, in a code block or within a sentence."""
-    found = []
+    snippets = []
     for page in PAGES:
         for token in tokens(page):
             shown = token.type in ("fence", "code_inline") and token.info in ("", "bash")
@@ -63,24 +63,26 @@ def commands(*first: str) -> list[Snippet]:
                 for part in re.split(r"&&|;(?= )", line):
                     words = re.sub(r"^\s*(\w+=\S+ +|sudo +)*|\s#.*", "", part).strip()
                     if words.split(" ")[0] in first and len(words.split()) > 1:
-                        found.append(Snippet(page.name, words))
-    assert found
-    return found
+                        snippets.append(Snippet(page.name, words))
+    assert snippets
+    return snippets
 
 
 def configurations() -> list[Snippet]:
     """Return every piece of a configuration: all yaml blocks, and code within a sentence that begins with a section."""
     section = re.compile(rf"({'|'.join(Config.model_fields)}): [{{\[]")
-    found = []
+    snippets = []
     for page in PAGES:
         for token in tokens(page):
             begun = token.type == "code_inline" and section.match(token.content) and not REPLACED.search(token.content)
             if (begun or token.info == "yaml") and TOY not in token.content:
-                found.append(Snippet(page.name, token.content))
-    return found
+                snippets.append(Snippet(page.name, token.content))
+    return snippets
 
 
-@pytest.mark.parametrize("snippet", configurations(), ids=lambda one: f"{one.page}: {one.text.strip()[:40]}")
+@pytest.mark.parametrize(
+    "snippet", configurations(), ids=lambda snippet: f"{snippet.page}: {snippet.text.strip()[:40]}"
+)
 def test_a_configuration_is_valid(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An indented snippet is a part of a benchmark's block, so the test puts it into such a block."""
     monkeypatch.chdir(tmp_path)
@@ -106,7 +108,8 @@ def test_snakemake_plans_what_is_shown(tmp_path: Path) -> None:
         assert not unknown, f"{page}: {line}: snakemake has no {unknown}"
         files = given.configfile or ["config.yaml"]
         settings = {
-            key: YAML(typ="safe").load(value) for key, _, value in (one.partition("=") for one in given.config or [])
+            key: YAML(typ="safe").load(value)
+            for key, _, value in (setting.partition("=") for setting in given.config or [])
         }
         runs.expand(load([ROOT / path for path in files], settings))
         assert not (given.configfile and given.targets), f"{page}: {line}: targets of another file are not planned here"
@@ -135,7 +138,7 @@ def test_python_finds_every_program_and_its_options() -> None:
         assert program.is_file(), f"{page}: {line}: no program {words[0]}"
         known = program.read_text(encoding="utf-8")
         if words[0].startswith("workflow/scripts/"):
-            known = " ".join(f'"{one.option}"' for one in command.arguments(command.loaded(str(program))))
+            known = " ".join(f'"{argument.option}"' for argument in command.arguments(command.loaded(str(program))))
         for option in (word for word in words if word.startswith("--")):
             assert f'"{option}"' in known, f"{page}: {line}: no option {option}"
 
