@@ -12,7 +12,7 @@ from throughline import frameworks, workloads
 from throughline.checks import equivalence
 from throughline.files import write_text
 from throughline.frameworks.reference import table
-from throughline.report.numbers import scaled
+from throughline.numbers import scaled
 from throughline.spec import RunSpec
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config

@@ -12,10 +12,10 @@ import pytest
 
 from report_fixture import CPU, jitter, write_series
 from throughline import workloads
+from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, comparisons, summary
 from throughline.report.analysis.pairs import Case, Figures, OffOn, switched
-from throughline.report.numbers import MIB
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.render.topics import pairs, write_tables

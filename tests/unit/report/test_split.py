@@ -10,8 +10,8 @@ import pytest
 from matplotlib.text import Text
 
 from report_fixture import write_series
+from throughline import numbers
 from throughline.records import Summary, read_summary
-from throughline.report import numbers
 from throughline.report.analysis import cells, split, summary
 from throughline.report.render import page
 from throughline.report.render.plots import PAGE

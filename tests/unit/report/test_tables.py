@@ -11,9 +11,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from report_fixture import HOSTILE, record, spec, write_record, write_series, write_study, write_summaries
+from throughline import numbers
 from throughline.files import UserError
 from throughline.records import read_equivalence, read_summary
-from throughline.report import numbers
 from throughline.report.analysis import cells, summary
 from throughline.report.render import markup
 from throughline.report.render.topics import throughput, write_tables

@@ -23,6 +23,7 @@ ORDER = [
         "sources",
         "recipes",
         "memory",
+        "numbers",
         "messages",
         "temporary",
         "spec",

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
+from throughline.numbers import percent
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
 from throughline.report.analysis import alike, plausibility, windows
-from throughline.report.numbers import percent
 from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from throughline import gpus, published
+from throughline.numbers import percent, scaled
 from throughline.records import Cell, Result, Summary
 from throughline.report.analysis import plausibility
 from throughline.report.analysis.cells import Group, Row, switches
 from throughline.report.analysis.plausibility import Doubt
-from throughline.report.numbers import percent, scaled
 from throughline.statistics import Range
 
 UNITS = ("samples/s", "images/s")

@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from throughline import statistics
+from throughline.numbers import percent
 from throughline.report.analysis import advice
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.values import Value, of_cell
-from throughline.report.numbers import percent
 from throughline.study import runs
 from throughline.study.config import block_name
 

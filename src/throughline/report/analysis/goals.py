@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from throughline.numbers import percent
 from throughline.records import Cell, Goal
-from throughline.report.numbers import percent
 from throughline.spec import Topology
 from throughline.study.goals import Goals
 

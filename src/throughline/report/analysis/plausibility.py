@@ -11,9 +11,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from throughline import gpus
+from throughline.numbers import percent
 from throughline.records import Result, RunRecord, ends
 from throughline.report.analysis import conventions
-from throughline.report.numbers import percent
 
 FORMULA = 0.01
 """Two counts of the same FLOPs may differ by this share: in how a vocabulary is padded, or whether norms count."""

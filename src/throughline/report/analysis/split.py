@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from throughline import statistics
+from throughline.numbers import milliseconds
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.comparisons import Side, differences
-from throughline.report.numbers import milliseconds
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}
 """Map a part of the step to the derived runs that leave it out."""

@@ -6,8 +6,8 @@ NVML cannot say whether clocks are locked (`nvidia-smi -lgc`, `-lmc`), but the c
 from collections.abc import Iterable, Sequence
 
 from throughline import statistics
+from throughline.numbers import milliseconds
 from throughline.records import RunRecord
-from throughline.report.numbers import milliseconds
 
 SURE = 0.01  # a drift or a second mode with a smaller p is not chance
 DRIFT = 0.03  # a larger change of a step's time over the window, as a share, is a warning

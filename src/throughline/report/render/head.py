@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from throughline import statistics
+from throughline.numbers import percent, reading, span
 from throughline.records import Cell, Goal, Summary
 from throughline.report.analysis import figures as workload
 from throughline.report.analysis import goals
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.numbers import percent, reading, span
 from throughline.spec import Job, Topology
 
 

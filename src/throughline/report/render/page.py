@@ -21,13 +21,12 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from throughline import frameworks, workloads
+from throughline import frameworks, numbers, workloads
 from throughline.files import UserError, json_text, snakemake, write_text
+from throughline.numbers import percent, reading
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
-from throughline.report import numbers
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.numbers import percent, reading
 from throughline.report.render import head, imports, markup, overview, sparks, surroundings
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading

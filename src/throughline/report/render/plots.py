@@ -19,10 +19,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import offset_copy
 
 from throughline.files import atomic
+from throughline.numbers import reading
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import MEASURED, Point, Series, Value
-from throughline.report.numbers import reading
 from throughline.spec import Topology
 
 CROWDED = 8  # with more device counts than this, the ticks have no names of topologies

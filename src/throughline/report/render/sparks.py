@@ -6,8 +6,8 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 from throughline import statistics
+from throughline.numbers import milliseconds, reading
 from throughline.records import Cell
-from throughline.report.numbers import milliseconds, reading
 
 REACH = 0.05  # a strip shows the median plus and minus this share; a trace shows at least as much
 STRETCHES = 60  # a run with more than twice as many steps is cut into so many stretches

@@ -7,11 +7,11 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
+from throughline.numbers import reading, span
 from throughline.report.analysis.beside import Beside
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.plausibility import Doubt
 from throughline.report.analysis.values import Point, Series, Value
-from throughline.report.numbers import reading, span
 from throughline.report.render import markup
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from throughline import workloads
+from throughline.numbers import mebibytes, percent, reading
 from throughline.records import ConvergenceVerdict, Curve, Equivalence, Largest, read_curve, read_verdict
 from throughline.report.analysis.cells import Group, Note
-from throughline.report.numbers import mebibytes, percent, reading
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.tables import Table

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from throughline.numbers import percent, reading, span
 from throughline.report.analysis import advice, comparisons
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.comparisons import Pair
 from throughline.report.analysis.values import MEASURED
-from throughline.report.numbers import percent, reading, span
 from throughline.report.render import markup
 from throughline.report.render.head import Best, fastest
 from throughline.report.render.tables import Chip, Table

@@ -1,9 +1,9 @@
 """Show tokens/s, FLOP/s and MFU of decoders as different projects count them, to compare with their tables."""
 
+from throughline.numbers import percent, reading
 from throughline.records import Cell
 from throughline.report.analysis import conventions
 from throughline.report.analysis.conventions import CONVENTIONS, SYMBOLS
-from throughline.report.numbers import percent, reading
 from throughline.report.render.tables import OLD, Column, Figure, Grid, lines
 from throughline.report.topics import Scope, Topic
 

@@ -5,11 +5,11 @@ from functools import partial
 
 from matplotlib.figure import Figure as Plot
 
+from throughline.numbers import reading
 from throughline.records import Cell, Figure
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.reached import alone
 from throughline.report.analysis.values import Value
-from throughline.report.numbers import reading
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Column, Grid, lines

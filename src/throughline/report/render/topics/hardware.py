@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from throughline.numbers import MIB, mebibytes, percent, reading, scaled
 from throughline.records import Cell, Series
 from throughline.report.analysis.cells import Row
 from throughline.report.analysis.comparisons import Side, differences
-from throughline.report.numbers import MIB, mebibytes, percent, reading, scaled
 from throughline.report.render.head import Best, measured
 from throughline.report.render.tables import OLD, Column, Figure, Grid, Line, Sheet, batch_heading, lines, read
 from throughline.report.topics import LOSS, Finding, Scope, Topic

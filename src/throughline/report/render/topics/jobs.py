@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from throughline.numbers import percent, reading
 from throughline.records import Cell
 from throughline.report.analysis import jobs
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.numbers import percent, reading
 from throughline.report.render.tables import Column, Figure, Grid, Line
 from throughline.report.topics import Scope, Topic
 

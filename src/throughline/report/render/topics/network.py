@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from throughline.numbers import milliseconds, reading
 from throughline.report.analysis.network import Exchange, exchanges
-from throughline.report.numbers import milliseconds, reading
 from throughline.report.render.tables import Column, Figure, Grid, Line
 from throughline.report.topics import Finding, Scope, Topic
 

@@ -5,10 +5,10 @@ from itertools import groupby
 
 import pandas as pd
 
+from throughline.numbers import MIB, percent
 from throughline.report.analysis import pairs
 from throughline.report.analysis.comparisons import Pair
 from throughline.report.analysis.pairs import Case, Change, OffOn
-from throughline.report.numbers import MIB, percent
 from throughline.report.render import markup
 from throughline.report.render.tables import Chip, Table
 from throughline.report.topics import Scope, Topic

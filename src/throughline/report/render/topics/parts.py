@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from throughline.numbers import percent, reading
 from throughline.report.analysis.parts import parts
-from throughline.report.numbers import percent, reading
 from throughline.report.render.tables import Table
 from throughline.report.topics import Finding, Scope, Topic
 from throughline.workloads.layers import HIDDEN

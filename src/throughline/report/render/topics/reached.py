@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from throughline.numbers import percent, reading
 from throughline.report.analysis.cells import PRECISIONS
 from throughline.report.analysis.reached import Reached, alone, best, reached
-from throughline.report.numbers import percent, reading
 from throughline.report.render import markup
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme

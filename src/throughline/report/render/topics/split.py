@@ -8,10 +8,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from throughline import statistics
+from throughline.numbers import milliseconds, percent
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.analysis.comparisons import Side, differences
 from throughline.report.analysis.split import EXTRAS, Split, split
-from throughline.report.numbers import milliseconds, percent
 from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.head import Best, measured

@@ -6,8 +6,8 @@ from functools import partial
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from throughline.numbers import reading
 from throughline.report.analysis.sweeps import Point, Sweep, sweeps
-from throughline.report.numbers import reading
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.topics import Drawing, Scope, Topic

@@ -6,11 +6,11 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
+from throughline.numbers import percent, reading
 from throughline.records import Cell
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Row, notes, title
 from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
-from throughline.report.numbers import percent, reading
 from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.head import baseline, over
