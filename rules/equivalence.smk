@@ -18,13 +18,8 @@ rule equivalence:
         "../envs/main.yaml"
     threads: workflow.cores
     resources:
-        bench_slot=1,
-        cpus_per_task=lambda wildcards: cores_of_spec(compared_of(wildcards)[-1]),
-        mem_mb=8000,
+        **(resources_of_specs(compared_of) | {"mem_mb": 8000}),
         runtime=60,
-        slurm_partition=lambda wildcards: partition_of_spec(compared_of(wildcards)[-1]),
-        constraint=lambda wildcards: placement_of_spec(compared_of(wildcards)[-1]).constraint,
-        slurm_extra=lambda wildcards: slurm_options_of_spec(compared_of(wildcards)[-1]),  # [-1]: the largest topology
     params:
         specs=lambda wildcards: canonical([spec.changed() for spec in compared_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],

@@ -17,14 +17,8 @@ rule max_batch:
         "../envs/main.yaml"
     threads: workflow.cores
     resources:
-        bench_slot=1,
-        cpus_per_task=lambda wildcards: cores_of_spec(largest_of(wildcards)[0]),
-        mem_mb=lambda wildcards: shape_of_spec(largest_of(wildcards)[0]).devices
-        * MEMORY_MB[device_of_spec(largest_of(wildcards)[0])],
+        **resources_of_specs(largest_of, options=" --exclusive"),
         runtime=240,
-        slurm_partition=lambda wildcards: partition_of_spec(largest_of(wildcards)[0]),
-        constraint=lambda wildcards: placement_of_spec(largest_of(wildcards)[0]).constraint,
-        slurm_extra=lambda wildcards: slurm_options_of_spec(largest_of(wildcards)[0]) + " --exclusive",
     params:
         specs=lambda wildcards: canonical([spec.changed() for spec in largest_of(wildcards)]),
         manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],

@@ -67,29 +67,46 @@ def cores_of_spec(spec):
     return answered(slurm_partition.cores, partition_of_spec(spec))
 
 
+def memory_mb_of_spec(spec):
+    """Main memory in MB that a run requests on each node."""
+    return shape_of_spec(spec).devices * MEMORY_MB[device_of_spec(spec)]
+
+
 def slurm_options_of_spec(spec):
     """Further options of a job for Slurm. Not `--gpus`: it would spread the GPUs unevenly over the nodes."""
     gpus = f" --gpus-per-node={shape_of_spec(spec).devices}" if device_of_spec(spec) != "cpu" else ""
     return f"--ntasks-per-node=1{gpus}"
 
 
+def resources_of_specs(specs_of, options=""):
+    """The resources of a job that trains several specifications one after the other, the largest topology last.
+    `specs_of` maps the job's wildcards to the specifications; `options`: further options for Slurm."""
+
+    def largest(look_up):
+        return lambda wildcards: look_up(specs_of(wildcards)[-1])
+
+    return {
+        "bench_slot": 1,
+        "cpus_per_task": largest(cores_of_spec),
+        "slurm_partition": largest(partition_of_spec),
+        "constraint": largest(lambda spec: placement_of_spec(spec).constraint),
+        "slurm_extra": largest(lambda spec: slurm_options_of_spec(spec) + options),
+        "mem_mb": largest(memory_mb_of_spec),
+    }
+
+
 def resources_of_run(spec_of):
     """The resources that the job of a run requests from the machine or from Slurm. `spec_of` maps the job's wildcards
     to its specification."""
 
-    def shape_of(wildcards):
-        return shape_of_spec(spec_of(wildcards))
+    def nodes_of(wildcards):
+        return shape_of_spec(spec_of(wildcards)).nodes
 
     return {
-        "bench_slot": 1,
-        "cpus_per_task": lambda wildcards: cores_of_spec(spec_of(wildcards)),
-        "nodes": lambda wildcards: shape_of(wildcards).nodes,
-        "tasks": lambda wildcards: shape_of(wildcards).nodes,
-        "mpi": lambda wildcards: "srun" if shape_of(wildcards).nodes > 1 else None,
-        "slurm_partition": lambda wildcards: partition_of_spec(spec_of(wildcards)),
-        "constraint": lambda wildcards: placement_of_spec(spec_of(wildcards)).constraint,
-        "slurm_extra": lambda wildcards: slurm_options_of_spec(spec_of(wildcards)) + " --exclusive",
-        "mem_mb": lambda wildcards: shape_of(wildcards).devices * MEMORY_MB[device_of_spec(spec_of(wildcards))],
+        **resources_of_specs(lambda wildcards: [spec_of(wildcards)], options=" --exclusive"),
+        "nodes": nodes_of,
+        "tasks": nodes_of,
+        "mpi": lambda wildcards: "srun" if nodes_of(wildcards) > 1 else None,
     }
 
 

@@ -248,12 +248,6 @@ def test_a_wrong_shard_is_named_with_its_repair(launched: Callable[..., Launched
     assert not run.record.exists()
 
 
-def test_a_repair_command_can_be_given(launched: Callable[..., Launched], manifest: Path) -> None:
-    manifest.unlink()
-    errors = launched("--repair", "snakemake corpus").end(1)
-    assert "manifest.json does not exist" in errors and "snakemake corpus" in errors
-
-
 def test_other_lengths_than_the_shards_are_an_error(launched: Callable[..., Launched]) -> None:
     errors = launched(sequence=128, predictions=20).end(1)
     assert "holds sequences of 32 tokens with 5 predictions" in errors

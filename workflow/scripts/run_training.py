@@ -6,7 +6,6 @@ log: the log; it is kept even if the run fails
 manifest: manifest.json of the shards (not for synthetic data)
 python: the Python that runs the workers (default: this one)
 environment: the workers' environment, by its name
-repair: command that an error names if a shard is missing or changed
 hang_after: seconds without a step after which a run counts as hung
 hosts: names of hosts behind ssh (default: those in THROUGHLINE_HOSTS)
 strict: treat warnings that are found before the start as errors
@@ -29,7 +28,6 @@ def main(
     manifest: Path | None = None,
     python: str = sys.executable,
     environment: str | None = None,
-    repair: str | None = None,
     hang_after: float | None = None,
     hosts: Sequence[str] = (),
     strict: bool = False,
@@ -52,7 +50,6 @@ def main(
             log=log,
             manifest=manifest,
             python=recipes.python_of(environment) if environment else python,
-            repair=repair,
             hang_after_s=hang_after,
             strict=strict or is_strict(asked.benchmark),
             hosts=hosts or nodes.configured(asked.benchmark),

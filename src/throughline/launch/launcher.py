@@ -34,18 +34,22 @@ AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"
 class Ended:
     """A run whose ranks have ended with a measured outcome: their reports, the site, and the observations.
 
-    data: the identity of the data, None for synthetic data; device and environment: as the record has them.
+    data: the identity of the data, None for synthetic data; environment: as the record has it.
     """
 
     reports: dict[int, RankReport]
     order: Order
     site: Site
     observations: list[Observation]
-    device: dict[str, Any]
     data: dict[str, Any] | None
     environment: dict[str, Any]
     started: str
     ended: str
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """The device as the record has it."""
+        return asdict(self.site.device)
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
         observations = telemetry_record.observations(order, folder, reports)
     facts = _environment(request.spec, reports, site, observations)
     data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows} if manifest else None
-    return Ended(reports, order, site, observations, asdict(device), data, facts, started, now())
+    return Ended(reports, order, site, observations, data, facts, started, now())
 
 
 def _order(request: RunRequest, site: Site) -> Order:
@@ -195,11 +199,11 @@ def _checked_data(request: RunRequest) -> Manifest | None:
     if request.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
     workload = workloads.of(spec.model)
-    manifest = Manifest.of_run(spec, request.manifest, request.repair)
+    manifest = Manifest.of_run(spec, request.manifest)
     manifest.fits(workload, spec.parameters, spec.size.replicas)
     batches = (spec.steps.warmup + spec.steps.timed) * spec.size.accumulate
     read = manifest.used(spec.seed, spec.size.replicas, batches, spec.size.batch_per_replica)
-    manifest.check(read, request.repair)
+    manifest.check(read)
     return manifest
 
 

@@ -29,7 +29,6 @@ class RunRequest:
     log: Path
     manifest: Path | None = None
     python: str = sys.executable
-    repair: str | None = None
     command: str = ""
     hang_after_s: float | None = None
     hosts: Sequence[str] = ()

@@ -71,11 +71,9 @@ class Decoder(Reader, Protocol):
 class Manifest:
     """A manifest.json of the data room `room`: its shards by split, and the reader for these parameters and seed."""
 
-    def __init__(self, path: Path, room: str, parameters: Any = None, seed: int = 0, repair: str | None = None) -> None:
+    def __init__(self, path: Path, room: str, parameters: Any = None, seed: int = 0) -> None:
         if not path.is_file():
-            raise UserError(
-                f"{path} does not exist", next_step=f"make the data: {repair or files.snakemake(str(path))}"
-            )
+            raise UserError(f"{path} does not exist", next_step=f"make the data: {files.snakemake(str(path))}")
         self.path, self.room, self.content = path, room, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
         self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
@@ -85,9 +83,9 @@ class Manifest:
         self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))
 
     @classmethod
-    def of_run(cls, spec: RunSpec, path: str | Path, repair: str | None = None) -> "Manifest":
+    def of_run(cls, spec: RunSpec, path: str | Path) -> "Manifest":
         """Return the manifest in a file, read as a run of this specification reads it."""
-        return cls(Path(path), str(workloads.of(spec.model).data), spec.parameters, spec.seed, repair)
+        return cls(Path(path), str(workloads.of(spec.model).data), spec.parameters, spec.seed)
 
     def fits(self, workload: Workload[Any], parameters: Any, replicas: int) -> None:
         """Raise UserError unless the shards fit these parameters and have at least one row for every replica."""
@@ -154,7 +152,7 @@ class Manifest:
                     yield epoch, shard, count
             epoch += 1
 
-    def check(self, shards: list[dict[str, Any]], repair: str | None = None) -> None:
+    def check(self, shards: list[dict[str, Any]]) -> None:
         """Raise UserError, with the command that repairs it, if a shard is missing or differs from the manifest."""
         with ThreadPoolExecutor(4) as pool:
             for path, fault in zip(map(self.file, shards), pool.map(self._fault, shards), strict=True):
@@ -162,7 +160,7 @@ class Manifest:
                     raise UserError(
                         f"{path} {fault}",
                         why=f"it was removed, or its content differs from {self.path}",
-                        next_step=f"repair it: {repair or files.snakemake('--force', str(path))}",
+                        next_step=f"repair it: {files.snakemake('--force', str(path))}",
                     )
 
     def _fault(self, shard: dict[str, Any]) -> str | None:
