@@ -14,7 +14,7 @@ from throughline.images.targets import PicturesTargets
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import Config, load
-from throughline.study.places import Places
+from throughline.study.config_paths import ConfigPaths
 from throughline.study.targets import Targets
 
 
@@ -37,9 +37,9 @@ def read(
     working directory. apart: no job has the environments of several frameworks, so no job can compare them. say: gets
     a line for each relative path that does not lead into the working directory.
     """
-    places = Places(workflow)
-    config = load(paths, values, places=places)
-    for remark in places.remarks():
+    config_paths = ConfigPaths(workflow)
+    config = load(paths, values, config_paths=config_paths)
+    for remark in config_paths.remarks():
         say(remark)
     specs = runs.expand(config)
     records.leave_newer({spec.summary for spec in specs})

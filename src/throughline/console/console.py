@@ -12,7 +12,7 @@ from typing import Any
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from throughline.console import SAID
+from throughline.console import OUTPUT
 from throughline.console.failure_cause import failure_cause
 from throughline.console.plan import Plan, span
 from throughline.console.screen import Screen, Status
@@ -58,7 +58,7 @@ class Console:
             case "plan":
                 self._plan = record.plan  # type: ignore[attr-defined]
                 self._expect(record.plan)  # type: ignore[attr-defined]
-                Path(SAID).write_bytes(b"")
+                Path(OUTPUT).write_bytes(b"")
                 self._screen.say(text)
                 self._screen.open()
             case "outcome":
@@ -79,7 +79,7 @@ class Console:
     def close(self) -> None:
         self._screen.close()
         if self._plan:
-            Path(SAID).unlink(missing_ok=True)
+            Path(OUTPUT).unlink(missing_ok=True)
 
     def _hear(self, record: logging.LogRecord, text: str) -> None:
         """Show a text of Snakemake or its executor if it is a warning, an error, or one of the few that matter."""
@@ -190,7 +190,7 @@ class Console:
 
     def _last_words(self) -> str:
         """Return the last line that any job has written; "" without one."""
-        with suppress(OSError), Path(SAID).open("rb") as stream:
+        with suppress(OSError), Path(OUTPUT).open("rb") as stream:
             stream.seek(max(stream.seek(0, 2) - 500, 0))
             lines = stream.read().decode("utf-8", errors="replace").splitlines()
             return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -20,6 +20,7 @@ from throughline.launch.site import IN_WORDS, Site, host_names, last_doubts, sur
 from throughline.launch.supervision import Agents, Interrupted, interruptible, supervise
 from throughline.messages import Order, RankReport
 from throughline.observe import environment, telemetry_record, telemetry_window, work
+from throughline.observe.other_processes import OtherProcesses
 from throughline.observe.telemetry_record import Observation
 from throughline.processes import Parent
 from throughline.rank.data import Manifest
@@ -126,10 +127,11 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
 
 def _attempt(request: RunRequest, turn: Turn) -> Ended:
     """Survey the nodes, check the data, write the order, and supervise the ranks until they end."""
-    started, others = now(), environment.Others()
+    started = now()
+    others = OtherProcesses()
     site = survey(request)
     manifest = _checked_data(request)
-    site.warnings.extend(last_doubts(site, request, others))
+    site.warnings.extend(last_doubts(site, others))
     order = _order(request, site)
     for warning in site.warnings:
         turn.log.write(f"warning: {warning}")

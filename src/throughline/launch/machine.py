@@ -26,6 +26,7 @@ from throughline.files import UserError
 from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
+from throughline.observe.other_processes import OtherProcesses, crowded
 from throughline.processes import wait_until
 from throughline.spec import RunSpec
 
@@ -137,22 +138,19 @@ def _is_handed_on(name: str) -> bool:
     return bool(decides or NETWORK.fullmatch(name))
 
 
-def look(
-    record: Path, others: environment.Others, ranks: int, threads: int, strict: bool, rank_bytes: int = 0
-) -> list[str]:
-    """Return warnings about this machine just before `ranks` start on it. Raise UserError if they should not start.
+def check_ready(question: Question, others: OtherProcesses) -> list[str]:
+    """Return warnings about this machine just before ranks start on it. Raise UserError if they should not start.
 
-    They should not start with too little memory or disk, nor on a busy machine with `strict`. `rank_bytes`: the memory
-    that a rank of an earlier repeat took on a CPU.
+    They should not start with too little memory or disk, nor on a busy machine if the question is strict.
     """
-    _room(record, ranks, rank_bytes)
-    cores, wanted = environment.cpu_cores(), ranks * threads
-    warning = environment.crowded(others.cores(), cores, wanted, "use {}")
+    _check_room(Path(question.record), question.ranks, question.rank_bytes)
+    cores, wanted = environment.cpu_cores(), question.ranks * question.threads
+    warning = crowded(others.cores(), cores, wanted, "use {}")
     if warning:  # look again, because a short burst of work does not matter
-        again = environment.Others()
+        again = OtherProcesses()
         time.sleep(CONFIRM_S)
-        warning = environment.crowded(again.cores(), cores, wanted, "use {}")
-    if warning and strict:
+        warning = crowded(again.cores(), cores, wanted, "use {}")
+    if warning and question.strict:
         raise UserError(
             f"this machine is busy: {warning.partition(':')[0]}",
             why="they would disturb the measurement, and runs.strict is on",
@@ -161,7 +159,7 @@ def look(
     return [warning] if warning else []
 
 
-def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]], strict: bool) -> list[str]:
+def changes_since(earlier: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], strict: bool) -> list[str]:
     """Return a warning for each difference to the machine's state at the latest earlier repeat.
 
     `earlier`: the environment of each earlier repeat by name, oldest first. With `strict`, raise UserError instead.
@@ -180,7 +178,7 @@ def same_surroundings(now: Mapping[str, Any], earlier: Mapping[str, Mapping[str,
     return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
 
 
-def _room(record: Path, ranks: int, rank_bytes: int) -> None:
+def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:
     """Raise UserError if the free memory or disk cannot be enough.
 
     We expect that a rank needs at least as much memory as a rank of an earlier repeat on a CPU used.
@@ -242,15 +240,14 @@ def software(question: Question) -> dict[str, str | None]:
 
 def answer(question: Question) -> Answer:
     """Answer a question: the hardware and software of this node, and the warnings or the fault of a run on it now."""
-    others, cpu = environment.Others(), processor()
+    others, cpu = OtherProcesses(), processor()
     refused: Fault | None = None
     warnings: list[str] = []
     sees_files = wait_until(Path(question.seen).is_file, SEEN_WITHIN_S, every=0.5)
     seen = NO_GPUS
     try:
         if sees_files:
-            record, strict = Path(question.record), question.strict
-            warnings = look(record, others, question.ranks, question.threads, strict, question.rank_bytes)
+            warnings = check_ready(question, others)
         seen = gpus(question.framework, sys.executable, os.environ, question.device)
     except UserError as error:
         refused = Fault(error.what, error.why, error.next_step)

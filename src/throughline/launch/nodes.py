@@ -171,12 +171,12 @@ def _through_srun(count: int, command: list[str], variables: Mapping[str, str]) 
         done = _run(command, variables)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"does not answer through srun ({type(error).__name__})"] * count
-    by_node = {answer.node: answer for answer in map(_parsed, whole(done.stdout)) if isinstance(answer, Answer)}
+    by_node = {answer.node: answer for answer in map(_parsed, joined(done.stdout)) if isinstance(answer, Answer)}
     reason = files.scrub(" ".join(done.stderr.split()))[-300:] or f"exit status {done.returncode}"
     return [by_node.get(node, f"does not answer through srun ({reason})") for node in range(count)]
 
 
-def whole(labelled: str) -> list[str]:
+def joined(labelled: str) -> list[str]:
     """Return the answers in the output of `srun --label`.
 
     srun passes on at most 1,024 bytes at a time. So longer lines come in pieces, and those of several nodes are mixed.

@@ -1,7 +1,7 @@
 """Where a run takes place: its nodes and its device, what is known about them, and the warnings about them."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from throughline.launch.nodes import Nodes
 from throughline.launch.request import RunRequest
 from throughline.messages import Device, Question
 from throughline.observe import environment
+from throughline.observe.other_processes import OtherProcesses
 from throughline.records.glance import Glance, siblings
 
 IN_WORDS = {
@@ -27,14 +28,15 @@ class Site:
     """The nodes and the device of a run, and what is known about them.
 
     variables: the environment variables of every rank; environment: the first node's part of the record's environment;
-    ranks: the number of ranks on one machine; earlier: records of other repeats of this configuration, oldest first.
+    question: what every machine of the run is asked; earlier: records of other repeats of this configuration, oldest
+    first.
     """
 
     nodes: Nodes
     variables: dict[str, str]
     device: Device
     environment: dict[str, Any]
-    ranks: int
+    question: Question
     earlier: dict[str, Glance]
     warnings: list[str]
 
@@ -42,53 +44,44 @@ class Site:
 def survey(request: RunRequest) -> Site:
     """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
     spec, topology = request.spec, request.spec.topology
-    framework, model = spec.framework, spec.model
-    if request.lacks:
-        framework = "torch"  # in the workflow's own environment, torch can tell which devices there are
-    where, earlier = nodes.find(spec, request.hosts), siblings(request.record)
-    names = os.environ[files.NODES] = host_names(where.names)  # from now on, logs and records say node0, node1, ...
+    found, earlier = nodes.find(spec, request.hosts), siblings(request.record)
+    names = os.environ[files.NODES] = host_names(found.names)  # from now on, logs and records say node0, node1, ...
     variables = machine.worker_variables(spec) | {files.NODES: names}
+    on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
+    question = Question(
+        # In the workflow's own environment, torch can tell which devices there are.
+        framework="torch" if request.lacks else spec.framework,
+        model=spec.model,
+        device=spec.device,
+        seen=str(request.log.resolve()),
+        record=str(request.record.resolve()),
+        ranks=topology.world if found.kind == "simulated" else topology.devices,
+        threads=spec.threads,
+        strict=request.strict,
+        rank_bytes=max(on_cpu, default=0),
+    )
     doubts: list[str] = []
-    if where.elsewhere:
-        question = Question(
-            framework=framework,
-            model=model,
-            device=spec.device,
-            seen=str(request.log.resolve()),
-            record=str(request.record.resolve()),
-            ranks=topology.devices,
-            threads=spec.threads,
-            strict=request.strict,
-            rank_bytes=rank_bytes(earlier),
-        )
-        answer, doubts = nodes.survey(where, question, request.python, variables)
+    if found.elsewhere:
+        answer, doubts = nodes.survey(found, question, request.python, variables)
         gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
     else:
         variables["GLOO_SOCKET_IFNAME"] = "lo"
-        gpus = machine.gpus(framework, request.python, os.environ | variables, spec.device)
-        cpu, facts = machine.processor(), environment.describe(framework, model)
+        gpus = machine.gpus(question.framework, request.python, os.environ | variables, spec.device)
+        cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
     device = machine.choose(spec, gpus, cpu)
-    ranks = topology.world if where.kind == "simulated" else topology.devices
-    warnings = machine.fits(spec, ranks, device)
-    if where.kind == "simulated":
+    warnings = machine.fits(spec, question.ranks, device)
+    if found.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
-    return Site(where, variables, device, facts, ranks, earlier, [*warnings, *doubts])
+    return Site(found, variables, device, facts, question, earlier, [*warnings, *doubts])
 
 
-def last_doubts(site: Site, request: RunRequest, others: environment.Others) -> list[str]:
+def last_doubts(site: Site, others: OtherProcesses) -> list[str]:
     """Return the warnings just before the run. Raise UserError if the run should not start."""
     environments = {name: repeat.environment for name, repeat in site.earlier.items()}
-    texts = machine.same_surroundings(site.environment, environments, request.strict)
+    warnings = machine.changes_since(environments, site.environment, site.question.strict)
     if not site.nodes.elsewhere:  # other machines have already checked themselves
-        each_bytes = rank_bytes(site.earlier)
-        texts += machine.look(request.record, others, site.ranks, request.spec.threads, request.strict, each_bytes)
-    return texts
-
-
-def rank_bytes(earlier: Mapping[str, Glance]) -> int:
-    """Return the most memory that a rank of an earlier repeat took on a CPU; 0 if that is not known."""
-    on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
-    return max(on_cpu, default=0)
+        warnings += machine.check_ready(site.question, others)
+    return warnings
 
 
 def host_names(names: Iterable[str]) -> str:

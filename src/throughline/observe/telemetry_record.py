@@ -8,7 +8,8 @@ from typing import Any
 
 from throughline import messages
 from throughline.messages import NodeSamples, Order, RankReport, Window
-from throughline.observe import environment, telemetry_window
+from throughline.observe import telemetry_window
+from throughline.observe.other_processes import crowded
 from throughline.observe.telemetry_cards import LIMITS
 from throughline.spec import RunSpec
 
@@ -81,7 +82,7 @@ def warnings(
         busy, steal = figures["machine"]["cpu_others_share"], figures["machine"].get("cpu_steal_share")
         if node.sampled and busy:
             cores = node.sampled.cpus
-            text = environment.crowded(busy["mean"] * cores, cores, ranks * threads, "used {} within the window")
+            text = crowded(busy["mean"] * cores, cores, ranks * threads, "used {} within the window")
             texts += [f"node {node.node}: {text}"] if text else []
         if steal and steal["mean"] > STEAL:
             texts.append(

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from throughline.records.entry import Count, Device, Entry, NonNegative, OfTraining, OfWorkload, Positive, Whole
+from throughline.records.entry import Count, Device, Entry, NonNegative, Positive, TrainingFile, Whole, WorkloadFile
 from throughline.spec import Optimizer, Precision
 from throughline.study.runs import Specification
 
@@ -25,7 +25,7 @@ class Look(Entry):
         return {"step": value["step"], "samples": value["samples"], "figures": figures}
 
 
-class Curve(OfTraining):
+class Curve(TrainingFile):
     """results/<benchmark>/convergence_<...>/curve.json: a long training. `loss` is the loss of rank 0 at every step."""
 
     evaluate_every: Count
@@ -103,7 +103,7 @@ class Comparison(Entry):
     at_step: Count | None = None
 
 
-class Equivalence(OfWorkload):
+class Equivalence(WorkloadFile):
     """results/<benchmark>/equivalence.json: whether the frameworks of a benchmark compute the same.
 
     `covers` says in sentences what the proof covers.
@@ -170,7 +170,7 @@ class Largest(Entry):
     tries: list[Try]
 
 
-class MaxBatch(OfWorkload):
+class MaxBatch(WorkloadFile):
     """results/<benchmark>/max_<quantity>_<precision>.json: each framework's largest batch per device that fits.
 
     If `quantity` is a parameter such as `classes`, it is the largest value of this parameter.

@@ -29,7 +29,7 @@ class Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
 
 
-class OfWorkload(Entry):
+class WorkloadFile(Entry):
     """A file about a benchmark's model. In JSON, the workload's parameters are on one level with the other keys."""
 
     model: str
@@ -74,7 +74,7 @@ class Data(Entry):
     rows: Whole
 
 
-class OfTraining(Entry):
+class TrainingFile(Entry):
     """A file about one training run: its specification, outcome, device, data, environment and times."""
 
     schema_: Literal[2] = Field(alias="schema")

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from throughline.records.entry import Count, Entry, Figure, NonNegative, OfTraining, Positive, Whole
+from throughline.records.entry import Count, Entry, Figure, NonNegative, Positive, TrainingFile, Whole
 
 
 class Rank(Entry):
@@ -120,7 +120,7 @@ class Network(Entry):
     reason: str | None
 
 
-class RunRecord(OfTraining):
+class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.

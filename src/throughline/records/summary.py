@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from throughline.records.checks import Mathematics
-from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, OfWorkload, Positive, Whole
+from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
 from throughline.spec import Job, Optimizer, Precision, Scaling, Steps
 from throughline.study.benchmark import Options
@@ -114,7 +114,7 @@ class Cell(Entry):
     ended: str | None = None
 
 
-class Summary(OfWorkload):
+class Summary(WorkloadFile):
     """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision.
 
     `batch` is the number of the configuration. It is the batch of each replica or, if `scaling` is strong, of all

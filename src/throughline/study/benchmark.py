@@ -20,7 +20,7 @@ from pydantic import (
 from throughline import frameworks, workloads
 from throughline.spec import Job, Optimizer, Precision, RunSpec, Scaling, Steps
 from throughline.study.config_errors import allowed
-from throughline.study.places import FilePath, lead
+from throughline.study.config_paths import FilePath, lead
 from throughline.study.section import TOPOLOGY, Name, PositiveInt, Section, Share, Sizes, Value
 
 if typing.TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from throughline.study.places import FilePath
+from throughline.study.config_paths import FilePath
 from throughline.study.section import DataSection, Name, PositiveInt, Section, Share
 
 CLICKS_PROTOCOL = 1

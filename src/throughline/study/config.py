@@ -20,11 +20,11 @@ from throughline.spec import StepSize, Topology
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import allowed, explain, shown
+from throughline.study.config_paths import ConfigPaths
 from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
 from throughline.study.images_section import Faces, Images, Pictures
 from throughline.study.imports_section import Import
-from throughline.study.places import Places
 from throughline.study.section import DataSection, Name, Section
 
 
@@ -101,22 +101,22 @@ def block_name(benchmark: str) -> str:
 
 
 def load(
-    paths: Sequence[str | Path], overrides: Mapping[str, Any] | None = None, places: Places | None = None
+    paths: Sequence[str | Path], overrides: Mapping[str, Any] | None = None, config_paths: ConfigPaths | None = None
 ) -> Config:
     """Read, merge and check configuration files.
 
     Maps are merged and lists are replaced. A later file wins over an earlier one. `overrides` are the values of
     Snakemake's --config, as text, or the configuration that another workflow hands over; they win over all files.
-    `places` says where relative paths lead; without it, they lead into the working directory. Raises ConfigError with
-    one line per mistake.
+    `config_paths` says where relative paths lead; without it, they lead into the working directory. Raises ConfigError
+    with one line per mistake.
     """
     raw: dict[str, Any] = {}
     for path in map(str, paths):
-        raw = _merge(raw, _read(Path(places.find(path) if places else path)))
+        raw = _merge(raw, _read(Path(config_paths.find(path) if config_paths else path)))
     raw = _merge(raw, _from_text(dict(overrides or {})))
-    _validate(raw, places)
+    _validate(raw, config_paths)
     blocks = {name: _merge(raw.get("runs", {}), block) for name, block in raw.get("benchmarks", {}).items()}
-    config = _validate({**raw, "benchmarks": blocks}, places)
+    config = _validate({**raw, "benchmarks": blocks}, config_paths)
     if mistakes := list(_mistakes(config)):
         raise _error(mistakes)
     return config
@@ -166,11 +166,11 @@ def _from_text(value: Any) -> Any:
     return value
 
 
-def _validate(raw: dict[str, Any], places: Places | None) -> Config:
+def _validate(raw: dict[str, Any], config_paths: ConfigPaths | None) -> Config:
     try:
-        return Config.model_validate(raw, context=places)
+        return Config.model_validate(raw, context=config_paths)
     except ValidationError as error:
-        raise _error(explain(raw, error, Config), places.lost() if places else []) from None
+        raise _error(explain(raw, error, Config), config_paths.lost() if config_paths else []) from None
 
 
 def _mistakes(config: Config) -> Iterable[str]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, model_validator
 
 from throughline.files import UserError
-from throughline.study.places import FilePath, lead
+from throughline.study.config_paths import FilePath, lead
 from throughline.study.section import Contact, DataSection, HttpAddress, Name, PositiveInt, Section, Share, Text
 
 DATA_PROTOCOL = 1

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt
 
-from throughline.study.places import FilePath, lead
+from throughline.study.config_paths import FilePath, lead
 from throughline.study.section import DataSection, Name, PositiveInt, Section, Text
 
 IMAGES_PROTOCOL = 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from throughline.spec import canonical
-from throughline.study.places import FilePath
+from throughline.study.config_paths import FilePath
 from throughline.study.section import Section
 
 

@@ -172,7 +172,7 @@ def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pyt
 def test_answers_through_srun_come_in_pieces() -> None:
     first, second = (json.dumps({"node": node, "text": "x: " * 500}) for node in (0, 1))
     said = ["a library says 0: hello", f" 0: {first[:1024]}", f"10: {second[:1024]}", f" 0: {first[1024:]}"]
-    assert nodes.whole("\n".join([*said, f"10: {second[1024:]}", "10: "])) == [first, second]
+    assert nodes.joined("\n".join([*said, f"10: {second[1024:]}", "10: "])) == [first, second]
 
 
 def question(**changes: Any) -> Question:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from throughline import sources
-from throughline.observe import environment
+from throughline.observe import environment, other_processes
 from throughline.rank import report
 from throughline.study import config, runs
 
@@ -102,7 +102,7 @@ def test_the_configuration_travels_without_hosts_and_folders(tmp_path: Path) -> 
 
 def test_others_are_more_than_the_ranks_can_spare() -> None:
     def crowded(used: float | None, wanted: int) -> str | None:
-        return environment.crowded(used, 4, wanted, "use {}")
+        return other_processes.crowded(used, 4, wanted, "use {}")
 
     assert crowded(None, 4) is None and crowded(0.2, 4) is None  # unknown; no more load than the system itself makes
     assert crowded(2.0, 2) is None

@@ -10,7 +10,7 @@ import pytest
 from clones import ROOT
 from throughline import workflow_call
 from throughline.study.config import ConfigError, load
-from throughline.study.places import Places
+from throughline.study.config_paths import ConfigPaths
 
 EVERY = """
 corpus: {dump: [enwiki-20261101, [part1.xml, part2.xml], {text: [books.txt]}], vocabulary: {path: v.txt, sha256: SHA}}
@@ -42,44 +42,47 @@ def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_path_leads_into_the_workflow_s_folder_if_nothing_is_here(workflow: Path) -> None:
-    places = Places(workflow)
-    config = load(["config.yaml"], places=places)
-    assert places.taken == {path: str(workflow / path) for path in {*PATHS, "config.yaml"}}
-    assert not places.missing
+    config_paths = ConfigPaths(workflow)
+    config = load(["config.yaml"], config_paths=config_paths)
+    assert config_paths.taken == {path: str(workflow / path) for path in {*PATHS, "config.yaml"}}
+    assert not config_paths.missing
     first, *others = config.corpus.sources
     assert first == ["enwiki-20261101"] and others[0] == [str(workflow / "part1.xml"), str(workflow / "part2.xml")]
     assert config.images.source == str(workflow / "pictures")
     assert config.model_files().popitem()[1] == str(workflow / "shape.json")
-    assert f"curve.csv is not in this folder; the workflow's own is used: {workflow / 'curve.csv'}" in places.remarks()
+    assert (
+        f"curve.csv is not in this folder; the workflow's own is used: {workflow / 'curve.csv'}"
+        in config_paths.remarks()
+    )
 
 
 def test_what_is_here_comes_first(workflow: Path) -> None:
     for path in {*PATHS, "config.yaml"}:
         shutil.copy(workflow / path, path)
-    places = Places(workflow)
-    config = load(["config.yaml"], places=places)
-    assert not places.remarks()
+    config_paths = ConfigPaths(workflow)
+    config = load(["config.yaml"], config_paths=config_paths)
+    assert not config_paths.remarks()
     assert config.clicks.logs == ["day_0.gz"] and config.imports["theirs"].logs == "logs_of_others"
 
 
 def test_names_of_data_are_no_paths(workflow: Path) -> None:
     for name in ("sample", "synthetic"):
         (workflow / name).mkdir()
-    places = Places(workflow)
-    load([], {"corpus": {"dump": "sample"}, "images": {"source": "sample"}, "clicks": {}}, places=places)
-    assert not places.remarks()
+    config_paths = ConfigPaths(workflow)
+    load([], {"corpus": {"dump": "sample"}, "images": {"source": "sample"}, "clicks": {}}, config_paths=config_paths)
+    assert not config_paths.remarks()
 
 
 def test_in_the_workflow_s_own_folder_paths_stay_as_they_are(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workflow)
-    places = Places(workflow)
-    assert load(["config.yaml"], places=places) == load(["config.yaml"])
-    assert not places.remarks()
+    config_paths = ConfigPaths(workflow)
+    assert load(["config.yaml"], config_paths=config_paths) == load(["config.yaml"])
+    assert not config_paths.remarks()
 
 
 def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workflow.parent)
-    assert Places(workflow).find("part1.xml") == "there/part1.xml"
+    assert ConfigPaths(workflow).find("part1.xml") == "there/part1.xml"
 
 
 def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) -> None:
@@ -88,7 +91,7 @@ def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) ->
     assert said == [f"lost.xml is neither in this folder nor in {workflow}"]
     block = {"model": {"transformers": "lost.json", "task": "clm"}}
     with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):
-        load([], {"benchmarks": {"mine": block}}, places=Places(workflow))
+        load([], {"benchmarks": {"mine": block}}, config_paths=ConfigPaths(workflow))
 
 
 def test_a_configuration_that_snakemake_has_read_means_the_same() -> None:

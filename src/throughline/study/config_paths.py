@@ -18,7 +18,7 @@ from throughline.study.section import Text
 
 
 @dataclass
-class Places:
+class ConfigPaths:
     """The folder of the workflow, and which relative paths of a configuration lead there.
 
     taken: path in the configuration -> path in the workflow's folder. missing: the paths that lead to nothing.
@@ -52,7 +52,7 @@ class Places:
 
 def lead(path: str, info: ValidationInfo) -> str:
     """Return where a path of the configuration leads; the path itself if nobody asks for that."""
-    return info.context.find(path) if isinstance(info.context, Places) else path
+    return info.context.find(path) if isinstance(info.context, ConfigPaths) else path
 
 
 FilePath = Annotated[Text, AfterValidator(lead)]
