@@ -129,11 +129,11 @@ def test_a_half_flushed_shard_under_its_final_name(source: Path, whole: bytes, t
     with h5py.File(path, "a") as stream:
         rows = len(stream["input_ids"])
         stream.attrs["complete"] = False
-    said = verified(source, tmp_path, 1)
-    assert "its writing was interrupted" in said and "snakemake --force data/training_0000.hdf5" in said
+    output = verified(source, tmp_path, 1)
+    assert "its writing was interrupted" in output and "snakemake --force data/training_0000.hdf5" in output
     killed_while_writing(source, tmp_path).replace(path)
-    said = verified(source, tmp_path, 1)
-    assert "is no whole shard" in said and "snakemake --force data/training_0000.hdf5" in said
+    output = verified(source, tmp_path, 1)
+    assert "is no whole shard" in output and "snakemake --force data/training_0000.hdf5" in output
     assert rows > 100_000 and not (tmp_path / "data/verified.json").exists()
 
 
@@ -142,9 +142,9 @@ def test_a_truncated_shard(source: Path, whole: bytes, tmp_path: Path, keep: int
     path = tmp_path / "data/training_0000.hdf5"
     path.parent.mkdir()
     path.write_bytes(whole[:keep])
-    said = verified(source, tmp_path, 1)
-    assert "data/training_0000.hdf5 is no whole shard" in said
-    assert "snakemake --force data/training_0000.hdf5" in said
+    output = verified(source, tmp_path, 1)
+    assert "data/training_0000.hdf5 is no whole shard" in output
+    assert "snakemake --force data/training_0000.hdf5" in output
 
 
 def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, whole: bytes, 
         chunk = stream["masked_lm_ids"].id.get_chunk_info(3)
     places = [chunk.byte_offset + chunk.size // 2, *np.random.default_rng(5).integers(len(whole), size=20).tolist()]
     caught = 0
-    for place in places:
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+    for position in places:
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 16]) + whole[position + 1 :])
         try:
-            assert content_digest(read_shard(path)) == content, place
+            assert content_digest(read_shard(path)) == content, position
         except files.UserError as error:
             caught += 1
             assert "snakemake --force" in str(error)
@@ -176,8 +176,8 @@ def test_a_shard_that_was_changed_by_hand(source: Path, whole: bytes, tmp_path: 
     path.write_bytes(whole)
     with h5py.File(path, "a") as stream:
         stream["input_ids"][77, 0] = 9
-    said = verified(source, tmp_path, 1)
-    assert "does not begin with [CLS]" in said and "row 77" in said and "snakemake --force" in said
+    output = verified(source, tmp_path, 1)
+    assert "does not begin with [CLS]" in output and "row 77" in output and "snakemake --force" in output
 
 
 def test_a_full_disk_by_a_limit_of_sizes(source: Path, whole: bytes, tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 def test_a_disk_that_is_full(source: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "data", "size=512k") as data:
-        said = ended(shard(source, tmp_path), 1)
-        assert "data/training_0000.hdf5 could not be written: No space left on device" in said
+        output = ended(shard(source, tmp_path), 1)
+        assert "data/training_0000.hdf5 could not be written: No space left on device" in output
         assert not any(data.iterdir())
 
 
@@ -224,12 +224,12 @@ def test_a_folder_that_is_read_only(source: Path, tmp_path: Path) -> None:
     data.mkdir()
     if os.geteuid():
         data.chmod(0o555)
-        said = ended(shard(source, tmp_path), 1)
-        assert "data could not be opened: Permission denied" in said
+        output = ended(shard(source, tmp_path), 1)
+        assert "data could not be opened: Permission denied" in output
         return
     with mounted(data, "ro"):
-        said = ended(shard(source, tmp_path), 1)
-        assert "data could not be opened: Read-only file system" in said and "mounted read-only" in said
+        output = ended(shard(source, tmp_path), 1)
+        assert "data could not be opened: Read-only file system" in output and "mounted read-only" in output
 
 
 def test_kill_9_of_a_download(tmp_path: Path) -> None:
@@ -284,8 +284,8 @@ def test_kill_9_of_the_extractor(tmp_path: Path, number: int) -> None:
 
     until(running)
     os.kill(below[number], signal.SIGKILL)
-    said = ended(process, 1)
-    assert "wikiextractor" in said or "text extraction" in said
+    output = ended(process, 1)
+    assert "wikiextractor" in output or "text extraction" in output
     assert not any((tmp_path / "out").iterdir())
     until(lambda: not any(is_extractor(pid) for pid in below))
     ended(extraction(tmp_path, dumps.find_sample()))

@@ -21,13 +21,13 @@ def test_out_of_memory_bounds_the_answer(tmp_path: Path, monkeypatch: pytest.Mon
     output = tmp_path / "results/bert/max_batch_fp32.json"
     records.write(records.MaxBatch, max_batch.find([spec], manifest, {}, output.with_suffix("")), output)
 
-    found = records.read_max_batch(output).frameworks["torch"]
-    assert found.status == "ok" and found.largest_batch_per_device and found.smallest_out_of_memory
-    tried = {one.batch_per_device: one.status for one in found.tries}
-    assert tried[found.largest_batch_per_device] == "fits" and tried[found.smallest_out_of_memory] == "oom"
-    assert all(one.reason for one in found.tries if one.status == "oom")
+    largest = records.read_max_batch(output).frameworks["torch"]
+    assert largest.status == "ok" and largest.largest_batch_per_device and largest.smallest_out_of_memory
+    tried = {attempt.batch_per_device: attempt.status for attempt in largest.tries}
+    assert tried[largest.largest_batch_per_device] == "fits" and tried[largest.smallest_out_of_memory] == "oom"
+    assert all(attempt.reason for attempt in largest.tries if attempt.status == "oom")
     for batch, status in tried.items():  # every try left its record and its log
-        place = output.with_suffix("") / f"torch/batch_{batch}.json"
-        assert json.loads(place.read_text())["status"] == ("oom" if status == "oom" else "ok")
-        log = place.with_suffix(".log").read_text()
+        record = output.with_suffix("") / f"torch/batch_{batch}.json"
+        assert json.loads(record.read_text())["status"] == ("oom" if status == "oom" else "ok")
+        log = record.with_suffix(".log").read_text()
         assert "outcome:" in log and log.startswith(f"# again: snakemake --force {output}\n")

@@ -62,10 +62,10 @@ def _has_figures_over_its_window(record: records.RunRecord) -> None:
     cost."""
     assert record.telemetry is not None and record.memory is not None
     (node,) = record.telemetry
-    machine, own = node.machine, node.processes
+    machine, used = node.machine, node.processes
     assert machine["cpu_share"] is not None and machine["cpu_share"].mean > 0.5
-    assert machine["cpu_others_share"] is not None and own["cpu_cores"] is not None and own["cpu_cores"].mean > 0
-    assert own["memory_bytes"] is not None and own["memory_bytes"].max > 1 << 27
+    assert machine["cpu_others_share"] is not None and used["cpu_cores"] is not None and used["cpu_cores"].mean > 0
+    assert used["memory_bytes"] is not None and used["memory_bytes"].max > 1 << 27
     assert node.cost_cpu_share is not None and 0 < node.cost_cpu_share < 1
     assert machine["memory_used_bytes"] is not None
     assert record.memory.device_used_bytes == machine["memory_used_bytes"].max

@@ -45,11 +45,11 @@ def manifest(tmp_path: Path) -> Path:
 
 def ranks_below(launcher: int) -> dict[int, int]:
     """Map each rank to its process id. A rank that ends meanwhile, as in a run that fails, is left out."""
-    found = {}
+    pids = {}
     for pid in workers_below(launcher):
         with contextlib.suppress(OSError, StopIteration):
-            found[int(variable(pid, "RANK"))] = pid
-    return found
+            pids[int(variable(pid, "RANK"))] = pid
+    return pids
 
 
 def phase(rank: int, pid: int) -> str | None:

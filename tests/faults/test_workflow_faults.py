@@ -84,14 +84,14 @@ def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Calla
 def test_two_workflows_at_once_do_not_measure_at_once(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
     # The second Snakemake first has to start. When it comes to its run, the first one is still measuring.
     lengths = {"one": 25, "other": 5}
-    one, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=s)) for name, s in lengths.items())
-    first = start(one, SUMMARY)
+    quick, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=s)) for name, s in lengths.items())
+    first = start(quick, SUMMARY)
     until(lambda: workers_below(first.pid))
     second = start(other, SUMMARY)
     said(first)
     waited = re.search(r"waiting for the devices: process (\d+) measures (\S+) since 20", said(second))
     assert waited and waited[2] == FIRST
-    before, after = (read_run(clone.path / FIRST) for clone in (one, other))
+    before, after = (read_run(clone.path / FIRST) for clone in (quick, other))
     assert before.status == after.status == "ok"
     assert before.ended <= after.started
 

@@ -66,9 +66,9 @@ def missing() -> str | None:
     if programs:
         return f"{', '.join(programs)} is not installed (apt-get install slurm-wlm munge iproute2)"
     probe = f"tltest{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
-    if made.returncode:
-        return f"no network namespaces here: {made.stderr.strip()}"
+    added = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
+    if added.returncode:
+        return f"no network namespaces here: {added.stderr.strip()}"
     subprocess.run(["ip", "netns", "delete", probe], check=True)
     return None
 
@@ -185,37 +185,38 @@ class Project:
 
     def job(self, topology: str, benchmark: str = "long") -> str:
         """Wait until a run's Slurm job is running and all of its ranks have begun; return the job's number."""
-        found: list[str] = []
+        jobs: list[str] = []
         name = f"rule_run_wildcards_{benchmark}_4_fp32_torch_{topology}_1"
 
         def running() -> bool:
             assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
             listed = self.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %k").splitlines()
-            found[:] = [line.split()[0] for line in listed if line.split()[1] == name]
-            return bool(found) and len(self.ranks(benchmark, topology)) == world(topology)
+            jobs[:] = [line.split()[0] for line in listed if line.split()[1] == name]
+            return bool(jobs) and len(self.ranks(benchmark, topology)) == world(topology)
 
         until(running, 450)  # five ranks that start beside other tests are slow
-        return found[0]
+        return jobs[0]
 
     def ranks(self, benchmark: str, topology: str) -> dict[int, int]:
         """Map each rank of this project's run that has begun to its process id, on all nodes."""
-        found = {}
+        pids = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 if b"throughline.rank.worker" not in words[2:4]:  # in horovodrun's command line, the name comes later
                     continue
                 variables = (entry / "environ").read_bytes().split(b"\0")
-                own = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
+                environment = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
                 spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
                 if os.fsencode(self.path / "src/start.py") not in words or [spec["benchmark"], spec["topology"]] != [
                     benchmark,
                     topology,
                 ]:
                     continue
-                if heartbeat.read(Path(own["THROUGHLINE_NODE"], f"rank_{own['RANK']}.beat")).phase in AT_WORK:
-                    found[int(own["RANK"])] = int(entry.name)
-        return found
+                beat = heartbeat.read(Path(environment["THROUGHLINE_NODE"], f"rank_{environment['RANK']}.beat"))
+                if beat.phase in AT_WORK:
+                    pids[int(environment["RANK"])] = int(entry.name)
+        return pids
 
     def record(self, topology: str, benchmark: str = "long") -> Path:
         return self.path / f"results/{benchmark}/bz4_fp32/torch/{topology}/run1.json"

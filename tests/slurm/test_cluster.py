@@ -118,8 +118,10 @@ def test_snakemake_as_a_job_of_its_own(finished: tuple[Project, str]) -> None:
     command = ["make", "submit", "SBATCH=--time=5"]
     command += ["TARGETS=results/quick/bz4_fp32.json --configfile cluster.yaml"]
     variables = os.environ | project.cluster.variables
-    said = subprocess.run(command, cwd=project.path, env=variables, capture_output=True, text=True, check=True).stdout
-    (job,) = re.findall(r"Submitted batch job (\d+)", said)
+    submitted = subprocess.run(
+        command, cwd=project.path, env=variables, capture_output=True, text=True, check=True
+    ).stdout
+    (job,) = re.findall(r"Submitted batch job (\d+)", submitted)
     ledger = project.cluster.folder / "log" / "completed.txt"
     until(lambda: f"JobId={job} " in ledger.read_text(), 300)
     assert re.search(rf"JobId={job} .*Name=throughline JobState=COMPLETED", ledger.read_text())

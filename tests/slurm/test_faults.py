@@ -102,8 +102,8 @@ def test_snakemake_killed_and_started_again_while_its_job_runs(finished: tuple[P
     project.run("--unlock")
     output = project.run(target("1n1g"), status=1)
     assert alive(pid) and not project.record("1n1g").exists()
-    said = re.search(r"is being measured by Slurm job (\d+) since .*?next: [^\n]*scancel (\d+)", output, re.DOTALL)
-    assert said and said[1] == said[2] == job, output
+    refusal = re.search(r"is being measured by Slurm job (\d+) since .*?next: [^\n]*scancel (\d+)", output, re.DOTALL)
+    assert refusal and refusal[1] == refusal[2] == job, output
     project.cluster.ask("scancel", job)
     until(lambda: not alive(pid))
 

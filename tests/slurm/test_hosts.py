@@ -118,8 +118,10 @@ def limited(pid: int) -> Iterator[None]:
 def small_disk(daemon: int, folder: Path) -> Iterator[None]:
     """Mount a disk of 4 MB at `folder` on the host of `daemon`, where its temporary files lie."""
     there = ["nsenter", "-t", str(daemon), "-m"]
-    made = subprocess.run([*there, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
-    needs(made.returncode == 0, "mounting a file system")
+    mounted = subprocess.run(
+        [*there, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True
+    )
+    needs(mounted.returncode == 0, "mounting a file system")
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     verdict = checks.read(Path(project.path, f"{CHECK}.json")).verdict
     assert verdict.verdict == "not judged" and verdict.last and verdict.last.figures["mlm_accuracy"] is not None
 
-    found = records.read_max_batch(project.path / LARGEST).frameworks["torch"]
-    assert found.status == "ok" and found.largest_batch_per_device and found.smallest_out_of_memory
-    assert found.smallest_out_of_memory == found.largest_batch_per_device + 1
+    largest = records.read_max_batch(project.path / LARGEST).frameworks["torch"]
+    assert largest.status == "ok" and largest.largest_batch_per_device and largest.smallest_out_of_memory
+    assert largest.smallest_out_of_memory == largest.largest_batch_per_device + 1
     assert not list((project.path / "results").rglob(".*.claim"))

@@ -67,15 +67,15 @@ def called(main: command.Main, words: list[str], capsys: pytest.CaptureFixture[s
 
 
 def test_values_have_the_types_of_the_signature(script: command.Main, capsys: pytest.CaptureFixture[str]) -> None:
-    found = called(script, NEEDED, capsys)
-    assert found == {
+    arguments = called(script, NEEDED, capsys)
+    assert arguments == {
         **{"curves": ["a.json", "b.json"], "split": "test", "number": 7, "parameters": {"seed": 1}, "output": "c"},
         **{"log": None, "kind": None, "size": None, "share": 0.5, "extras": [], "memory_mb": 256, "unpacked": False},
     }
     more = ["--kind", "b", "--size", "3", "4", "--extras", "d", "--extras=e", "--memory-mb", "1", "--unpacked"]
-    found = called(script, [*NEEDED, *more], capsys)
-    assert (found["kind"], found["size"], found["extras"]) == ("b", [3, 4], ["d", "e"])
-    assert (found["memory_mb"], found["unpacked"]) == (1, True)
+    arguments = called(script, [*NEEDED, *more], capsys)
+    assert (arguments["kind"], arguments["size"], arguments["extras"]) == ("b", [3, 4], ["d", "e"])
+    assert (arguments["memory_mb"], arguments["unpacked"]) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,6 @@ def test_a_command_names_the_configuration_that_the_workflow_was_started_with(mo
     assert files.started_with([], {}) == "" and files.snakemake("a b") == "snakemake 'a b'"
     given = files.started_with([Path("presets/x.yaml").absolute()], {"runs": {"hosts": ["secret"], "repeats": "3"}})
     monkeypatch.setenv(files.STARTED_WITH, given)
-    said = files.snakemake("--force", "results/a.json")
+    command = files.snakemake("--force", "results/a.json")
     words = ["--configfile", "presets/x.yaml", "--config", 'runs={"hosts": "...", "repeats": "3"}']
-    assert shlex.split(said) == ["snakemake", "--force", "results/a.json", *words]
+    assert shlex.split(command) == ["snakemake", "--force", "results/a.json", *words]

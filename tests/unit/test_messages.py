@@ -70,8 +70,8 @@ def test_a_message_reads_as_it_was_written(message: Any, tmp_path: Path) -> None
     ids=lambda message: type(message).__name__,
 )
 def test_a_line_reads_as_it_was_said(message: Line) -> None:
-    said = messages.line(message)
-    assert said.startswith(messages.MARK) and "\n" not in said and messages.heard(said) == message
+    line = messages.line(message)
+    assert line.startswith(messages.MARK) and "\n" not in line and messages.heard(line) == message
 
 
 def test_a_key_too_many_or_too_few_is_named() -> None:

@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package's wheel, made without the network in a copy of the clone."""
-    place = tmp_path_factory.mktemp("package")
+    folder = tmp_path_factory.mktemp("package")
     for name in ("src", "resources", "envs"):
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, place)
+        shutil.copy(ROOT / name, folder)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*build, str(place / "made"), str(place)], check=True, capture_output=True)
-    return next((place / "made").glob("*.whl"))
+    subprocess.run([*build, str(folder / "made"), str(folder)], check=True, capture_output=True)
+    return next((folder / "made").glob("*.whl"))
 
 
 def test_the_wheel_has_every_file_of_the_library_and_its_tables(wheel: Path) -> None:
@@ -48,8 +48,8 @@ def test_an_installation_without_a_clone_finds_its_tables(wheel: Path, tmp_path:
     install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, str(wheel)], check=True, capture_output=True)
     code = "from throughline import gpus; print(gpus.FILE); print(len(gpus._all()) > 10)"
-    found = subprocess.run([python, "-I", "-c", code], check=True, capture_output=True, text=True).stdout
-    assert found.split() == [str(tmp_path / "share/throughline/gpus.csv"), "True"]
+    printed = subprocess.run([python, "-I", "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed.split() == [str(tmp_path / "share/throughline/gpus.csv"), "True"]
     said = subprocess.run([tmp_path / "bin/throughline"], env={}, check=True, capture_output=True, text=True).stdout
     assert "usage: throughline" in said and "doctor" in said
 
@@ -77,5 +77,5 @@ def test_any_python_finds_the_library_of_this_clone(tmp_path: Path) -> None:
     assert "IndexError" in done.stderr and str(ROOT / "src/throughline/rank/worker.py") in done.stderr
     (tmp_path / "says.py").write_text("import sys, throughline; print(__name__, sys.argv, throughline.__file__)")
     words = [sys.executable, "-S", str(START), "says.py", "--a", "b"]
-    said = subprocess.run(words, env={}, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    assert said == f"__main__ ['says.py', '--a', 'b'] {ROOT / 'src/throughline/__init__.py'}\n"
+    printed = subprocess.run(words, env={}, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert printed == f"__main__ ['says.py', '--a', 'b'] {ROOT / 'src/throughline/__init__.py'}\n"

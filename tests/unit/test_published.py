@@ -65,16 +65,16 @@ def found(rows: Sequence[Result]) -> list[str]:
 
 def test_every_row_is_valid_and_has_a_source() -> None:
     rows = published.rows()
-    assert len(rows) > 1000 and all(one.place and one.framework for one in rows)
-    assert all(one.samples_per_s or one.printed or one.unit == "TFLOPS" for one in rows)
+    assert len(rows) > 1000 and all(row.place and row.framework for row in rows)
+    assert all(row.samples_per_s or row.printed or row.unit == "TFLOPS" for row in rows)
 
 
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     lines = published.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
-    place = tmp_path / "published.csv"
-    place.write_text("".join([lines[0], lines[1], lines[2].replace(",fp32,", ",fp31,")]), encoding="utf-8")
+    path = tmp_path / "published.csv"
+    path.write_text("".join([lines[0], lines[1], lines[2].replace(",fp32,", ",fp31,")]), encoding="utf-8")
     with pytest.raises(UserError, match="line 3 is no published result") as caught:
-        list(published.read(place))
+        list(published.read(path))
     assert caught.value.why and caught.value.why.startswith("precision: ")
 
 
@@ -86,7 +86,9 @@ def test_what_others_found_by_hand_is_found(text: str) -> None:
 def test_a_convolution_may_exceed_the_peak() -> None:
     """R100 with 245 pictures a second on a V100 is 113 % of its peak, because a convolution can need fewer
     multiplications than its definition."""
-    assert not any(one.row.model == "iresnet100" and "TFLOPS" in one.text for one in beside.of_published())
+    assert not any(
+        comparison.row.model == "iresnet100" and "TFLOPS" in comparison.text for comparison in beside.of_published()
+    )
 
 
 def test_printed_digits_say_how_exactly_a_figure_is_known() -> None:
@@ -149,19 +151,22 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     scope = Scope(groups([own]), imported=[row(model="bert-base", sequence=128, precision="fp32", batch_per_device=32,
                                                device="V100-SXM2-16GB", value="1050", unit="samples/s",
                                                origin="imported")])  # fmt: skip
-    here = [one for one in scope.beside if one.other.source == "DLPerf MXNet BERT"]
-    assert {str(one.row.topology): one.ratio for one in here} == pytest.approx(
+    here = [comparison for comparison in scope.beside if comparison.other.source == "DLPerf MXNet BERT"]
+    assert {str(comparison.row.topology): comparison.ratio for comparison in here} == pytest.approx(
         dict.fromkeys(report_fixture.DLPERF_BERT_BS32, 1.0), abs=1e-4
     )
-    assert all(one.range[0] < 1 < one.range[1] and "framework MXNet (ours torch)" in one.differs for one in here)
-    assert [one.other.value for one in scope.beside if one.other.origin == "imported"] == ["1050"]
+    assert all(
+        comparison.range[0] < 1 < comparison.range[1] and "framework MXNet (ours torch)" in comparison.differs
+        for comparison in here
+    )
+    assert [comparison.other.value for comparison in scope.beside if comparison.other.origin == "imported"] == ["1050"]
     write_tables(scope, tmp_path / "tables")
     with (tmp_path / "tables/beside.csv").open(encoding="utf-8", newline="") as stream:
         written = list(csv.DictReader(stream))
     assert len(written) == len(scope.beside) and {line["origin"] for line in written} == {"published", "imported"}
     html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
-    ratios = [f"{one.row.topology}:\N{NO-BREAK SPACE}" for one in here]
+    ratios = [f"{comparison.row.topology}:\N{NO-BREAK SPACE}" for comparison in here]
     (line,) = [texts for texts in BESIDE.table(scope)[1] if "DLPerf MXNet BERT" in texts[1]]  # type: ignore[index]
     assert [text[:6] for text in str(line[2]).split("\n")] == ratios, "topologies that differ in the same share a row"
 
@@ -169,6 +174,6 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
 def test_our_own_rows_are_checked_by_the_same_rules(tmp_path: Path) -> None:
     """Checked with a speed above the datasheet's peak, and with a speedup of nine on eight devices."""
     study = report_fixture.write_series(tmp_path, {"1n1g": [300.0] * 3, "1n8g": [2700.123456789] * 3})
-    texts = [one.text for one in Scope(groups([summary.summarize(study, repeats=3)])).doubts]
+    texts = [doubt.text for doubt in Scope(groups([summary.summarize(study, repeats=3)])).doubts]
     assert any("TFLOPS" in text and "15.7 in fp32" in text for text in texts)
     assert any("is more than the 8 devices can give: 2700.12 / 300.0" in text for text in texts)

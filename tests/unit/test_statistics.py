@@ -135,14 +135,14 @@ def test_a_drift_is_told_from_noise() -> None:
 
 def test_two_modes_are_told_from_one() -> None:
     draw = np.random.Generator(np.random.Philox(key=3))
-    one = (0.1 + 0.004 * draw.standard_normal(100)).tolist()
-    two = [value + (0.03 if index % 3 == 0 else 0.0) for index, value in enumerate(one)]
-    assert (statistics.dip_test(one) or (0, 0))[1] > 0.05
-    assert (statistics.dip_test(two) or (0, 1))[1] < 0.001
-    (low, high), share = statistics.two_levels(two)
+    steady = (0.1 + 0.004 * draw.standard_normal(100)).tolist()
+    split = [value + (0.03 if index % 3 == 0 else 0.0) for index, value in enumerate(steady)]
+    assert (statistics.dip_test(steady) or (0, 0))[1] > 0.05
+    assert (statistics.dip_test(split) or (0, 1))[1] < 0.001
+    (low, high), share = statistics.two_levels(split)
     assert (low, high) == (pytest.approx(0.1, abs=0.002), pytest.approx(0.13, abs=0.002))
     assert share == pytest.approx(34 / 100)
-    assert statistics.dip_test(two[:49]) is None
+    assert statistics.dip_test(split[:49]) is None
 
 
 def test_holm_multiplies_by_the_tests_that_are_left() -> None:

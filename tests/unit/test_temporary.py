@@ -84,15 +84,15 @@ def test_what_a_killed_agent_left_goes_with_the_next_and_nothing_else(
 def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Path] = []
+    folders: list[Path] = []
 
     def make(**how: Any) -> str:
-        made.append(Path(mkdtemp(**how)))
-        if len(made) == 1:
+        folders.append(Path(mkdtemp(**how)))
+        if len(folders) == 1:
             temporary._remove_stale(tmp_path)
-        return str(made[-1])
+        return str(folders[-1])
 
     mkdtemp = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", make)
     with temporary.folder(tmp_path) as path:
-        assert made == [made[0], path] and [*tmp_path.iterdir()] == [path]
+        assert folders == [folders[0], path] and [*tmp_path.iterdir()] == [path]

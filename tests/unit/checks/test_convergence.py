@@ -97,13 +97,13 @@ def judged(folder: Path, text: str, tolerance: float = 0.05, **changes: Any) -> 
 
 def test_one_check_for_every_framework_and_precision() -> None:
     config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence": 32}}})
-    found = convergence_check.requests(config, runs.expand(config))
-    assert sorted(found) == [
+    requests = convergence_check.requests(config, runs.expand(config))
+    assert sorted(requests) == [
         f"results/b/convergence_{cell}_{framework}_2n2g.json"
         for cell in ("bz16_bf16", "bz8_fp32")
         for framework in ("torch-horovod", "torch")
     ]
-    assert {(spec.steps.warmup, spec.steps.timed) for spec in found.values()} == {(0, 500)}
+    assert {(spec.steps.warmup, spec.steps.timed) for spec in requests.values()} == {(0, 500)}
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_a_second_phase_begins_with_the_check_of_its_framework_and_precision() -
     config = load([], {"benchmarks": PHASES})
     checks = convergence_check.requests(config, runs.expand(config))
     targets = Targets(config, [], {}, {}, checks)
-    begins = {place: targets.begin(**wildcards_of(place)) for place in checks}
-    assert {place: begin for place, begin in begins.items() if begin} == {
+    begins = {path: targets.begin(**wildcards_of(path)) for path in checks}
+    assert {path: begin for path, begin in begins.items() if begin} == {
         f"results/two/convergence_{cell}_torch_2n2g.json": [f"results/one/convergence_{cell}_torch_2n2g/curve.json"]
         for cell in ("bz16_bf16", "bz8_fp32")
     }
 
 
 def wildcards_of(place: str) -> dict[str, str]:
-    found = re.fullmatch(r"results/(\w+)/convergence_bz(\d+)_(\w+?)_([a-z-]+)_(\w+)\.json", place)
-    assert found
-    return dict(zip(("benchmark", "batch", "precision", "framework", "topology"), found.groups(), strict=True))
+    match = re.fullmatch(r"results/(\w+)/convergence_bz(\d+)_(\w+?)_([a-z-]+)_(\w+)\.json", place)
+    assert match
+    return dict(zip(("benchmark", "batch", "precision", "framework", "topology"), match.groups(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
 
 def test_the_report_says_with_whose_weights_a_check_began(tmp_path: Path) -> None:
     verdict, first = judged(tmp_path, "step,loss\n0,10\n20,7\n"), "one/convergence_bz8_fp32_torch_1n1g"
-    found = [curve(), curve(begun_from=f"{first}, step 30, {'a' * 64}")]
-    _, rows = checks.convergence(Scope([], checks=[checks.Check(verdict, one) for one in found]))
+    curves = [curve(), curve(begun_from=f"{first}, step 30, {'a' * 64}")]
+    _, rows = checks.convergence(Scope([], checks=[checks.Check(verdict, one) for one in curves]))
     assert rows[1][-1] == f"{rows[0][-1]}. It began with the weights of {first} after step 30"
     assert "began" not in rows[0][-1]
 
@@ -225,9 +225,9 @@ def test_rows_and_plot(tmp_path: Path) -> None:
     header, (row,) = checks.convergence(Scope([], checks=[checks.Check(verdict, None)]))
     assert header[5:8] == ["held-out loss", "mlm accuracy", "nsp accuracy"]
     assert row[3:8] == ["pass", "20", "7.0000", "20.0 %", "50.0 %"]
-    place = tmp_path / "convergence_x.json"
-    checks.write_convergence(verdict, curve(), place)
-    assert place.with_suffix(".svg").stat().st_size > 5000 and place.with_suffix(".png").stat().st_size > 5000
-    write_json(place, verdict.model_dump(by_alias=True, mode="json"))
-    assert checks.read(place) == checks.Check(verdict, None)
+    path = tmp_path / "convergence_x.json"
+    checks.write_convergence(verdict, curve(), path)
+    assert path.with_suffix(".svg").stat().st_size > 5000 and path.with_suffix(".png").stat().st_size > 5000
+    write_json(path, verdict.model_dump(by_alias=True, mode="json"))
+    assert checks.read(path) == checks.Check(verdict, None)
     assert checks.smoothed([1.0, 2.0, None, 4.0]) == ([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])

@@ -25,8 +25,8 @@ CPU = {"kind": "cpu", "name": "a CPU", "count": 2, "fp16_native": False}
 @pytest.mark.parametrize("limit", [1, 2, 15, 16, 17, 63, 64, 65])
 def test_small_limits_are_found_exactly(start: int, limit: int) -> None:
     tried: list[int] = []
-    found = max_batch.search(start, lambda batch: not tried.append(batch) and batch <= limit)  # type: ignore[func-returns-value]
-    assert found == (limit, limit + 1)
+    limits = max_batch.search(start, lambda batch: not tried.append(batch) and batch <= limit)  # type: ignore[func-returns-value]
+    assert limits == (limit, limit + 1)
     assert len(tried) == len(set(tried)) <= 16
 
 
@@ -51,9 +51,9 @@ def test_what_is_asked_for() -> None:
     config = load([], {"benchmarks": {"b": block, "c": {"sequence": 32}}})
     specs = runs.expand(config)
     assert {spec.benchmark for spec in specs} == {"b", "c"}
-    found = max_batch.requests(config, specs)
-    assert set(found) == {"results/b/max_batch_fp32.json", "results/b/max_batch_fp16.json"}
-    torch, mxnet = found["results/b/max_batch_fp32.json"]
+    requests = max_batch.requests(config, specs)
+    assert set(requests) == {"results/b/max_batch_fp32.json", "results/b/max_batch_fp16.json"}
+    torch, mxnet = requests["results/b/max_batch_fp32.json"]
     assert (torch.framework, mxnet.framework) == ("torch", "mxnet-horovod")
     assert (torch.batch, str(torch.topology), torch.steps.timed) == (8, "1n4g", 2)
 
@@ -61,8 +61,8 @@ def test_what_is_asked_for() -> None:
 def test_what_else_is_searched_is_a_key_of_the_model() -> None:
     block = {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}, "extras": ["max_batch", "max_classes"]}
     config = load([], {"benchmarks": {"f": block}})
-    found = max_batch.requests(config, runs.expand(config))
-    assert set(found) == {"results/f/max_batch_fp32.json", "results/f/max_classes_fp32.json"}
+    requests = max_batch.requests(config, runs.expand(config))
+    assert set(requests) == {"results/f/max_batch_fp32.json", "results/f/max_classes_fp32.json"}
     with pytest.raises(UserError, match="max_classes: bert models have no key classes"):
         load([], {"benchmarks": {"b": {"sequence": 32, "extras": ["max_classes"]}}})
 

@@ -137,9 +137,9 @@ FINE = [2.0, 1.5, 1.2]
 def test_losses_that_end_in_nothing_are_judged(
     losses: list[float], expected: list[float], verdict: str, reason: str | None
 ) -> None:
-    found = equivalence.judged(losses, expected, 1e-2)
-    assert found.verdict == verdict
-    assert found.reason is None if reason is None else reason in str(found.reason)
+    comparison = equivalence.judged(losses, expected, 1e-2)
+    assert comparison.verdict == verdict
+    assert comparison.reason is None if reason is None else reason in str(comparison.reason)
 
 
 def proved(
@@ -186,10 +186,14 @@ def test_whatever_a_run_comes_to_there_is_a_proof_with_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, verdict: str, reason: str | None
 ) -> None:
     proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
-    found = proof.of("torch")
-    assert found is not None and found.verdict == verdict
-    assert found.reason is None if reason is None else str(found.reason).startswith(reason) or reason in found.reason
-    warned = advice.about_frameworks({}, {"torch": found})
+    mathematics = proof.of("torch")
+    assert mathematics is not None and mathematics.verdict == verdict
+    assert (
+        mathematics.reason is None
+        if reason is None
+        else str(mathematics.reason).startswith(reason) or reason in mathematics.reason
+    )
+    warned = advice.about_frameworks({}, {"torch": mathematics})
     assert bool(warned) == (verdict not in ("equal", "unsupported"))
     assert ("options.clip: value had nothing to clip in these steps" in proof.covers) == bool(proof.reference_loss)
 
@@ -200,11 +204,11 @@ def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest
 
     def verdict(outcome: Any, precision: str = "bf16", fp32: Any = EQUAL) -> tuple[str, str | None]:
         proof = proved(monkeypatch, tmp_path, {"fp32": fp32, precision: outcome}, ("fp32", precision))
-        found, plain = proof.of("torch", precision), proof.of("torch")
-        assert found and plain and (fp32 is not EQUAL or plain.verdict == "equal")
+        of_precision, plain = proof.of("torch", precision), proof.of("torch")
+        assert of_precision and plain and (fp32 is not EQUAL or plain.verdict == "equal")
         assert not any(text.startswith(precision) for text in plain.covers)
-        assert any(text.startswith(precision) for text in found.covers)
-        return found.verdict, found.reason
+        assert any(text.startswith(precision) for text in of_precision.covers)
+        return of_precision.verdict, of_precision.reason
 
     assert verdict(lower(1 + 5e-4)) == ("equal", None)
     assert verdict(lower(1 + 5e-4), "fp16")[0] == "different"
@@ -224,5 +228,5 @@ def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, mon
     monkeypatch.setattr(type(workloads.of(spec.model)), "no_proof", "its images are cut at random")
     result = equivalence.prove([spec], None, {}, tmp_path / "equivalence")
     records.write(records.Equivalence, result, tmp_path / "equivalence.json")
-    one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n1g"]
-    assert (one.verdict, one.reason) == ("unsupported", "its images are cut at random")
+    comparison = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n1g"]
+    assert (comparison.verdict, comparison.reason) == ("unsupported", "its images are cut at random")

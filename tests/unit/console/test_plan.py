@@ -51,11 +51,11 @@ def test_finished_repeats_tell_the_time(tmp_path: Path) -> None:
 
 def test_a_cap_bounds_the_time(tmp_path: Path) -> None:
     every = specs({"at_most_s": 10})
-    made = planned(every, every, tmp_path)
-    assert made.estimates_s(every) == [plan.START_S + 10] * 6
-    assert str(made).endswith("one at a time: about 108 s, better known after the first repeat")
-    made.measured_s[every[0].record] = 30.0
-    assert made.estimates_s(every) == [30.0, plan.START_S + 10] * 3
+    planning = planned(every, every, tmp_path)
+    assert planning.estimates_s(every) == [plan.START_S + 10] * 6
+    assert str(planning).endswith("one at a time: about 108 s, better known after the first repeat")
+    planning.measured_s[every[0].record] = 30.0
+    assert planning.estimates_s(every) == [30.0, plan.START_S + 10] * 3
 
 
 def test_a_broken_record_is_no_reason_to_stop(tmp_path: Path) -> None:
@@ -74,13 +74,13 @@ def test_a_clock_that_was_set_back_tells_no_time(tmp_path: Path) -> None:
 
 
 def test_failures_name_the_logs_and_the_next_step(tmp_path: Path) -> None:
-    failed, waiting, made = specs()[:3]
-    for path in (failed.log, made.log, made.record):
+    failed, waiting, finished = specs()[:3]
+    for path in (failed.log, finished.log, finished.record):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    text = plan.failures({spec.record: spec.log for spec in (failed, waiting, made)}, tmp_path)
+    text = plan.failures({spec.record: spec.log for spec in (failed, waiting, finished)}, tmp_path)
     assert f"failed: {failed.record}; why: {failed.log}" in text
-    assert waiting.record not in text and made.record not in text
+    assert waiting.record not in text and finished.record not in text
     assert text.splitlines()[-1].startswith("  next: fix what the log says, and run the same command again")
 
 

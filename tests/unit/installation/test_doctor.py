@@ -43,7 +43,7 @@ def test_what_is_there_is_seen(tmp_path: Path) -> None:
 def test_another_python_is_told_which_ones_can_run_the_workflow(tmp_path: Path) -> None:
     others = [f"/usr/bin/python3.{minor}" for minor in (7, 8, 9, 10, 14)]
     others += map(str, Path.home().glob(".pyenv/versions/3.[789].*/bin/python"))
-    found = next((python for python in others if Path(python).is_file()), None)
-    if found is None:
+    other_python = next((python for python in others if Path(python).is_file()), None)
+    if other_python is None:
         pytest.skip("there is no Python here that cannot run the workflow")
-    assert "no   make run: Python: Python 3.11, 3.12 or 3.13 missing" in ask(found, os.environ["PATH"], tmp_path)
+    assert "no   make run: Python: Python 3.11, 3.12 or 3.13 missing" in ask(other_python, os.environ["PATH"], tmp_path)

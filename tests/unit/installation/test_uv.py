@@ -45,14 +45,14 @@ def test_pips_settings_are_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_INDEX_URL", "https://four/simple")  # a variable wins over a file
     monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "99")
     monkeypatch.setenv("SSL_CERT_FILE", "/b/cert.pem")  # a setting of uv itself wins
-    found = uv.variables(tmp_path)
-    assert found["UV_DEFAULT_INDEX"] == "https://four/simple"
-    assert found["UV_INDEX"] == "https://two/simple https://three/simple"
-    assert found["UV_FIND_LINKS"] == "/wheels,/more"
-    assert found["ALL_PROXY"] == "http://proxy:3128"
-    assert (found["UV_INSECURE_HOST"], found["UV_HTTP_TIMEOUT"]) == ("one", "99")
-    assert found["SSL_CERT_FILE"] == "/b/cert.pem"
-    assert (found["UV_INDEX_STRATEGY"], found["UV_PYTHON_DOWNLOADS"]) == ("unsafe-best-match", "never")
+    variables = uv.variables(tmp_path)
+    assert variables["UV_DEFAULT_INDEX"] == "https://four/simple"
+    assert variables["UV_INDEX"] == "https://two/simple https://three/simple"
+    assert variables["UV_FIND_LINKS"] == "/wheels,/more"
+    assert variables["ALL_PROXY"] == "http://proxy:3128"
+    assert (variables["UV_INSECURE_HOST"], variables["UV_HTTP_TIMEOUT"]) == ("one", "99")
+    assert variables["SSL_CERT_FILE"] == "/b/cert.pem"
+    assert (variables["UV_INDEX_STRATEGY"], variables["UV_PYTHON_DOWNLOADS"]) == ("unsafe-best-match", "never")
 
 
 def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

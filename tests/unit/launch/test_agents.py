@@ -23,21 +23,21 @@ def run(folder: Path, topology: str, rank: str) -> tuple[dict[int, int | None], 
     python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
     python.chmod(0o755)
     order = training_fixtures.order(topology, "simulated", python=str(python), telemetry=False)
-    said: list[str] = []
-    agents = Agents(order, folder, said.append, ())
+    output: list[str] = []
+    agents = Agents(order, folder, output.append, ())
     try:
-        assert wait_until(agents.are_over, 60), said
+        assert wait_until(agents.are_over, 60), output
     finally:
         agents.end()
-    return agents.ended, said
+    return agents.ended, output
 
 
 def test_a_rank_is_told_its_place_and_the_addresses_of_all(tmp_path: Path) -> None:
     told = "$RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $RANK_ADDRESSES"
-    ended, said = run(tmp_path, "2n2g", f'echo "{told}"')
+    ended, output = run(tmp_path, "2n2g", f'echo "{told}"')
     assert ended == dict.fromkeys(range(4), 0)
-    places = sorted(line.rpartition(" ")[0] for line in said)
-    (addresses,) = {line.rpartition(" ")[2] for line in said}
+    places = sorted(line.rpartition(" ")[0] for line in output)
+    (addresses,) = {line.rpartition(" ")[2] for line in output}
     first, *others = addresses.split(",")
     assert len({first, *others}) == 4
     assert places == [f"[rank {rank}] {rank} {rank % 2} 4 {first}" for rank in range(4)]
@@ -45,9 +45,9 @@ def test_a_rank_is_told_its_place_and_the_addresses_of_all(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("end", "status"), [("exit 7", 7), ("kill -9 $$", -9)])
 def test_a_rank_that_fails_ends_the_others_of_its_node(tmp_path: Path, end: str, status: int) -> None:
-    ended, said = run(tmp_path, "1n3g", f"if [ $RANK = 1 ]; then {end}; fi; echo $$; exec sleep 600")
+    ended, output = run(tmp_path, "1n3g", f"if [ $RANK = 1 ]; then {end}; fi; echo $$; exec sleep 600")
     assert ended == {1: status}
-    assert not any(alive(int(line.split()[-1])) for line in said)
+    assert not any(alive(int(line.split()[-1])) for line in output)
 
 
 BIND = """
@@ -65,5 +65,5 @@ print("listens")
 
 def test_a_port_is_kept_for_its_rank(tmp_path: Path) -> None:
     """The rank opens the port with create_server, which sets SO_REUSEADDR as PyTorch's store does."""
-    ended, said = run(tmp_path, "1n1g", f"{shlex.quote(sys.executable)} -c {shlex.quote(BIND)}")
-    assert ended == {0: 0} and said == ["[rank 0] EADDRINUSE", "[rank 0] listens"]
+    ended, output = run(tmp_path, "1n1g", f"{shlex.quote(sys.executable)} -c {shlex.quote(BIND)}")
+    assert ended == {0: 0} and output == ["[rank 0] EADDRINUSE", "[rank 0] listens"]

@@ -163,16 +163,16 @@ def test_the_nodes_of_a_slurm_job_are_asked_for(tmp_path: Path, monkeypatch: pyt
     script(tmp_path, "squeue", """case "$*" in *cpus-per-task*) echo "96   ";; *) echo 'big[7-8]';; esac""")
     script(tmp_path, "scontrol", '[ "$3" = "big[7-8]" ] && printf "big7\\nbig8\\n"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = nodes.find(training_fixtures.spec(topology="2n4g"), [], {"SLURM_JOB_ID": "5"})
-    assert (found.kind, found.names, found.cores) == ("slurm", ("big7", "big8"), 96)
+    allocated = nodes.find(training_fixtures.spec(topology="2n4g"), [], {"SLURM_JOB_ID": "5"})
+    assert (allocated.kind, allocated.names, allocated.cores) == ("slurm", ("big7", "big8"), 96)
     with pytest.raises(UserError, match="needs 3 nodes, and the Slurm job has 2"):
         nodes.find(training_fixtures.spec(topology="3n4g"), [], {"SLURM_JOB_ID": "5"})
 
 
 def test_answers_through_srun_come_in_pieces() -> None:
     first, second = (json.dumps({"node": node, "text": "x: " * 500}) for node in (0, 1))
-    said = ["a library says 0: hello", f" 0: {first[:1024]}", f"10: {second[:1024]}", f" 0: {first[1024:]}"]
-    assert nodes.joined("\n".join([*said, f"10: {second[1024:]}", "10: "])) == [first, second]
+    output = ["a library says 0: hello", f" 0: {first[:1024]}", f"10: {second[:1024]}", f" 0: {first[1024:]}"]
+    assert nodes.joined("\n".join([*output, f"10: {second[1024:]}", "10: "])) == [first, second]
 
 
 def question(**changes: Any) -> Question:
@@ -222,8 +222,8 @@ def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, mo
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer(environment={"kernel": "6.1"})};; *) {lesser};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     both = nodes.Nodes("ssh", ("one", "two"))
-    found, (warning,) = nodes.survey(both, question(), "python", {})
-    assert found.gpus.count == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
+    first, (warning,) = nodes.survey(both, question(), "python", {})
+    assert first.gpus.count == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
     assert "GPU is V100, not A100" in warning
     with pytest.raises(UserError, match=r"entry 2 of runs.hosts: it is not like node 0 .*\n.*runs.strict"):
         nodes.survey(both, question(strict=True), "python", {})
@@ -292,19 +292,19 @@ def test_two_jobs_that_find_a_stale_claim_together_do_not_both_write(
 def test_a_lock_among_the_temporary_folders_is_nobody_elses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    place, elsewhere = tmp_path / f"throughline-{os.getuid()}", tmp_path / "elsewhere"
+    folder, elsewhere = tmp_path / f"throughline-{os.getuid()}", tmp_path / "elsewhere"
     elsewhere.mkdir()
     if kind == "a link":
-        place.symlink_to(elsewhere)
+        folder.symlink_to(elsewhere)
     elif kind == "open to others":
-        place.mkdir()
-        place.chmod(0o777)
+        folder.mkdir()
+        folder.chmod(0o777)
     (tmp_path / "file").touch()
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path / "file" / "no folder"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if kind == "its own":
         with lock.device("results/a.json", print):
-            assert place.stat().st_mode & 0o777 == 0o700 and any(place.iterdir())
+            assert folder.stat().st_mode & 0o777 == 0o700 and any(folder.iterdir())
     else:
         with pytest.raises(UserError, match=r"it is a link, or others may write"), lock.device("results/a.json", print):
             pass

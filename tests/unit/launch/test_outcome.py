@@ -77,12 +77,15 @@ def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -
     """JSON has no NaN, so the losses of all ranks and the figures of a workload must not bring one into the record."""
     broken: dict[str, Any] = {"loss": [9.0, math.nan, math.inf, -math.inf]}
     broken["figures"] = [{"name": "auc", "unit": "", "better": "more", "at": None, "value": math.nan}]
-    found = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1, **broken)}, 2, every_loss=True)
-    assert (found.status, found.reason) == ("invalid", "the loss is not finite from step 4 on (rank 1)")
-    assert found.ranks[1].loss == [9.0, None, None, None]
+    outcome_of_run = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1, **broken)}, 2, every_loss=True)
+    assert (outcome_of_run.status, outcome_of_run.reason) == (
+        "invalid",
+        "the loss is not finite from step 4 on (rank 1)",
+    )
+    assert outcome_of_run.ranks[1].loss == [9.0, None, None, None]
     first = outcome.assemble(spec(), {0: report(**broken)}, 1, every_loss=True)
     assert first.figures[0]["value"] is None
-    json.dumps([found.as_record(), first.as_record()], allow_nan=False)
+    json.dumps([outcome_of_run.as_record(), first.as_record()], allow_nan=False)
 
 
 def test_one_skipped_step_in_a_hundred_is_allowed() -> None:

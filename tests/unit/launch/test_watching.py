@@ -111,7 +111,7 @@ def test_progress_is_one_line() -> None:
 
 def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
-    said: list[str] = []
+    texts: list[str] = []
     stop = threading.Event()
     hold = "import sys; from throughline.launch import lock\nwith lock.device('results/a.json', print):\n"
     hold += "  print('held', flush=True); sys.stdin.read()"
@@ -121,16 +121,16 @@ def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: 
     assert other.stdout is not None and other.stdout.readline() == "held\n"
 
     def say(text: str) -> None:
-        said.append(text)
+        texts.append(text)
         stop.set()
 
     with pytest.raises(InterruptedError), lock.device("results/b.json", say, stop.is_set):
         pass
-    assert f"process {other.pid} measures results/a.json since " in said[0]
+    assert f"process {other.pid} measures results/a.json since " in texts[0]
     other.kill()  # the lock ends when its holder ends, for whatever reason
     other.communicate()
-    with lock.device("results/b.json", said.append):
-        assert len(said) == 1
+    with lock.device("results/b.json", texts.append):
+        assert len(texts) == 1
 
 
 def test_the_environment_names_no_machine_and_no_path() -> None:

@@ -127,9 +127,9 @@ def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: P
         return subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
 
     def after(path: str, framework: str = "torch", model: str = "bert-tiny") -> str:
-        place = copy / path
-        place.parent.mkdir(exist_ok=True)
-        with place.open("a") as file:
+        file_path = copy / path
+        file_path.parent.mkdir(exist_ok=True)
+        with file_path.open("a") as file:
             file.write(OTHER if path.endswith("other/__init__.py") else "# changed\n")
         return code(framework, model)
 
@@ -151,11 +151,11 @@ def test_the_record_says_how_ranks_are_bound_only_where_they_are(monkeypatch: py
     assert "ended before" in environment.reasons({**facts, "framework": None}, "cpu")["binding"]
     first = {"cores": [0], "numa_nodes": [0]}
     assert environment.binding({0: first, 1: None}, {}) == {"0": {**first, "set_by": "what starts the ranks"}}
-    found = environment.binding({1: first}, {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1"})
-    assert found is not None and found["1"]["set_by"] == "OMP_PROC_BIND"
+    bindings = environment.binding({1: first}, {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1"})
+    assert bindings is not None and bindings["1"]["set_by"] == "OMP_PROC_BIND"
     monkeypatch.setattr(environment.os, "sched_getaffinity", lambda pid: {0})
-    found = environment.binding({0: first}, {"OMP_PROC_BIND": "true"})
-    assert found is not None and found["0"]["set_by"] == "who started the workflow"
+    bindings = environment.binding({0: first}, {"OMP_PROC_BIND": "true"})
+    assert bindings is not None and bindings["0"]["set_by"] == "who started the workflow"
 
 
 def test_a_rank_that_is_bound_says_to_which_cores() -> None:

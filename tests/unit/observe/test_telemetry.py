@@ -32,8 +32,8 @@ def sampled(until: int = 10, **changes: Any) -> NodeSamples:
         machine = {name: speed * at for name, speed in SPEED.items()} | {"memory_used_bytes": 1000 + at}
         for name in ("network_received_bytes", "network_sent_bytes", "loopback_bytes"):
             machine[name] = 10.0 * at
-        own = {"cpu_s": 1.0 * at, "disk_read_bytes": 0.0, "disk_written_bytes": 0.0, "memory_bytes": 50, "threads": 3}
-        samples.append(Sample(float(at), 0.002 * at, machine | nothing, own, []))
+        used = {"cpu_s": 1.0 * at, "disk_read_bytes": 0.0, "disk_written_bytes": 0.0, "memory_bytes": 50, "threads": 3}
+        samples.append(Sample(float(at), 0.002 * at, machine | nothing, used, []))
     reasons = Reasons(dict.fromkeys(nothing, "no InfiniBand device"), {}, [], "the run is on the processor")
     return replace(NodeSamples(1.0, 4, 9000, [], [], reasons, samples), **changes)
 
@@ -45,22 +45,24 @@ def counted(at: float, n: float | None) -> Sample:
 def test_a_counter_counts_for_the_part_within_the_window() -> None:
     # 10 a second from 0 to 1 s, 30 a second from 1 to 2 s, 50 a second from 2 to 3 s
     samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 10.0), (2.0, 40.0), (3.0, 90.0))]
-    found = telemetry_window.of_rates(telemetry_window.rates(samples, lambda one: one.machine["n"]), Window(0.5, 2.5))
-    assert found == {"mean": pytest.approx((5 + 30 + 25) / 2), "min": 10.0, "max": 50.0}
+    figures = telemetry_window.of_rates(
+        telemetry_window.rates(samples, lambda sample: sample.machine["n"]), Window(0.5, 2.5)
+    )
+    assert figures == {"mean": pytest.approx((5 + 30 + 25) / 2), "min": 10.0, "max": 50.0}
 
 
 def test_slivers_at_the_edges_are_no_extremes() -> None:
     intervals = [(0.0, 1.0, 1000.0), (1.0, 2.0, 10.0), (2.0, 3.0, 20.0), (3.0, 4.0, 0.0)]
-    found = telemetry_window.of_rates(intervals, Window(0.99, 3.01))
-    assert found is not None and (found["min"], found["max"]) == (10.0, 20.0)
-    assert found["mean"] == pytest.approx((10 + 10 + 20) / 2.02)
+    figures = telemetry_window.of_rates(intervals, Window(0.99, 3.01))
+    assert figures is not None and (figures["min"], figures["max"]) == (10.0, 20.0)
+    assert figures["mean"] == pytest.approx((10 + 10 + 20) / 2.02)
 
 
 def test_samples_that_do_not_cover_the_window_give_no_figure() -> None:
     samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 1.0), (2.0, None), (3.0, 3.0))]
-    found = telemetry_window.rates(samples, lambda one: one.machine["n"])
-    assert telemetry_window.of_rates(found, Window(0.2, 0.9)) is not None
-    assert telemetry_window.of_rates(found, Window(0.2, 2.9)) is None
+    intervals = telemetry_window.rates(samples, lambda sample: sample.machine["n"])
+    assert telemetry_window.of_rates(intervals, Window(0.2, 0.9)) is not None
+    assert telemetry_window.of_rates(intervals, Window(0.2, 2.9)) is None
     assert telemetry_window.of_rates([], Window(0.2, 2.9)) is None
 
 
@@ -78,7 +80,7 @@ def test_a_node_over_its_window() -> None:
 def test_every_figure_that_is_none_has_a_reason() -> None:
     node = telemetry_window.condensed(sampled(), 0, Window(2.5, 7.5))
     empty = {
-        f"{room}.{name}" for room in ("machine", "processes") for name, found in node[room].items() if found is None
+        f"{room}.{name}" for room in ("machine", "processes") for name, series in node[room].items() if series is None
     }
     assert empty == {
         "machine.infiniband_received_bytes_per_s",
@@ -164,8 +166,8 @@ def test_time_that_the_host_took_is_told_of() -> None:
     stolen = sampled()
     for sample in stolen.samples:
         sample.machine["steal_s"] = 0.2 * sample.at  # stolen from 4 cores
-    both = [Observation(node, one, Window(2.5, 7.5)) for node, one in enumerate((sampled(), stolen))]
-    telemetry = [telemetry_window.condensed(one.sampled, one.node, one.window) for one in both]
+    both = [Observation(node, samples, Window(2.5, 7.5)) for node, samples in enumerate((sampled(), stolen))]
+    telemetry = [telemetry_window.condensed(seen.sampled, seen.node, seen.window) for seen in both]
     (warning,) = telemetry_record.warnings(both, telemetry, order(), 1)
     assert warning.startswith("node 1: its host took 5.0% of the processors' time within the window (steal)")
 
@@ -173,8 +175,8 @@ def test_time_that_the_host_took_is_told_of() -> None:
 def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
     card = {"name": "H100", **dict.fromkeys(LIMITS), "power_limit_w": 700.0}
     first, alike, capped = (sampled(cards=[card, {**card, "power_limit_w": limit}]) for limit in (700.0, 700.0, 400.0))
-    both = [Observation(node, one, None) for node, one in enumerate((first, alike, None, capped))]
-    telemetry = [telemetry_window.condensed(one.sampled, one.node, None) for one in both]
+    both = [Observation(node, samples, None) for node, samples in enumerate((first, alike, None, capped))]
+    telemetry = [telemetry_window.condensed(seen.sampled, seen.node, None) for seen in both]
     (warning,) = telemetry_record.warnings(both, telemetry, order(), 1)
     assert warning.startswith("node 3: GPU 1: power_limit_w is 400.0, and 700.0 on node 0")
 

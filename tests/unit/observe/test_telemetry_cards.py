@@ -97,8 +97,8 @@ def test_without_a_driver_there_is_a_reason(tmp_path: Path) -> None:
     ],
 )
 def test_a_busy_or_faulty_card_is_refused(library: Path, answers: dict[str, float], refused: str) -> None:
-    found, _, *_ = asked(library, **answers)
-    assert any(refused in text for text in found)
+    refusals, _, *_ = asked(library, **answers)
+    assert any(refused in text for text in refusals)
 
 
 def test_limits_that_differ_and_errors_that_were_mended_are_marked(library: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_slice_of_a_card_is_watched_and_not_the_card(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
     refused, marked, facts, *_, why = asked(library, **answers)
-    assert (refused, marked, why, [one["name"] for one in facts]) == ([], [], None, names)
+    assert (refused, marked, why, [card["name"] for card in facts]) == ([], [], None, names)
 
 
 @pytest.mark.parametrize("slices", [0, 2])

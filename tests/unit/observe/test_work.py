@@ -25,15 +25,15 @@ def of(
 
 
 def test_a_known_device() -> None:
-    found = of(4800.0, A100, {"matmul_flops_per_s": 250e12, "counted": {"real_token_share": 0.75}})
-    assert found.flops_per_sample == pytest.approx(BERT_LARGE, rel=1e-3)
-    assert found.flops_per_s == pytest.approx(600 * BERT_LARGE, rel=1e-3)
-    assert found.mfu == pytest.approx(600 * BERT_LARGE / 312e12, rel=1e-3)
-    assert found.matmul_share == pytest.approx(600 * BERT_LARGE / 250e12, rel=1e-3)
-    assert found.real_tokens_per_s == pytest.approx(0.75 * 128 * 4800)
-    assert found.reasons == {}
-    assert "dense, without sparsity, at fp16" in found.convention["peak"]
-    assert {"flops", "attention", "head_positions", "tokens", "recomputation", "matmul"} <= set(found.convention)
+    done = of(4800.0, A100, {"matmul_flops_per_s": 250e12, "counted": {"real_token_share": 0.75}})
+    assert done.flops_per_sample == pytest.approx(BERT_LARGE, rel=1e-3)
+    assert done.flops_per_s == pytest.approx(600 * BERT_LARGE, rel=1e-3)
+    assert done.mfu == pytest.approx(600 * BERT_LARGE / 312e12, rel=1e-3)
+    assert done.matmul_share == pytest.approx(600 * BERT_LARGE / 250e12, rel=1e-3)
+    assert done.real_tokens_per_s == pytest.approx(0.75 * 128 * 4800)
+    assert done.reasons == {}
+    assert "dense, without sparsity, at fp16" in done.convention["peak"]
+    assert {"flops", "attention", "head_positions", "tokens", "recomputation", "matmul"} <= set(done.convention)
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_a_known_device() -> None:
     ],
 )
 def test_nothing_is_guessed(device: dict[str, Any] | None, precision: str, why: str) -> None:
-    found = of(100.0, device, precision=precision)
-    assert (found.mfu, found.datasheet_flops_per_s) == (None, None)
-    assert why in found.reasons["mfu"]
-    assert found.matmul_share is None and "no matrix product" in found.reasons["matmul_share"]
-    assert found.flops_per_s
+    done = of(100.0, device, precision=precision)
+    assert (done.mfu, done.datasheet_flops_per_s) == (None, None)
+    assert why in done.reasons["mfu"]
+    assert done.matmul_share is None and "no matrix product" in done.reasons["matmul_share"]
+    assert done.flops_per_s
 
 
 def test_a_run_without_throughput_says_so() -> None:
-    found = of(None, A100, {"counted": {"real_token_share": 0.5}})
-    assert (found.flops_per_s, found.mfu, found.real_tokens_per_s) == (None, None, None)
-    assert set(found.reasons) >= {"flops_per_s", "mfu", "real_tokens_per_s"}
+    done = of(None, A100, {"counted": {"real_token_share": 0.5}})
+    assert (done.flops_per_s, done.mfu, done.real_tokens_per_s) == (None, None, None)
+    assert set(done.reasons) >= {"flops_per_s", "mfu", "real_tokens_per_s"}
 
 
 def test_made_up_tokens_are_all_real() -> None:
@@ -66,10 +66,10 @@ def test_made_up_tokens_are_all_real() -> None:
 
 def test_without_padding_the_real_tokens_alone_are_counted() -> None:
     left_out, shares = {"unpadded": True}, {"counted": {"real_token_share": 0.5, "real_pair_share": 0.25}}
-    found, padded = of(10.0, A100, shares, options=left_out), of(10.0, A100, shares)
-    assert found.flops_per_sample == pytest.approx(of(10.0, A100, sequence=64).flops_per_sample)
-    assert (found.real_tokens_per_s, padded.real_tokens_per_s) == (640.0, 640.0)
-    assert "padding to 128 positions is left out" in found.convention["tokens"]
+    unpadded, padded = of(10.0, A100, shares, options=left_out), of(10.0, A100, shares)
+    assert unpadded.flops_per_sample == pytest.approx(of(10.0, A100, sequence=64).flops_per_sample)
+    assert (unpadded.real_tokens_per_s, padded.real_tokens_per_s) == (640.0, 640.0)
+    assert "padding to 128 positions is left out" in unpadded.convention["tokens"]
     assert "padding included" in padded.convention["tokens"] and "padding included" in padded.convention["attention"]
     uncounted = of(10.0, A100, options=left_out)
     assert uncounted.flops_per_sample is None and "did not count" in uncounted.reasons["mfu"]
@@ -90,9 +90,9 @@ def test_what_the_ranks_measured() -> None:
         )
         for rank in (0, 1)
     }
-    found = work.measured(reports)
-    assert found["matmul_flops_per_s"] == 2e12
-    assert found["counted"] == pytest.approx({"real_token_share": 0.6}) and found["facts"] == {"vocabulary": 30522}
+    raw = work.measured(reports)
+    assert raw["matmul_flops_per_s"] == 2e12
+    assert raw["counted"] == pytest.approx({"real_token_share": 0.6}) and raw["facts"] == {"vocabulary": 30522}
     failed = training_fixtures.report(work_reasons={"matmul_flops_per_s": "it failed"})
     assert work.measured({0: failed})["reasons"] == {"matmul_flops_per_s": "it failed"}
 

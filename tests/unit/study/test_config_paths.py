@@ -86,9 +86,9 @@ def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monke
 
 
 def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) -> None:
-    said: list[str] = []
-    workflow_call.read([], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, said.append)
-    assert said == [f"lost.xml is neither in this folder nor in {workflow}"]
+    remarks: list[str] = []
+    workflow_call.read([], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, remarks.append)
+    assert remarks == [f"lost.xml is neither in this folder nor in {workflow}"]
     block = {"model": {"transformers": "lost.json", "task": "clm"}}
     with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):
         load([], {"benchmarks": {"mine": block}}, config_paths=ConfigPaths(workflow))

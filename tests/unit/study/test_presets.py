@@ -23,7 +23,7 @@ def test_the_pair_differs_in_sharding_alone_and_meets_on_every_topology_that_can
     blocks: dict[str, dict[str, RunSpec]] = {}
     for spec in asked(preset):
         blocks.setdefault(spec.benchmark, {})[f"{spec.topology} {spec.batch}"] = spec
-    off, on = (next(one for name, one in blocks.items() if name.endswith(end)) for end in ("gpt2", "_split"))
+    off, on = (next(block for name, block in blocks.items() if name.endswith(end)) for end in ("gpt2", "_split"))
     first, second = next(iter(off.values())), next(iter(on.values()))
     assert runs.switch(first, second) == ("sharding", "none", "optimizer_gradients")
     assert set(on) == {where for where in off if not where.startswith("1n1g ")}
@@ -31,18 +31,18 @@ def test_the_pair_differs_in_sharding_alone_and_meets_on_every_topology_that_can
 
 def test_the_cases_of_the_gpt_report_without_pipelines() -> None:
     """The report names a case <data parallel>x<tensor parallel>x1_<global batch>_<hidden>x<layers>."""
-    made = []
+    shapes = []
     for spec in asked("megatron-gpt"):
         shape, size = gpt2.SHAPES[spec.model], spec.size
         layout = f"{size.replicas}x{spec.options.tensor}x1_{size.samples_per_step}"
-        made.append(f"{layout}_{shape.hidden}x{shape.layers}")
+        shapes.append(f"{layout}_{shape.hidden}x{shape.layers}")
         assert size.replicas * spec.options.tensor == spec.topology.world
         assert (spec.parameters.sequence, spec.options.checkpointing, spec.options.clip) == (
             2048,
             True,
             "global_norm",
         )
-    assert made == [
+    assert shapes == [
         "1x1x1_2_1536x16", "8x1x1_16_1536x16", "16x1x1_32_1536x16", "32x1x1_64_1536x16",
         "1x1x1_8_768x12", "1x8x1_16_1536x16", "1x16x1_16_3072x16", "1x32x1_16_3072x32",
         "2x4x1_16_1536x16", "4x2x1_16_1536x16", "2x8x1_16_2304x24", "4x8x1_32_2304x24",
@@ -79,17 +79,17 @@ def test_the_published_grid_of_resnet50_with_real_and_with_synthetic_pictures() 
 
 def test_the_grid_of_the_study_of_faces() -> None:
     """The preset has every published cell of R100 and Y1: persons, classifier, batch per device."""
-    made: dict[tuple[object, ...], list[str]] = {}
+    topologies: dict[tuple[object, ...], list[str]] = {}
     for spec in asked("dlperf-insightface"):
         if spec.precision == "fp32":
-            own = spec.parameters
-            cell = spec.model, own.classes, own.margin_loss, own.classifier, spec.batch
-            made.setdefault(cell, []).append(str(spec.topology))
+            parameters = spec.parameters
+            cell = spec.model, parameters.classes, parameters.margin_loss, parameters.classifier, spec.batch
+            topologies.setdefault(cell, []).append(str(spec.topology))
     r100, y1 = ("iresnet100", 85742, "arcface"), ("mobilefacenet-y1", 85742, "arcface")
     glint = ("iresnet100", 360232, "cosface")
     one_node = ["1n1g", "1n4g", "1n8g"]
     several = [(*r100, "partial", batch) for batch in (64, 120)]
-    assert made == {
+    assert topologies == {
         **{(*r100, "data_parallel", batch): one_node for batch in (64, 96)},
         **{(*r100, "model_parallel", batch): one_node for batch in (64, 115)},
         **{cell: [*one_node, "2n8g", "4n8g"] for cell in several},
@@ -106,7 +106,7 @@ def test_the_phases_of_bert_take_the_published_samples_and_rates() -> None:
     first, second = asked("nvidia-bert-phases")
     assert (first.size.samples_per_step, second.size.samples_per_step) == (65536, 32768)
     schedules = [spec.optimizer.schedule for spec in (first, second)]
-    shares = [one.warmup_steps / one.total_steps for one in schedules if one.total_steps]
+    shares = [schedule.warmup_steps / schedule.total_steps for schedule in schedules if schedule.total_steps]
     assert shares == pytest.approx([0.2843, 0.128], abs=2e-4)
 
 
@@ -114,4 +114,4 @@ def test_the_presets_of_bert_share_one_corpus() -> None:
     """So the presets share the dump and the shards."""
     presets = ("dlperf-mxnet-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
     read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters.sequence == 128}
-    assert [one.name for one in read if one] == ["enwiki"]
+    assert [dump.name for dump in read if dump] == ["enwiki"]

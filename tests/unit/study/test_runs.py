@@ -119,9 +119,9 @@ def test_the_default_extractor_is_no_part_of_the_identity() -> None:
 
 
 def test_a_cased_vocabulary_is_part_of_the_identity_and_the_default_is_not() -> None:
-    own = {"path": "v.txt", "sha256": "a" * 64}
+    vocabulary = {"path": "v.txt", "sha256": "a" * 64}
     plain, asked, cased = (
-        load([], {"corpus": {"vocabulary": own | more}}).corpus
+        load([], {"corpus": {"vocabulary": vocabulary | more}}).corpus
         for more in ({}, {"lower_case": True}, {"lower_case": False})
     )
     assert identity(plain) == identity(asked) != identity(cased)
@@ -129,5 +129,5 @@ def test_a_cased_vocabulary_is_part_of_the_identity_and_the_default_is_not() -> 
 
 
 def test_a_dump_counts_by_its_name_not_by_its_place() -> None:
-    here, there = (load([], {"corpus": {"dump": f"{place}/wiki.xml.bz2"}}).corpus for place in ("/here", "/there"))
+    here, there = (load([], {"corpus": {"dump": f"{folder}/wiki.xml.bz2"}}).corpus for folder in ("/here", "/there"))
     assert identity(here) == identity(there)
