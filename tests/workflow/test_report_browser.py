@@ -9,12 +9,13 @@ import re
 import shutil
 import subprocess
 import threading
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import write_study, write_summaries
+from report_fixture import write_series, write_study, write_summaries
 from throughline.files import json_text
 from throughline.report.render import page
 
@@ -24,6 +25,8 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--enable-logging=stderr",
 )  # fmt: skip
+
+TOPOLOGIES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8), (16, 8))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +132,95 @@ def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_p
     assert result["wide"] == []
     assert 0 < result["cells"] < 640
     assert result["names"] >= 112, "a name such as tensorflow is broken in the middle"
+
+
+@pytest.fixture(scope="module")
+def large_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 200 cells: five frameworks, eight topologies, five batches."""
+    root = tmp_path_factory.mktemp("large") / "results"
+    speeds = {f"{nodes}n{devices}g": [100.0 * nodes * devices] * 2 for nodes, devices in TOPOLOGIES}
+    cells = {
+        f"bz{batch}_fp32": [
+            record
+            for name in ("torch", "torch-horovod", "mxnet-horovod", "jax", "tensorflow")
+            for record in write_series(root, speeds, framework=name, batch_per_device=batch, complete=True)
+        ]
+        for batch in (16, 32, 64, 96, 128)
+    }
+    page.write(root, write_summaries(root, cells, 2), [], None, root / "report.html")
+    return root / "report.html"
+
+
+def measured(browser: str, html: str, folder: Path, width: int, script: str) -> dict[str, Any]:
+    """Return what a script finds in the document `page` in a frame of `width` pixels.
+
+    A window of the browser itself is at least 500 pixels wide.
+    """
+    html = re.sub(r"<meta http-equiv[^>]*>", "", html)
+    outer = folder / f"frame{width}.html"
+    outer.write_text(
+        f"""<body><iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{escape(html)}"></iframe><script>
+        document.querySelector("iframe").onload = (event) => {{
+          const page = event.target.contentDocument, style = event.target.contentWindow.getComputedStyle;
+          document.body.dataset.result = JSON.stringify((() => {{ {script} }})());
+        }}</script></body>""",
+        encoding="utf-8",
+    )
+    dom, _ = dump(browser, outer, folder / f"profile{width}", "--window-size=1280,900", "--hide-scrollbars")
+    found = re.search(r'<body data-result="([^"]*)"', dom)
+    assert found
+    result: dict[str, Any] = json.loads(unescape(found[1]))
+    return result
+
+
+def test_a_row_keeps_its_name_in_sight_on_a_phone(browser: str, large_report: Path, tmp_path: Path) -> None:
+    """Framework and topology stay at the left edge while the figures of 200 cells scroll past them."""
+    script = """
+      const left = (one) => one.getBoundingClientRect().left;
+      const names = [...page.querySelectorAll("tbody th[data-row]")].filter((name) => name.offsetWidth);
+      for (const box of page.querySelectorAll(".scroll")) box.scrollLeft = box.scrollWidth;
+      return {
+        width: page.documentElement.scrollWidth,
+        texts: names.map((name) => name.innerText.trim() + " " + style(name, "::after").content),
+        away: names.filter((name) => Math.abs(left(name) - left(name.closest(".scroll"))) > 2).length,
+      };"""
+    found = measured(browser, large_report.read_text(encoding="utf-8"), tmp_path, 400, script)
+    assert found["width"] <= 400
+    assert found["texts"].count('mxnet-horovod "16n8g"') == 5  # in the table of each batch
+    assert 'jax "2n8g, fp32, 64"' in found["texts"]
+    assert 'bert\nbert-base "tensorflow"' in found["texts"]  # in the overview
+    assert found["away"] == 0
+
+
+def test_on_paper_every_table_fits_and_keeps_its_header(
+    browser: str, report: Path, large_report: Path, tmp_path: Path
+) -> None:
+    """A browser shrinks a page that is wider than the paper, so one wide table would make all text small."""
+    script = """
+      const size = (one) => parseFloat(style(one).fontSize);
+      const lines = (one) => {
+        const range = page.createRange();
+        range.selectNodeContents(one);
+        return range.getClientRects().length;
+      };
+      const names = [...page.querySelectorAll(".results tbody th[data-row], .grid tbody th[data-row]")];
+      return {
+        width: page.documentElement.scrollWidth,
+        small: [...page.querySelectorAll("table :is(small, .chip)")].filter(
+          (one) => size(one) > size(one.parentElement)).length,
+        broken: names.filter((name) => lines(name.lastChild) > 1).length,
+        heads: [...new Set([...page.querySelectorAll("thead")].map((head) => style(head).display))],
+      };"""
+    letter = 739  # pixels between the margins that browsers leave on paper of 8.5 inches
+    for number, source in enumerate((report, large_report)):
+        html = source.read_text(encoding="utf-8").replace("@media print", "@media all")
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = measured(browser, html, folder, letter, script)
+        assert found["width"] <= letter
+        assert found["small"] == 0, "text that is meant to be small is larger than the text beside it"
+        assert found["broken"] == 0, "the name of a framework is broken into several lines"
+        assert found["heads"] == ["table-header-group"], "the header is not repeated on the next page"
 
 
 def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_path: Path) -> None:
