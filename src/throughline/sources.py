@@ -5,15 +5,30 @@ the rooms.
 """
 
 import hashlib
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parent
 IMPORT = re.compile(
     r"^[ \t]*from (throughline[\w.]*) import (\([^)]*\)|[^\n#]*)|^[ \t]*import (throughline[\w.]*)", re.M
 )
+
+EVERY = re.compile(r"^[^#\n]*\bevery_module\(__name__\)", re.M)
+
+
+def every_module(package: str) -> list[ModuleType]:
+    """Import all modules of a package, in the order of their names.
+
+    A package finds its parts with `every_module(__name__)`, so that a new part is a new file. The functions below then
+    count all modules of the package as imported.
+    """
+    folder = importlib.import_module(package).__path__
+    return [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(folder)]
 
 
 def module(name: str) -> Path | None:
@@ -29,9 +44,13 @@ def module(name: str) -> Path | None:
 def imported(path: Path) -> frozenset[str]:
     """Return the names of our own modules that a file imports, with the imports inside functions."""
     modules: set[str] = set()
-    for parent, names, whole in IMPORT.findall(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    for parent, names, whole in IMPORT.findall(text):
         parts = (f"{parent}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
         modules |= {parent or whole, *filter(module, parts)}
+    if path.name == "__init__.py" and EVERY.search(text):
+        package = ".".join(["throughline", *path.parent.relative_to(ROOT).parts])
+        modules |= {f"{package}.{found.name}" for found in pkgutil.iter_modules([str(path.parent)])}
     return frozenset(modules)
 
 

@@ -291,8 +291,8 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     import report_fixture
     from throughline.report.analysis import cells
     from throughline.report.analysis.summary import summarize
-    from throughline.report.render.topics import write_tables
-    from throughline.report.topics import Scope
+    from throughline.report.topic import Scope
+    from throughline.report.topics import write_tables
 
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
     losses = {"loss": [1.0, 2.0], "difference": [0.0, 3e-3], "largest_difference": 3e-3, "at_step": 2}

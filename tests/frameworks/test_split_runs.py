@@ -14,8 +14,8 @@ from throughline.checks import max_batch
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.rank.data import synthetic_seeds
-from throughline.report.render.topics import checks
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import checks
 from throughline.spec import RunSpec
 from throughline.study.config import load
 from throughline.study.runs import expand

@@ -11,9 +11,9 @@ from framework_lab import Lab
 from throughline.files import UserError
 from throughline.records import Cell
 from throughline.report.analysis import cells as report_cells
-from throughline.report.analysis import comparisons, summary
-from throughline.report.render.topics.comparisons import TOPIC
-from throughline.report.topics import Scope
+from throughline.report.analysis import judged_pairs, summary
+from throughline.report.topic import Scope
+from throughline.report.topics.comparisons import TOPIC
 
 pytestmark = pytest.mark.alone
 WARMUP, TIMED = 2, 60
@@ -99,7 +99,7 @@ def test_what_a_single_repeat_cannot_tell(lab: Lab) -> None:
     half, again = run("50", benchmark="plain", precision="bf16"), run("40", benchmark="plain__aa")
     compiled = run("50", benchmark="compiled", options={"compile": True})
     everything = report_cells.groups([summary.summarize(one, repeats=1) for one in (plain, half, compiled, again)])
-    pairs = comparisons.judge([group for group in everything if group.benchmark == "compiled"], everything)
+    pairs = judged_pairs.judge([group for group in everything if group.benchmark == "compiled"], everything)
     assert [pair.floor.compared for pair in pairs if pair.floor] == [1]
 
     def said(benchmark: str) -> str:

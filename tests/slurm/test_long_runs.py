@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slurm.conftest import Project, until
 from throughline import records
-from throughline.report.render.topics import checks
+from throughline.report.topics import checks
 
 LARGEST = "results/limit/max_batch_fp32.json"
 CHECK = "results/both/convergence_bz4_fp32_torch_2n1g"

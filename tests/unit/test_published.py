@@ -16,9 +16,9 @@ from throughline.report.analysis import beside, conventions, plausibility, summa
 from throughline.report.analysis.cells import groups
 from throughline.report.render import page
 from throughline.report.render.page import Results
-from throughline.report.render.topics import write_tables
-from throughline.report.render.topics.beside import BESIDE
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import write_tables
+from throughline.report.topics.beside import BESIDE
 
 FOUND = [
     "printed speedup 27.33: 14822.31 / 544.31 = 27.23",

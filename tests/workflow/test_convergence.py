@@ -20,7 +20,7 @@ import training_fixtures
 from framework_lab import python
 from process_helpers import until, variable, workers_below
 from throughline import records
-from throughline.report.render.topics import checks
+from throughline.report.topics import checks
 from throughline.spec import canonical
 from throughline.study.benchmark import Convergence
 

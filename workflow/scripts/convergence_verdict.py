@@ -17,7 +17,7 @@ from throughline.files import write_json
 def main(curve: Path, /, tolerance: float, output: Path, against: Path | None = None) -> None:
     from throughline.checks import convergence_check
     from throughline.records import read_curve
-    from throughline.report.render.topics import checks
+    from throughline.report.topics import checks
 
     found = read_curve(curve)
     verdict = convergence_check.judge(found, against, tolerance)

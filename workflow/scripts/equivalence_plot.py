@@ -10,7 +10,7 @@ from throughline.command import run
 
 def main(equivalence: Path, /, output: Path) -> None:
     from throughline.records import read_equivalence
-    from throughline.report.render.topics import checks
+    from throughline.report.topics import checks
 
     checks.write_equivalence(read_equivalence(equivalence), output)
 

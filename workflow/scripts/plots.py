@@ -14,8 +14,8 @@ from throughline.command import run
 def main(summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = ()) -> None:
     from throughline.records import read_summary
     from throughline.report.analysis import cells
-    from throughline.report.render.topics import write_plots
-    from throughline.report.topics import Scope
+    from throughline.report.topic import Scope
+    from throughline.report.topics import write_plots
 
     read = [read_summary(path) for path in (*summaries, *extras)]
     groups = cells.groups(read)

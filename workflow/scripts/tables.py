@@ -16,8 +16,8 @@ def main(summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = ()
     from throughline.imports import interchange
     from throughline.records import read_summary
     from throughline.report.analysis import cells
-    from throughline.report.render.topics import write_tables
-    from throughline.report.topics import Scope
+    from throughline.report.topic import Scope
+    from throughline.report.topics import write_tables
 
     read = [read_summary(path) for path in (*summaries, *extras)]
     groups = cells.groups(read, cells.read_asked(expected))

@@ -20,8 +20,8 @@ from throughline.messages import Training
 from throughline.rank import convergence, heartbeat
 from throughline.rank.convergence import Book
 from throughline.rank.heartbeat import Heart
-from throughline.report.render.topics import checks
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import checks
 from throughline.spec import Options
 from throughline.study import runs
 from throughline.study.config import ConfigError, load

@@ -13,8 +13,8 @@ from throughline import records
 from throughline.checks import max_batch
 from throughline.files import UserError, write_json
 from throughline.report.render import page
-from throughline.report.render.topics import checks
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import checks
 from throughline.study import runs
 from throughline.study.config import load
 

@@ -13,14 +13,14 @@ import pytest
 
 from report_fixture import CPU, jitter, write_series
 from throughline.records import Mathematics, Summary
-from throughline.report.analysis import cells, comparisons, summary
+from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.analysis.values import Value
 from throughline.report.render import head, page
-from throughline.report.render.topics import write_tables
-from throughline.report.render.topics.comparisons import TOPIC
-from throughline.report.topics import Finding, Scope
+from throughline.report.topic import Finding, Scope
+from throughline.report.topics import write_tables
+from throughline.report.topics.comparisons import TOPIC
 
-FLOOR = comparisons.Floor("torch", 0.03, 4)
+FLOOR = judged_pairs.Floor("torch", 0.03, 4)
 
 
 def found(root: Path, speeds: dict[str, list[float]], **changes: Any) -> Summary:
@@ -35,11 +35,11 @@ def aa(root: Path, one: float, other: float, **changes: Any) -> list[Summary]:
 
 
 def verdicts(groups: list[cells.Group], everything: list[cells.Group] | None = None) -> dict[str, str]:
-    return {pair.what: pair.verdict for pair in comparisons.judge(groups, everything or groups)}
+    return {pair.what: pair.verdict for pair in judged_pairs.judge(groups, everything or groups)}
 
 
 def findings(
-    groups: list[cells.Group], everything: list[cells.Group] | None = None, floor: comparisons.Floor | None = None
+    groups: list[cells.Group], everything: list[cells.Group] | None = None, floor: judged_pairs.Floor | None = None
 ) -> list[Finding]:
     scope = Scope(groups, everything or groups)
     if floor:
@@ -49,7 +49,7 @@ def findings(
 
 def test_a_a_runs_set_the_smallest_difference(tmp_path: Path) -> None:
     two = found(tmp_path / "two", {"1n1g": jitter(100.0), "1n2g": jitter(150.0)}, benchmark="base")
-    (pair,) = comparisons.judge(cells.groups([two]), cells.groups([two, aa(tmp_path, 100.0, 102.7)[1]]))
+    (pair,) = judged_pairs.judge(cells.groups([two]), cells.groups([two, aa(tmp_path, 100.0, 102.7)[1]]))
     floor = pair.floor
     assert floor and (floor.what, floor.share, floor.compared) == ("torch", pytest.approx(0.027), 1)
     assert "2.7 %" in floor.text and "one new pair in 2 differs by more" in floor.text
@@ -76,7 +76,7 @@ def test_ranks_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
     mixed = found(tmp_path, {"1n1g": wide, "1n2g": [value * 1.01 for value in reversed(wide)]})
     assert verdicts(cells.groups([mixed])) == {"1n2g over 1n1g": "not told apart"}
     few = found(tmp_path / "few", {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})
-    (pair,) = comparisons.judge(cells.groups([few]))
+    (pair,) = judged_pairs.judge(cells.groups([few]))
     assert (pair.verdict, pair.p) == ("not told apart", None)
     assert "no rank test" in pair.why
     assert pair.range == (200 / 101, 201 / 100)
@@ -196,9 +196,9 @@ def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path
     """A pair can contain values from any source. A value without repeats has no rank test."""
     published = Value("published", 150.11, source="published: DLPerf")
     mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
-    pair = comparisons.Pair("torch over published", "1n1g", published, mine)
+    pair = judged_pairs.Pair("torch over published", "1n1g", published, mine)
     assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "not told apart")
-    from throughline.report.render.topics.comparisons import _row
+    from throughline.report.topics.comparisons import _row
 
     assert _row(pair)[2] == "156.0 against 150.1 (published: DLPerf)"
 
@@ -281,7 +281,7 @@ def test_unlike_runs_have_no_verdict_and_say_in_what_they_differ(
     plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain", **change)
     compiled = found(tmp_path, {"1n1g": jitter(130.0)}, benchmark="compiled", options={"compile": True})
     everything = cells.groups([plain, compiled])
-    (pair,) = comparisons.judge(everything[1:], everything)
+    (pair,) = judged_pairs.judge(everything[1:], everything)
     assert (pair.verdict, pair.ratio, pair.adjusted) == ("not comparable", pytest.approx(1.3), None)
     assert said in pair.why
     (text,) = [finding.text for finding in findings(everything[1:], everything)]
@@ -295,7 +295,7 @@ def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_p
     cell = one.frameworks["torch"]["1n2g"]
     assert cell.ran_in and cell.ran_in["environment.framework.torch"] == "2.13.0"
     assert (cell.started, cell.ended) == ("2026-11-20T12:00:00Z", "2026-11-20T12:05:30Z")
-    (pair,) = comparisons.judge(cells.groups([one]))
+    (pair,) = judged_pairs.judge(cells.groups([one]))
     assert pair.verdict == "not comparable" and "torch is 2.12.0 and 2.13.0" in pair.why
 
 
@@ -321,7 +321,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     for here in (groups[:1], groups[1:]):  # derived runs have no separate proof
         best = head.fastest(here)
         assert best and best.row.framework == "torch" and head.headline(here).startswith("torch trains")
-        (pair,) = comparisons.judge(here, groups)
+        (pair,) = judged_pairs.judge(here, groups)
         assert (pair.what, pair.verdict) == ("mxnet-horovod (unequal) over torch", "not comparable")
         texts = [finding.text for finding in findings(here, groups)]
         assert not any("faster" in text for text in texts)
@@ -350,7 +350,7 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     )
     assert few in said and [finding.text for finding in TOPIC.findings(scope)] == [few]
     fewer = {topology: speeds[topology] for topology in topologies[:-1]}
-    assert {pair.verdict for pair in comparisons.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}
+    assert {pair.verdict for pair in judged_pairs.judge(cells.groups([found(tmp_path, fewer)]))} == {"faster"}
 
 
 @pytest.mark.parametrize("other", [None, *OTHERS])
@@ -361,5 +361,5 @@ def test_two_a_a_runs_of_another_place_or_time_hide_nothing(tmp_path: Path, othe
     plain = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="plain", **change)
     again = found(tmp_path, {"1n1g": jitter(190.0)}, benchmark="plain__aa", **change)
     everything = cells.groups([quick, plain, again])
-    verdict = {pair.what: pair.verdict for pair in comparisons.judge(everything[:1], everything)}
+    verdict = {pair.what: pair.verdict for pair in judged_pairs.judge(everything[:1], everything)}
     assert verdict["1n2g over 1n1g"] == ("faster" if other else "no difference")

@@ -15,8 +15,8 @@ from throughline.report.analysis import summary
 from throughline.report.analysis.cells import groups
 from throughline.report.render import page
 from throughline.report.render.page import Results
-from throughline.report.render.topics import write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import write_tables
 from throughline.study.runs import read_spec
 
 

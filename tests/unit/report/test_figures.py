@@ -11,8 +11,8 @@ from report_fixture import jitter, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.render.page import Results
-from throughline.report.render.topics import write_plots, write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import write_plots, write_tables
 
 
 @pytest.fixture(scope="module")

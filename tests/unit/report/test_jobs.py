@@ -11,11 +11,11 @@ import pytest
 
 from report_fixture import write_series
 from throughline.records import Summary
-from throughline.report.analysis import cells, jobs, summary
+from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.render.page import Results
-from throughline.report.render.topics import comparisons, write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import comparisons, whole_jobs, write_tables
 from throughline.spec.job import FIGURES, Job, figures
 from throughline.study.goals import Price
 
@@ -23,7 +23,7 @@ PUBLISHED = Path(__file__).with_name("published") / "trainer.csv"
 ASKED = {"samples": 2048, "held_out": 1024, "epochs": 2}
 JOB = Job(**ASKED)
 CARDS = {"V100": ("Tesla V100-SXM2-32GB", 5.3), "A100": ("NVIDIA A100-PCIE-40GB", 9.3)}
-COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | jobs.COLUMNS
+COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | whole_jobs.COLUMNS
 
 
 def published() -> list[dict[str, str]]:
@@ -177,5 +177,5 @@ def test_a_record_whose_figures_do_not_add_up_is_marked(tmp_path: Path) -> None:
 
 
 def test_every_figure_of_a_job_is_declared() -> None:
-    assert set(jobs.COLUMNS) <= set(FIGURES)
+    assert set(whole_jobs.COLUMNS) <= set(FIGURES)
     assert {one["name"] for one in figures(dict.fromkeys(FIGURES, 1.0))} == set(FIGURES)

@@ -11,10 +11,10 @@ import pytest
 
 import report_fixture
 from throughline.records import Summary
-from throughline.report.analysis import cells, network, summary
-from throughline.report.render.topics import network as topic
-from throughline.report.render.topics import write_tables
-from throughline.report.topics import Scope
+from throughline.report.analysis import cells, summary
+from throughline.report.topic import Scope
+from throughline.report.topics import network, write_tables
+from throughline.report.topics import network as topic
 
 ALONE = {"messages": 18, "bytes_per_step": 1_023_000_000, "seconds": 0.033, "reason": None}
 

@@ -27,8 +27,8 @@ from report_fixture import (
 )
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import overview, page, sparks, surroundings
-from throughline.report.topics import Scope
+from throughline.report.render import overview, page, run_environment, sparks
+from throughline.report.topic import Scope
 from throughline.study import config
 
 EXPECTED = [
@@ -395,5 +395,5 @@ def test_the_repository_is_linked_only_if_its_address_is_stated(tmp_path: Path) 
         ("[", None),
     ):
         citation.write_text(text)
-        assert surroundings.repository(citation) == address
-    assert surroundings.repository(tmp_path / "none") is None
+        assert run_environment.repository(citation) == address
+    assert run_environment.repository(tmp_path / "none") is None

@@ -14,12 +14,12 @@ from report_fixture import CPU, jitter, write_series
 from throughline import workloads
 from throughline.numbers import MIB
 from throughline.records import Summary
-from throughline.report.analysis import cells, comparisons, summary
-from throughline.report.analysis.pairs import Case, Figures, OffOn, switched
+from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.render import page
 from throughline.report.render.page import Results
-from throughline.report.render.topics import pairs, write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import options_off_and_on, write_tables
+from throughline.report.topics.options_off_and_on import Case, Figures, OffOn, switched
 from throughline.spec import Topology
 
 # OneFlow, "Megatron-LM" measurements for OSDI (DLPerf), 2020-12-08 and -09: GPT-2 small, 8 V100 a machine, fp16.
@@ -60,7 +60,7 @@ def published_cases() -> list[Case]:
 def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
     """Six of its eight changes are right. One of the two wrong changes also has a wrong difference. One more figure is
     cut off instead of rounded: 25 of 717 is 3.49 %."""
-    table = pairs.cells(published_cases())
+    table = options_off_and_on.cells(published_cases())
     assert list(table.columns[:7]) == [
         "date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
     ]  # fmt: skip
@@ -84,12 +84,12 @@ def test_off_and_on_of_the_published_figures() -> None:
         OffOn(published(off), published(on), GPT2_SMALL * (1 - 1 / Topology.parse(topology).world))
         for _, topology, _, off, on in ONEFLOW
     ]
-    assert pairs.changes(both[1]) == [
+    assert options_off_and_on.changes(both[1]) == [
         "11301 → 9547 (-1754, ↓15.5 %)", "95 → 88 (-7, ↓7.4 %)", "239 → 235 (-4, ↓1.7 %)",
     ]  # fmt: skip
-    assert pairs.changes(both[3])[-1] == "717 → 742 (+25, ↑3.5 %)"
+    assert options_off_and_on.changes(both[3])[-1] == "717 → 742 (+25, ↑3.5 %)"
     same, unknown = Figures(None, 0.5, 10.04), Figures(3 * MIB, 0.5, 10.04)
-    assert pairs.changes(OffOn(same, unknown)) == ["n/a → 3", "50 → 50", "10 → 10"]
+    assert options_off_and_on.changes(OffOn(same, unknown)) == ["n/a → 3", "50 → 50", "10 → 10"]
     assert [one.saved_bytes_per_parameter for one in both[1:]] == pytest.approx([16.9, 17.3, 17.5], abs=0.05)
 
 
@@ -99,7 +99,7 @@ def test_off_and_on_of_the_published_figures() -> None:
 )
 def test_names_of_cases(topology: str, tensor: int, batch: int, name: str) -> None:
     assert Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None)).name == name
-    table = pairs.cells([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
+    table = options_off_and_on.cells([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
     assert list(table.iloc[0, 4:7]) == ["", "", ""]
 
 
@@ -195,5 +195,5 @@ def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
         for name, kind in (("plain", "none"), ("split", "optimizer"))
     )
     everything = cells.groups([off, on])
-    ((_, both),) = switched(comparisons.judge(everything[1:], everything))
+    ((_, both),) = switched(judged_pairs.judge(everything[1:], everything))
     assert both.memory.by == 0 and both.saved_bytes_per_parameter is None

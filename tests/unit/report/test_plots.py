@@ -15,9 +15,9 @@ from throughline.report.analysis import cells, summary
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, PAGE, inline, svg
-from throughline.report.render.topics import throughput as topic
-from throughline.report.render.topics import write_plots
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import throughput as topic
+from throughline.report.topics import write_plots
 from throughline.spec import Topology
 
 

@@ -13,14 +13,13 @@ import report_fixture
 from throughline import gpus
 from throughline.observe import work
 from throughline.report.analysis import cells, summary
-from throughline.report.analysis.parts import parts
-from throughline.report.analysis.reached import best, reached
 from throughline.report.render import page
 from throughline.report.render.page import Results
-from throughline.report.render.topics import parts as parts_topic
-from throughline.report.render.topics import write_plots, write_tables
-from throughline.report.render.topics.reached import device, rooflines
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import layers_alone as parts_topic
+from throughline.report.topics import write_plots, write_tables
+from throughline.report.topics.layers_alone import parts
+from throughline.report.topics.single_calls import best, device, reached, rooflines
 from throughline.study.runs import read_spec
 
 A100 = {"kind": "cuda", "name": "A100-SXM4-80GB", "count": 1, "fp16_native": True}

@@ -16,8 +16,8 @@ from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, page
 from throughline.report.render.page import Results
 from throughline.report.render.tables import Grid
-from throughline.report.render.topics import TOPICS, beside, write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import TOPICS, beside, write_tables
 from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)

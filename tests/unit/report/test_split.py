@@ -12,12 +12,12 @@ from matplotlib.text import Text
 from report_fixture import write_series
 from throughline import numbers
 from throughline.records import Summary, read_summary
-from throughline.report.analysis import cells, split, summary
+from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.render.plots import PAGE
-from throughline.report.render.topics import hardware, throughput, write_plots, write_tables
-from throughline.report.render.topics import split as topic
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import hardware, step_breakdown, throughput, write_plots, write_tables
+from throughline.report.topics import step_breakdown as topic
 
 
 def measured(root: Path, name: str, values: dict[str, list[float]], **changes: object) -> Summary:
@@ -45,7 +45,7 @@ def study(tmp_path: Path) -> tuple[list[cells.Group], list[cells.Group]]:
 
 def test_the_split_is_the_median_of_the_differences(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
     (group,), derived = study
-    one, four = split.split(group, derived)
+    one, four = step_breakdown.split(group, derived)
     assert one.step_s == pytest.approx(0.101) and four.step_s == pytest.approx(0.151)
     assert four.communication and four.input and one.input
     assert (four.communication.median_s, four.communication.low_s, four.communication.high_s) == pytest.approx(
@@ -60,22 +60,22 @@ def test_negative_differences_are_0_and_the_noise_is_said(
     study: tuple[list[cells.Group], list[cells.Group]],
 ) -> None:
     (group,), derived = study
-    one, four = split.split(group, derived)
+    one, four = step_breakdown.split(group, derived)
     assert four.input and four.input.median_s == pytest.approx(-0.002) and four.input.shown_s == 0
     assert four.notes == ["input is within the noise (-2 ms, the 3 pairs lie between -5 and 1 ms), shown as 0"]
     assert one.communication and one.communication.shown_s == 0  # one rank has nothing to exchange
     assert one.notes[0].startswith("a single rank has nobody to exchange with: communication is 0")
-    worse = split.Part(-0.004, -0.005, -0.003, 3)
-    (note,) = split.Split(one.row, 0.1, None, worse).notes
+    worse = step_breakdown.Part(-0.004, -0.005, -0.003, 3)
+    (note,) = step_breakdown.Split(one.row, 0.1, None, worse).notes
     assert "negative beyond the noise (-4 ms" in note
-    (note,) = split.Split(one.row, 0.1, split.Part(0.01, 0.01, 0.01, 1), None).notes
+    (note,) = step_breakdown.Split(one.row, 0.1, step_breakdown.Part(0.01, 0.01, 0.01, 1), None).notes
     assert "its noise is not known" in note
 
 
 def test_what_no_run_tells_stays_with_compute(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
     (group,), derived = study
-    assert split.split(group, []) == []
-    (four,) = split.split(group, derived[:1])[1:]
+    assert step_breakdown.split(group, []) == []
+    (four,) = step_breakdown.split(group, derived[:1])[1:]
     assert (four.input, four.rest) == (None, "compute and input")
     rows = topic.frame(Scope([group], derived[:1]))
     assert rows is not None
@@ -91,7 +91,7 @@ def test_other_machines_split_nothing_and_it_is_said(
     kept = measured(
         tmp_path, "bert__noexchange", {"1n1g": [50, 50, 50]}, options={"exchange": False}, device_found=other
     )
-    (one,) = split.split(group, cells.groups([kept]))
+    (one,) = step_breakdown.split(group, cells.groups([kept]))
     assert one.parts == {} and "the runs without it are not comparable: device is cuda" in one.notes[0]
     assert not list(topic.drawings(Scope([group], cells.groups([kept]))))
     old = {"torch": "2.12.0", "transformers": "5.23.0", "driver": "580.10"}
@@ -104,7 +104,7 @@ def test_other_machines_split_nothing_and_it_is_said(
             tmp_path / name, "bert__noexchange", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]},
             options={"exchange": False}, **changes,
         )  # fmt: skip
-        one, four = split.split(group, [*cells.groups([kept]), *derived[1:]])
+        one, four = step_breakdown.split(group, [*cells.groups([kept]), *derived[1:]])
         assert four.communication is None and four.input and four.rest == "compute and communication"
         assert said in four.notes[0]
         rows = topic.frame(Scope([group], cells.groups([kept])))
@@ -178,7 +178,7 @@ def test_many_bars_have_room_for_their_names(
 ) -> None:
     """A bar is as high with sixteen bars as with two, no name covers another, and a range is drawn for each part."""
     (group,), derived = study
-    few = split.split(group, derived)
+    few = step_breakdown.split(group, derived)
     many = [replace(one, row=replace(one.row, framework=f"mxnet-horovod-{index}")) for index in range(8) for one in few]
     for bars in (few, many):
         figure = topic.draw(group, bars, PAGE)

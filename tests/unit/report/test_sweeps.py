@@ -10,12 +10,13 @@ import pytest
 
 from report_fixture import record, spec, write_record
 from throughline.records import Summary
+from throughline.report import topics
 from throughline.report.analysis import cells, summary
-from throughline.report.analysis.sweeps import sweeps
-from throughline.report.render import page, topics
+from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.render.plots import LIGHT
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics.sweeps import sweeps
 from throughline.study.runs import read_spec
 
 WIDE = {

@@ -16,8 +16,8 @@ from throughline.files import UserError
 from throughline.records import read_equivalence, read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import markup
-from throughline.report.render.topics import throughput, write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import throughput, write_tables
 
 GOLDEN = Path(__file__).parent / "golden_records"
 EXPECTED = (

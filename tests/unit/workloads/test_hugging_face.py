@@ -25,8 +25,8 @@ from throughline.launch.request import RunRequest
 from throughline.observe import work as observed
 from throughline.records.run import Work
 from throughline.report.analysis import cells, summary
-from throughline.report.render.topics import write_tables
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
+from throughline.report.topics import write_tables
 from throughline.spec import Options, RunSpec, canonical
 from throughline.study import runs
 from throughline.study.config import Config, ConfigError, load

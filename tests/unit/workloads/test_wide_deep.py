@@ -12,7 +12,7 @@ import pytest
 import training_fixtures
 from throughline import messages, workloads
 from throughline.launch import outcome
-from throughline.report.analysis import figures
+from throughline.report.analysis import workload_figures
 from throughline.spec import Optimizer, Options, RunSpec, example, values
 from throughline.workloads import bert, wide_deep
 
@@ -131,7 +131,7 @@ def test_what_a_lazy_update_cannot_do_is_said() -> None:
 
 def test_every_title_names_what_decides_the_bytes() -> None:
     summary: Any = SimpleNamespace(model="wide-deep", parameters=values(replace(GIVEN, table="rows")))
-    assert figures.titled(summary) == "vocabulary 20000 & embedding 8 & hidden 3 & table rows & update lazy"
+    assert workload_figures.titled(summary) == "vocabulary 20000 & embedding 8 & hidden 3 & table rows & update lazy"
 
 
 def test_latency_is_that_of_the_slowest_ranks_steps() -> None:

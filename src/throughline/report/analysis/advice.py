@@ -6,7 +6,7 @@ from typing import Any
 from throughline import statistics
 from throughline.numbers import percent
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
-from throughline.report.analysis import alike, plausibility, windows
+from throughline.report.analysis import merged_notes, plausibility, windows
 from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
@@ -41,7 +41,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
             f"probably slowed down by something else{also}; run it again on an idle machine"
         )
-    others = alike.merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
+    others = merged_notes.merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
     return [*notes, *_sums(ok), *_fewer_steps(ok), *windows.warnings(ok), *others]
 
 

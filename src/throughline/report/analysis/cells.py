@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Cell, Summary
-from throughline.report.analysis import advice, alike, baseline, figures
+from throughline.report.analysis import advice, baseline, merged_notes, workload_figures
 from throughline.spec import Precision, RunSpec, StepSize, Topology, canonical
 from throughline.study.config import block_name
 from throughline.study.section import Section
@@ -288,7 +288,7 @@ def title(group: Group) -> str:
     start += ", strong scaling" if group.strong else ""
     if group.summary is None:
         return start
-    parts = start, figures.titled(group.summary), switches(group.summary)
+    parts = start, workload_figures.titled(group.summary), switches(group.summary)
     return ", ".join(part for part in parts if part)
 
 
@@ -308,9 +308,9 @@ def notes(group: Group) -> list[Note]:
         if row.cell:
             for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
                 for text in texts:
-                    told.setdefault((kind, alike.form(text)), []).append((row, text))
+                    told.setdefault((kind, merged_notes.form(text)), []).append((row, text))
     of_cells = [
-        Note(_place(group, [row for row, _ in same]), next(alike.merged(text for _, text in same)), kind)
+        Note(_place(group, [row for row, _ in same]), next(merged_notes.merged(text for _, text in same)), kind)
         for (kind, _), same in told.items()
     ]
     return [*_moved_baselines(group), *of_cells]

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from throughline import statistics
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import Cell, Cost, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import advice, baseline, cost, figures, goals, hardware
+from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, workload_figures
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
 from throughline.study.goals import Goals, Price
@@ -294,10 +294,10 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
         warnings=[],
         simulated=spec.hosts == "simulated",
         logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],
-        other_units=figures.other_units(spec, middle),
-        figures=figures.medians(runs),
+        other_units=workload_figures.other_units(spec, middle),
+        figures=workload_figures.medians(runs),
         left_out=left_out,
-        **hardware.of(runs),
+        **hardware_totals.of(runs),
     )
 
 

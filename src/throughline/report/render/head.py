@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from throughline import statistics
 from throughline.numbers import percent, reading, span
 from throughline.records import Cell, Goal, Summary
-from throughline.report.analysis import figures as workload
 from throughline.report.analysis import goals
+from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
 from throughline.spec import Job, Topology

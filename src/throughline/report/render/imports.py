@@ -22,7 +22,7 @@ from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
 from throughline.report.render.tables import Chip, Sheet, Table
-from throughline.report.topics import Topic
+from throughline.report.topic import Topic
 from throughline.spec import Topology
 
 IMPORTED = "imported"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.comparisons import Pair
+from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.render.head import Best, fastest, measured
-from throughline.report.topics import Scope
+from throughline.report.topic import Scope
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from throughline.numbers import percent, reading
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import head, imports, markup, overview, sparks, surroundings
+from throughline.report.render import head, imports, markup, overview, run_environment, sparks
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
-from throughline.report.render.topics import TOPICS, checks
-from throughline.report.render.topics import drawings as drawn
-from throughline.report.topics import Drawing, Scope, Topic
+from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topics import TOPICS, checks
+from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
 
 HERE = Path(__file__).parent
@@ -122,7 +122,7 @@ def render(
     places: dict[tuple[str, int, str], Path] = {
         (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
     }
-    ran = surroundings.ran(_logs(results.present) + _logs(results.earlier))
+    ran = run_environment.ran(_logs(results.present) + _logs(results.earlier))
     timed = {log for log, one in ran.items() if one.status == "ok" and one.step_seconds}
     here = [ran[log] for log in _logs(results.present) if log in ran]
     imported = [row for one in results.imports for row in one.results()]
@@ -159,12 +159,12 @@ def render(
             traces=traces,
             link=lambda path: quote(os.path.relpath(path, output.parent)),
             unreadable=results.unreadable,
-            environments=surroundings.environments([*results.present.values(), *results.earlier.values()]),
-            data=surroundings.data(manifests),
-            span=surroundings.span(here),
-            configurations=surroundings.configurations(here),
-            commits=surroundings.commits(here),
-            repository=surroundings.repository(),
+            environments=run_environment.environments([*results.present.values(), *results.earlier.values()]),
+            data=run_environment.data(manifests),
+            span=run_environment.span(here),
+            configurations=run_environment.configurations(here),
+            commits=run_environment.commits(here),
+            repository=run_environment.repository(),
             devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
             issues=[(group, row) for group in now for row in group.rows if row.status in STATUS_MEANINGS],
             labels=STATUS_LABELS,

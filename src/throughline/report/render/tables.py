@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from throughline.records import Cell
-from throughline.report.analysis import figures as workload
+from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.render import markup
 

@@ -15,8 +15,8 @@ from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import markup
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
-from throughline.report.render.topics import throughput
-from throughline.report.topics import LOSS, Drawing, Finding, Scope, Topic
+from throughline.report.topic import LOSS, Drawing, Finding, Scope, Topic
+from throughline.report.topics import throughput
 
 COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
            "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
@@ -99,7 +99,7 @@ INTRO = (
     "ratio is our median divided by their figure. Its range is that of our slowest and our fastest repeat, divided by "
     "the largest and the smallest value that their printed digits allow."
 )
-BESIDE = Topic("beside", "Beside others", INTRO, frame=frame, table=table, drawings=drawings)
+BESIDE = Topic("beside", "Beside others", INTRO, order=190, frame=frame, table=table, drawings=drawings)
 
 
 def _own(scope: Scope) -> list[Doubt]:
@@ -130,4 +130,4 @@ RULES = (
     "The same rules check every row, whoever measured it; docs/compare.md lists them. A figure with more printed "
     "digits is checked more exactly."
 )
-DOUBTFUL = Topic("doubtful", "Doubtful figures", RULES, table=doubtful, findings=findings)
+DOUBTFUL = Topic("doubtful", "Doubtful figures", RULES, order=200, table=doubtful, findings=findings)

@@ -5,7 +5,7 @@ from throughline.records import Cell
 from throughline.report.analysis import conventions
 from throughline.report.analysis.conventions import CONVENTIONS, SYMBOLS
 from throughline.report.render.tables import OLD, Column, Figure, Grid, lines
-from throughline.report.topics import Scope, Topic
+from throughline.report.topic import Scope, Topic
 
 COLUMNS = (
     Column("tokens_per_s_per_device", "tokens/s", "per device"),
@@ -40,4 +40,4 @@ INTRO = (
     "These columns count the FLOPs of the same speed by several conventions. Compare a figure from elsewhere with the "
     "column of its own convention."
 )
-TOPIC = Topic("conventions", "FLOP/s as others count them", INTRO, grid=grid)
+TOPIC = Topic("conventions", "FLOP/s as others count them", INTRO, order=150, grid=grid)

@@ -1,6 +1,6 @@
 """Define a topic: one thing that the report tells about a benchmark, in all its forms.
 
-A topic's computations are in analysis/. Its file in render/topics/ says which of these forms it has. The code of the
+A topic is one file in topics/, which goes from records to figures, and from figures to these forms. The code of the
 page, the tables and the plots loops over all topics and names none.
 """
 
@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from throughline.records import MaxBatch, Result
-from throughline.report.analysis import beside, comparisons
+from throughline.report.analysis import beside, judged_pairs
 from throughline.report.analysis.beside import Beside
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.analysis.plausibility import Doubt
@@ -56,9 +56,9 @@ class Scope:
         return [MADE_UP] if self.made_up else []
 
     @cached_property
-    def pairs(self) -> list[comparisons.Pair]:
+    def pairs(self) -> list[judged_pairs.Pair]:
         """All comparisons of the benchmark, with their verdicts."""
-        return comparisons.judge(self.groups, self.everything)
+        return judged_pairs.judge(self.groups, self.everything)
 
     @cached_property
     def beside(self) -> list[Beside]:
@@ -104,6 +104,7 @@ class Finding:
 class Topic:
     """The forms of one topic. `name` names its files and its place on the page; `intro` stands below its title.
 
+    order: topics stand in the order of this number
     grid: figures by cell, on the page and in files
     frame: the CSV file of a topic without a grid
     sheets: its tables in Markdown and LaTeX, if they differ from the grid
@@ -117,6 +118,7 @@ class Topic:
     name: str
     title: str
     intro: str = ""
+    order: int = 0
     grid: Callable[[Scope], Grid | None] = field(default=lambda scope: None)
     frame: Callable[[Scope], pd.DataFrame | None] = field(default=lambda scope: None)
     sheets: Callable[[Scope], Sequence[Sheet]] = field(default=lambda scope: ())

@@ -7,10 +7,10 @@ from functools import partial
 from throughline.numbers import MIB, mebibytes, percent, reading, scaled
 from throughline.records import Cell, Series
 from throughline.report.analysis.cells import Row
-from throughline.report.analysis.comparisons import Side, differences
+from throughline.report.analysis.judged_pairs import Side, differences
 from throughline.report.render.head import Best, measured
 from throughline.report.render.tables import OLD, Column, Figure, Grid, Line, Sheet, batch_heading, lines, read
-from throughline.report.topics import LOSS, Finding, Scope, Topic
+from throughline.report.topic import LOSS, Finding, Scope, Topic
 
 MEMORY_COLUMNS = (
     Column("peak_memory_bytes", "rank's peak", "MiB"),
@@ -293,9 +293,7 @@ def _named(line: Line) -> str:
     return f"{line.row.shown} {line.row.topology}, {line.group.precision}, {line.group.batch_name}"
 
 
-TOPICS = (
-    Topic("memory", "Memory", grid=memory, sheets=lambda scope: [memory_sheet(scope)]),
-    Topic("use", "Use of the hardware", grid=use, findings=waiting),
-    Topic("work", "Work done", grid=work),
-    Topic("cost", "Cost", grid=cost),
-)
+MEMORY = Topic("memory", "Memory", order=110, grid=memory, sheets=lambda scope: [memory_sheet(scope)])
+USE = Topic("use", "Use of the hardware", order=120, grid=use, findings=waiting)
+WORK = Topic("work", "Work done", order=130, grid=work)
+COST = Topic("cost", "Cost", order=140, grid=cost)

@@ -16,8 +16,8 @@ from throughline.report.render import plots as draws
 from throughline.report.render.head import baseline, over
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Sheet, Table
-from throughline.report.render.topics import checks
-from throughline.report.topics import Drawing, Scope, Topic
+from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topics import checks
 from throughline.spec import Topology
 
 COLUMNS = {
@@ -247,6 +247,12 @@ def _per_device(cell: Cell) -> Value | None:
 
 
 TOPIC = Topic(
-    "throughput", "Throughput", frame=frame, sheets=sheets, drawings=drawings, notes=lambda _, group: notes(group)
+    "throughput",
+    "Throughput",
+    order=10,
+    frame=frame,
+    sheets=sheets,
+    drawings=drawings,
+    notes=lambda _, group: notes(group),
 )
-COMPARED = Topic("precisions", "precisions compared", drawings=drawings_of_precisions)
+COMPARED = Topic("precisions", "precisions compared", order=230, drawings=drawings_of_precisions)

@@ -16,7 +16,7 @@ from throughline.report.analysis.cells import Group, Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.tables import Table
-from throughline.report.topics import Drawing, Scope, Topic
+from throughline.report.topic import Drawing, Scope, Topic
 
 FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 LOSS = "loss"
@@ -206,11 +206,11 @@ def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float
     return [step for step, _ in points], [value for _, value in points]
 
 
-EQUIVALENCE = Topic("equivalence", "Equal mathematics", notes=lambda scope, group: proofs(group))
+EQUIVALENCE = Topic("equivalence", "Equal mathematics", order=50, notes=lambda scope, group: proofs(group))
 FOUND = (
     "The search doubles the batch until it does not fit, and then halves the interval. Each try is a run of a few "
     "steps in new processes. These runs say nothing about speed."
 )
-LARGEST = Topic("largest", "Largest batch", FOUND, table=largest)
+LARGEST = Topic("largest", "Largest batch", FOUND, order=210, table=largest)
 LONG = "A separate long run is tested with data that it does not train on. This run says nothing about speed."
-CONVERGENCE = Topic("convergence", "Convergence", LONG, table=convergence, drawings=curves)
+CONVERGENCE = Topic("convergence", "Convergence", LONG, order=220, table=convergence, drawings=curves)

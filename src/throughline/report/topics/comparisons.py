@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis import advice, comparisons
+from throughline.report.analysis import advice, judged_pairs
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.comparisons import Pair
+from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.analysis.values import MEASURED
 from throughline.report.render import markup
 from throughline.report.render.head import Best, fastest
 from throughline.report.render.tables import Chip, Table
-from throughline.report.topics import GAIN, LOSS, Finding, Scope, Topic
+from throughline.report.topic import GAIN, LOSS, Finding, Scope, Topic
 
 COLUMNS = ["compared", "where", "ratio", "ratio_at_least", "ratio_at_most", "rank_test_p", "rank_test_p_holm",
            "pairs_tested", "smallest_difference", "a_a_pairs", "verdict", "because"]  # fmt: skip
@@ -66,14 +66,14 @@ def remarks(scope: Scope) -> Iterator[str]:
             "p comes from the rank test between the repeats. The verdict follows p"
             f"{corrected if family > 1 else ', which needs no correction for a single pair'}."
         )
-    if few := comparisons.too_few(scope.pairs):
+    if few := judged_pairs.too_few(scope.pairs):
         yield few.text
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
     """Say how frameworks and precisions compare, and what gains nothing. Each sentence follows its pair's verdict."""
     yield from _unequal(scope)
-    few = comparisons.too_few(scope.pairs)
+    few = judged_pairs.too_few(scope.pairs)
     if few:
         yield Finding(few.text, LOSS)
     best, largest, alone = fastest(scope.groups), dict[str, Pair](), dict[tuple[str, str], float]()
@@ -219,4 +219,4 @@ def _no_faster(pair: Pair) -> Finding:
     )
 
 
-TOPIC = Topic("comparisons", "Comparisons", frame=frame, table=table, remarks=remarks, findings=findings)
+TOPIC = Topic("comparisons", "Comparisons", order=180, frame=frame, table=table, remarks=remarks, findings=findings)

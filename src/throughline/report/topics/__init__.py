@@ -1,6 +1,6 @@
 """The topics of the report, in the order of the page, and the files that they write.
 
-Each topic has a file here and an entry in TOPICS.
+A topic is found because its file in this folder defines it: a `Topic`, with its place in the order of the page.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,49 +13,18 @@ from matplotlib.figure import Figure
 from throughline.files import write_text
 from throughline.report.render import tables
 from throughline.report.render.plots import LIGHT, Theme, save
-from throughline.report.render.topics import (
-    beside,
-    checks,
-    comparisons,
-    conventions,
-    figures,
-    hardware,
-    jobs,
-    network,
-    pairs,
-    parts,
-    reached,
-    split,
-    sweeps,
-    throughput,
-)
-from throughline.report.topics import MADE_UP, Drawing, Scope, Topic
+from throughline.report.topic import MADE_UP, Drawing, Scope, Topic
+from throughline.sources import every_module
 
-TOPICS: tuple[Topic, ...] = (
-    *(
-        throughput.TOPIC,
-        jobs.TOPIC,
-        split.TOPIC,
-        network.TOPIC,
-        checks.EQUIVALENCE,
-        figures.TOPIC,
-        sweeps.TOPIC,
-        *reached.TOPICS,
-        parts.TOPIC,
-        *hardware.TOPICS,
-        conventions.TOPIC,
-    ),
-    *(
-        pairs.PAIRS,
-        pairs.CASES,
-        comparisons.TOPIC,
-        beside.BESIDE,
-        beside.DOUBTFUL,
-        checks.LARGEST,
-        checks.CONVERGENCE,
-        throughput.COMPARED,
-    ),
-)
+
+def _found() -> tuple[Topic, ...]:
+    """Return the topics that the files in this folder define, in the order of the page."""
+    values = (value for module in every_module(__name__) for value in vars(module).values())
+    topics = {value.name: value for value in values if isinstance(value, Topic)}
+    return tuple(sorted(topics.values(), key=lambda topic: topic.order))
+
+
+TOPICS = _found()
 
 
 def write_tables(scope: Scope, folder: Path) -> None:

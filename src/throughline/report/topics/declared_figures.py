@@ -8,13 +8,13 @@ from matplotlib.figure import Figure as Plot
 from throughline.numbers import reading
 from throughline.records import Cell, Figure
 from throughline.report.analysis.cells import Group
-from throughline.report.analysis.reached import alone
 from throughline.report.analysis.values import Value
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Column, Grid, lines
 from throughline.report.render.tables import Figure as Shown
-from throughline.report.topics import Drawing, Scope, Topic
+from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topics.single_calls import alone
 from throughline.spec import job
 
 
@@ -87,4 +87,4 @@ def _value(name: str, at: object, cell: Cell) -> Value | None:
     return Value(name, values[0]) if values else None
 
 
-TOPIC = Topic("figures", "Other figures", grid=grid, drawings=drawings)
+TOPIC = Topic("figures", "Other figures", order=60, grid=grid, drawings=drawings)

@@ -1,0 +1,100 @@
+"""Whole jobs: the table that users of Hugging Face's Trainer know, with columns for the optimizer steps alone.
+
+Make the rows of the table of whole jobs.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from throughline import gpus
+from throughline.numbers import percent, reading
+from throughline.records import Cell
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.render.tables import Column, Figure, Grid, Line
+from throughline.report.topic import Scope, Topic
+from throughline.spec import job
+
+COLUMNS = {
+    "global_step": "train/global_step",
+    "train_steps_per_second": "train/train_steps_per_second",
+    "eval_steps_per_second": "eval/steps_per_second",
+    "train_samples_per_second": "train/train_samples_per_second",
+    "eval_samples_per_second": "eval/samples_per_second",
+    "train_runtime": "train/train_runtime",
+    "eval_runtime": "eval/runtime",
+}
+"""Map our columns to the names of the Trainer's figures in its log."""
+
+
+def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
+    """Return a job's name, the ten columns that users of the Trainer know, and our own figures."""
+    told = {one.name: one.value for one in cell.figures}
+    accumulate = group.summary.options.accumulate if group.summary else 1
+    alone, whole = told.get("samples_per_second_without_evaluations"), told.get("train_samples_per_second")
+    runtime, preparation = told.get("train_runtime"), told.get("preparation")
+    return {
+        "name": name(group, line),
+        "fp16": str(group.precision == "fp16").upper(),
+        "train_bs": cell.global_batch // accumulate,
+        "total_train_bs": cell.global_batch,
+        **{heading: told.get(figure) for figure, heading in COLUMNS.items()},
+        "samples_per_second_without_evaluations": alone,
+        "evaluations_share": 1 - whole / alone if whole and alone else None,
+        "runtime_with_preparation_s": runtime + preparation if runtime and preparation is not None else None,
+    }
+
+
+def name(group: Group, line: Row) -> str:
+    """Return a job's name: device, number of devices, batch of each, such as `V100_4gpu_8`."""
+    device = group.summary.device if group.summary else None
+    known = gpus.find(device.name) if device and device.kind == "cuda" else None
+    kind = known.kind if known else device.name if device and device.kind == "cuda" else "CPU"
+    unit = "gpu" if device and device.kind == "cuda" else "worker"
+    return f"{kind.replace(' ', '-')}_{line.topology.world}{unit}_{group.batch}"
+
+
+def is_one(cell: Cell) -> bool:
+    """True if a cell's runs are whole jobs."""
+    return any(one.name in job.FIGURES for one in cell.figures)
+
+
+INTRO = (
+    "The columns from train_bs to eval/runtime have the Trainer's own definitions: train_runtime is the time of the "
+    "whole job, with its evaluations and without preparing data; samples per second are those of all epochs over it. "
+    "eval/runtime is the last evaluation's. Beside them stands what our clock says of the optimizer steps alone."
+)
+OWN = [
+    Column("samples_per_second_without_evaluations", "samples/s", "without evaluations, our clock"),
+    Column("evaluations_share", "evaluations", "share of the runtime"),
+    Column("runtime_with_preparation_s", "runtime, s", "with preparing data"),
+]
+READ: dict[str, Callable[[Any], str]] = {
+    "samples_per_second_without_evaluations": reading,
+    "evaluations_share": partial(percent, places=1),
+    "runtime_with_preparation_s": reading,
+}
+
+
+def grid(scope: Scope) -> Grid | None:
+    """Return a row for each cell; None if no run is a whole job."""
+    if not any(row.cell and is_one(row.cell) for group in scope.groups for row in group.rows):
+        return None
+    theirs = ["name", "fp16", "train_bs", "total_train_bs", *COLUMNS.values()]
+    columns = [*(Column(key, key) for key in theirs), *OWN]
+    made = [Line(group, row, _shown(group, row, row.cell)) for group in scope.groups for row in group.rows]
+    return Grid(columns, made)
+
+
+def _shown(group: Group, row: Row, cell: Cell | None) -> list[Figure]:
+    if cell is None or not cell.n_ok:
+        return []
+    return [Figure.of(value, READ.get(key, _digits)) for key, value in figures_of(group, row, cell).items()]
+
+
+def _digits(value: float | str) -> str:
+    """Return a value as the Trainer prints it, with all its digits."""
+    return value if isinstance(value, str) else f"{round(value, 4):.10g}"
+
+
+TOPIC = Topic("jobs", "Whole jobs", INTRO, order=20, grid=grid)
