@@ -8,7 +8,7 @@ arrays of `log_lines.TYPES`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,26 +61,23 @@ def parse(source: Path, part: int, shards: int, at_most: float, path: Path) -> t
 
 def gather(parts: Sequence[Path], shard: int, path: Path) -> int:
     """Write a shard from all parts and return how many rows it has."""
-    counts = []
-    for part in parts:
-        with opened(part) as stream:
-            bounds = stream["bounds"]
-            counts.append(int((bounds[:, shard + 1] - bounds[:, shard]).sum()))
+    rows: int = sum(to.stop - to.start for _, _, to in blocks(parts, shard))
     with hdf5.new_file(path, {"schema": SCHEMA}) as out:
         for name, (kind, shape) in log_lines.TYPES.items():
-            out.create_dataset(name, (sum(counts), *shape), kind, track_times=False)
-        at = 0
-        for part in parts:
-            with opened(part) as stream:
-                at = _copied(stream, out, shard, at)
-    return sum(counts)
-
-
-def _copied(part: h5py.File, out: h5py.File, shard: int, at: int) -> int:
-    """Copy a shard's rows from a part to the rows from `at` on. Return the row after them."""
-    for first, last in part["bounds"][:, shard : shard + 2].tolist():
-        if last > first:
+            out.create_dataset(name, (rows, *shape), kind, track_times=False)
+        for part, block, to in blocks(parts, shard):
             for name in log_lines.TYPES:
-                out[name][at : at + last - first] = part[name][first:last]
-        at += last - first
-    return at
+                out[name][to] = part[name][block]
+    return rows
+
+
+def blocks(parts: Sequence[Path], shard: int) -> Iterator[tuple[h5py.File, slice, slice]]:
+    """Yield the blocks of a shard's rows: the part, which is open, their place in it, and their place in the shard."""
+    begin = 0
+    for path in parts:
+        with opened(path) as part:
+            for first, last in part["bounds"][:, shard : shard + 2].tolist():
+                end = begin + last - first
+                if last > first:
+                    yield part, slice(first, last), slice(begin, end)
+                begin = end

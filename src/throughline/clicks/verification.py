@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from throughline.clicks import log_lines
+from throughline.clicks import log_lines, making
 from throughline.clicks.reading import opened
 from throughline.datasets import verification
 from throughline.datasets.faults import changed
@@ -27,25 +27,18 @@ def verify(path: Path, parts: Sequence[Path], shard: int) -> dict[str, Any]:
         for name, (kind, shape) in log_lines.TYPES.items():
             if arrays[name].dtype != kind or arrays[name].shape[1:] != shape:
                 raise changed(path, f"has {name} of another type or shape")
-        at = 0
-        for part in parts:
-            at = _compared(path, arrays, part, shard, at)
-        if {at} != {len(array) for array in arrays.values()}:
-            raise changed(path, f"has {len(arrays['labels'])} rows, and its parts have {at}")
-        if at and (arrays["labels"].max() > 1 or not np.isfinite(arrays["numbers"]).all()):
+        rows = 0
+        for part, block, to in making.blocks(parts, shard):
+            for name, array in arrays.items():
+                if not np.array_equal(array[to], part[name][block]):
+                    where = f"somewhere in rows {to.start} to {to.stop - 1}"
+                    raise changed(path, f"has other {name} than {Path(part.filename).name}, {where}")
+            rows = to.stop
+        if {rows} != {len(array) for array in arrays.values()}:
+            raise changed(path, f"has {len(arrays['labels'])} rows, and its parts have {rows}")
+        if rows and (arrays["labels"].max() > 1 or not np.isfinite(arrays["numbers"]).all()):
             raise changed(path, "has a label that is not 0 or 1, or a number that is not finite")
         for name in sorted(arrays):
             content.update(np.ascontiguousarray(arrays[name]).data)
         clicks = int(arrays["labels"].sum(dtype=np.int64))
-    return verification.result(path, {"rows": at, "clicks": clicks}, content.hexdigest())
-
-
-def _compared(path: Path, arrays: dict[str, Any], part: Path, shard: int, at: int) -> int:
-    with opened(part) as stream:
-        for first, last in stream["bounds"][:, shard : shard + 2].tolist():
-            until = at + last - first
-            for name, array in arrays.items():
-                if not np.array_equal(array[at:until], stream[name][first:last]):
-                    raise changed(path, f"has other {name} than {part.name}, somewhere in rows {at} to {until - 1}")
-            at = until
-    return at
+    return verification.result(path, {"rows": rows, "clicks": clicks}, content.hexdigest())

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from throughline.datasets.targets import Shards, require, shard_names
+from throughline.datasets.splits import shard_names
+from throughline.datasets.targets import Shards, require
 from throughline.files import UserError
 from throughline.spec import canonical
 from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, TextFiles, files_of, is_named

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
+from throughline.datasets.splits import SPLITS, split_of
 from throughline.files import UserError
 from throughline.spec import canonical
 
 SCHEMA = 1
-SPLITS = ("training", "test")
 Entry = dict[str, Any]
 """A shard in a manifest, or the result of its verification."""
 
@@ -65,15 +65,3 @@ def write(
 def digest(value: Any) -> str:
     """Return the SHA-256 of the value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
-
-
-def split_of(name: str) -> str:
-    """Return "training" or "test", whichever word is in the file's name. (In NVIDIA's names it can be anywhere.)"""
-    for split in SPLITS:
-        if split in name:
-            return split
-    raise UserError(
-        f"the shard {name} belongs to no split",
-        why="a shard's name has to hold the word `training` or `test`",
-        next_step="rename the file",
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from throughline.study.targets import absent
@@ -32,11 +32,6 @@ class Shards:
         """Return the position of a shard among all shards; UserError if there is no such shard."""
         require("shard", f"{split}_{number}", self.names)
         return self.names.index(f"{split}_{number}")
-
-
-def shard_names(counts: Mapping[str, int]) -> list[str]:
-    """Return the names of shards, from the number of shards of each split."""
-    return [f"{split}_{number:04d}" for split, count in counts.items() for number in range(count)]
 
 
 def require(what: str, name: str, names: Sequence[str], next_step: str | None = None) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from throughline import files
+from throughline.datasets.splits import shard_names
 from throughline.files import UserError
 from throughline.images import sample, source_pictures
 from throughline.images.source_pictures import Found
@@ -40,8 +41,8 @@ def write(place: str, shards: Mapping[str, int], path: Path) -> dict[str, Any]:
     numbers = {name: number for number, name in enumerate(names)}
     with files.atomic(path) as temporary, temporary.open("w", encoding="ascii") as stream:
         stream.write(json.dumps(first) + "\n")
-        for number, (shard, one) in enumerate(dealt):
-            line = shard, number, numbers[one.label], one.name, one.file, one.part
+        for number, (shard, picture) in enumerate(dealt):
+            line = shard, number, numbers[picture.label], picture.name, picture.file, picture.part
             stream.write(json.dumps(line) + "\n")
     return first
 
@@ -67,8 +68,8 @@ def classes(found: Sequence[Found], place: str) -> list[str]:
     Names are sorted as torchvision's ImageFolder does. If the classes are numbers (in a tar or RecordIO file), these
     are all the numbers from 0 to the highest.
     """
-    seen = {one.label for one in found}
-    training = {one.label for one in found if one.split != "test"}
+    seen = {picture.label for picture in found}
+    training = {picture.label for picture in found if picture.split != "test"}
     for wrong, why in (
         (not found, "holds no pictures: no .jpg, .jpeg or .png, and no .tar with any"),
         (len(training) < 2, f"has {len(training)} classes to train on; a model learns to tell apart at least two"),
@@ -77,7 +78,7 @@ def classes(found: Sequence[Found], place: str) -> list[str]:
         if wrong:
             next_step = "name another folder as `source` in config.yaml"
             raise UserError(f"{place} {why}", next_step=next_step)
-    if all(label.isdecimal() for label in seen) and any(one.part for one in found):
+    if all(label.isdecimal() for label in seen) and any(picture.part for picture in found):
         return [str(label) for label in range(max(map(int, seen)) + 1)]
     return sorted(seen)
 
@@ -88,14 +89,15 @@ def _dealt(found: Iterable[Found], shards: Mapping[str, int], place: str) -> Ite
     If the source has test pictures, these go to the test shards and the others to the training shards. Otherwise all
     pictures are dealt to all shards.
     """
-    ordered = sorted(found, key=lambda one: hashlib.sha256(ascii(one.name).encode()).digest())
-    trains, tests = ([f"{split}_{number:04d}" for number in range(count)] for split, count in shards.items())
-    own = [one for one in ordered if one.split == "test"]
-    rest = [one for one in ordered if one.split != "test"]
-    for pictures, names in ((rest, trains), (own, tests)) if own else ((rest, trains + tests),):
-        if len(pictures) < len(names):
+    ordered = sorted(found, key=lambda picture: hashlib.sha256(ascii(picture.name).encode()).digest())
+    names = shard_names(shards)
+    held_out = [picture for picture in ordered if picture.split == "test"]
+    rest = [picture for picture in ordered if picture.split != "test"]
+    trains = shards["training"] if held_out else len(names)
+    for pictures, into in ((rest, names[:trains]), (held_out, names[trains:])):
+        if len(pictures) < len(into):
             raise UserError(
-                f"{place} has {len(pictures)} pictures for {len(names)} shards",
+                f"{place} has {len(pictures)} pictures for {len(into)} shards",
                 next_step="set fewer `shards` in config.yaml, or use more pictures",
             )
-        yield from zip(cycle(names), pictures, strict=False)
+        yield from zip(cycle(into), pictures, strict=False)

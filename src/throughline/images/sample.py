@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from functools import cache
-from importlib import metadata
-from pathlib import Path
 
 from PIL import Image
 
-from throughline import files
-from throughline.files import UserError
+from throughline.datasets.samples import installed_file
 from throughline.images.source_pictures import Found
 
 PACKAGE, PHOTOGRAPH = "matplotlib", "grace_hopper.jpg"
@@ -47,18 +44,5 @@ def crop(place: tuple[int, int]) -> bytes:
 @cache
 def photograph() -> Image.Image:
     """Return the decoded photograph; UserError if the package does not have it."""
-    try:
-        listed = metadata.distribution(PACKAGE).files or []
-        path = next(Path(str(file.locate())) for file in listed if file.name == PHOTOGRAPH)
-        right = files.sha256(path) == SHA256
-    except (metadata.PackageNotFoundError, StopIteration, OSError):
-        right = False
-    if not right:
-        raise UserError(
-            "the sample of images is not on this machine",
-            why=f"it is cut out of {PHOTOGRAPH} of the package {PACKAGE}, which lacks it, has another one, or is not "
-            "installed",
-            next_step="install the matplotlib pinned in envs/main.txt",
-        )
-    with Image.open(path) as photograph:
+    with Image.open(installed_file("the sample of images", PACKAGE, PHOTOGRAPH, SHA256)) as photograph:
         return photograph.convert("RGB")

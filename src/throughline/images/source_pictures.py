@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from throughline.datasets.splits import WORDS
 from throughline.files import UserError
 from throughline.images import recordio
 
 PICTURES = (".jpg", ".jpeg", ".png")
-SPLITS = {"train": "training", "training": "training", "val": "test", "validation": "test", "test": "test"}
-"""Map the first folder of a path to the split of its pictures."""
 _CORRECT = "correct the folder, or name another one as `source` in config.yaml"
 
 
@@ -42,7 +41,7 @@ def found(folder: Path) -> Iterator[Found]:
     for path in _files(folder, ()):
         file = str(path.relative_to(folder))
         parts = file.split(os.sep)
-        split = SPLITS.get(parts[0].lower()) if len(parts) > 1 else None
+        split = WORDS.get(parts[0].lower()) if len(parts) > 1 else None
         if path.suffix.lower() in PICTURES:
             classes = parts[:-1] if split is None else parts[1:-1]
             if not classes:
@@ -87,7 +86,7 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
 def _split_of(stem: str) -> str | None:
     """Return the split from the first word in a file's name that tells it, as in `imagenet-val-000003`, or None."""
     words = stem.lower().replace("_", "-").replace(".", "-").split("-")
-    return next((SPLITS[word] for word in words if word in SPLITS), None)
+    return next((WORDS[word] for word in words if word in WORDS), None)
 
 
 def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from throughline.datasets.targets import Shards, require, shard_names
+from throughline.datasets.splits import shard_names
+from throughline.datasets.targets import Shards, require
 from throughline.study.images_section import Pictures
 
 

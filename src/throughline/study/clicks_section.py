@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 
@@ -24,6 +23,7 @@ class ClickShards(Section):
 
 
 class Clicks(DataSection):
+    contents: ClassVar[str] = "clicks"
     name: Name = Field("synthetic", description="name of the folder under data/; every source needs its own")
     source: Literal["synthetic"] | Annotated[list[FilePath], Field(min_length=1)] = Field(
         SYNTHETIC,
@@ -59,10 +59,6 @@ class Clicks(DataSection):
     @property
     def named(self) -> str | list[str]:
         return self.source if isinstance(self.source, str) else [Path(path).name for path in self.source]
-
-    def held_out_mistakes(self) -> Iterable[str]:
-        if not self.shards.test:
-            yield "convergence: it looks at held-out clicks, and clicks.shards.test is 0"
 
     def without_places(self) -> dict[str, Any]:
         return super().without_places() | {"source": self.named}

@@ -195,7 +195,7 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
     except ValueError as error:
         yield str(error)
     if section is not None and block.convergence:
-        yield from section.held_out_mistakes()
+        yield from section.held_out_mistakes(str(workload.data))
     if block.convergence and (block.options.data != "real" or not block.options.exchange):
         yield "convergence: it needs options.data: real and options.exchange: true, their defaults"
     if block.job and block.convergence:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, model_validator
 
@@ -22,6 +22,7 @@ BPE_PROTOCOL = 1
 """The same number for GPT-2's tokens."""
 PAIRS, TOKENS = (".hdf5", ".h5"), (".bin", ".idx")
 """Endings of finished files: BERT's sentence pairs, and GPT-2's tokens."""
+KINDS = {PAIRS: "shards", TOKENS: "token files of nanoGPT, llm.c or Megatron-LM"}
 
 BPE = "bpe"
 """The folder of GPT-2's tokens, the same for every length. BERT's pairs of a length are in seq<length>."""
@@ -104,6 +105,7 @@ PartFiles = Annotated[list[Dump], Field(min_length=1)]
 
 
 class Corpus(DataSection):
+    contents: ClassVar[str] = "text"
     name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
     dump: Dump | Annotated[list[Dump | PartFiles | TextFiles], Field(min_length=1)] | ShardFolder | TextFiles = Field(
         "sample",
@@ -255,9 +257,8 @@ class Corpus(DataSection):
         if self.parts * len(sources) > MOST_PARTS:
             yield f"parts: {len(sources)} sources of {self.parts} parts are more than {MOST_PARTS:,} parts"
 
-    def held_out_mistakes(self) -> Iterable[str]:
-        if not isinstance(self.dump, ShardFolder) and not self.shards.test:
-            yield "convergence: it looks at held-out text, and corpus.shards.test is 0"
+    def held_out_mistakes(self, section: str) -> Iterable[str]:
+        return () if isinstance(self.dump, ShardFolder) else super().held_out_mistakes(section)
 
     def without_places(self) -> dict[str, Any]:
         value = super().without_places()
@@ -277,7 +278,7 @@ def files_of(source: list[str] | TextFiles) -> list[str]:
 
 
 @cache
-def finished_shards(folder: str, endings: tuple[str, ...] = PAIRS) -> tuple[Path, ...]:
+def finished_files(folder: str, endings: tuple[str, str]) -> tuple[Path, ...]:
     """Return the files with these endings in a folder and its sub-folders, sorted by path.
 
     Raises UserError if there are none.
@@ -289,17 +290,18 @@ def finished_shards(folder: str, endings: tuple[str, ...] = PAIRS) -> tuple[Path
         if name.endswith(endings) and not name.startswith(".")
     )
     if not found:
+        there = Path(folder).is_dir()
         raise UserError(
-            f"the folder {folder} holds no shards" if Path(folder).is_dir() else f"there is no folder {folder}",
-            why=f"a shard is a file *{' or *'.join(endings)}, in this folder or below it",
+            f"the folder {folder} holds no {KINDS[endings]}" if there else f"there is no folder {folder}",
+            why=f"{KINDS[endings]} are named *{' or *'.join(endings)}, in this folder or below it",
             next_step="correct corpus.dump.shards in config.yaml",
         )
     return tuple(found)
 
 
 @cache
-def _names_and_sizes(folder: str, endings: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((path.name, path.stat().st_size) for path in finished_shards(folder, endings)))
+def _names_and_sizes(folder: str, endings: tuple[str, str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((path.name, path.stat().st_size) for path in finished_files(folder, endings)))
 
 
 def _without_folders(value: Any) -> Any:

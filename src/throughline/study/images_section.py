@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt
 
@@ -31,6 +30,7 @@ class ImageShards(Section):
 class Pictures(DataSection):
     """The keys that the sections `images` and `faces` share."""
 
+    contents: ClassVar[str] = "pictures"
     name: Name
     source: Text | None
     damaged: Literal["refuse", "skip"] = Field(
@@ -48,10 +48,6 @@ class Pictures(DataSection):
             "shards": self.shards.model_dump(),
             **({} if self.damaged == "refuse" else {"damaged": self.damaged}),
         }
-
-    def held_out_mistakes(self) -> Iterable[str]:
-        if not self.shards.test:
-            yield "convergence: it looks at held-out pictures, and images.shards.test is 0"
 
     def without_places(self) -> dict[str, Any]:
         return super().without_places() | {"source": self._source}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -58,6 +58,8 @@ class DataSection(Section):
     """
 
     name: Name
+    contents: ClassVar[str] = "data"
+    """What the data are, in a word."""
 
     @property
     def is_made_up(self) -> bool:
@@ -72,9 +74,14 @@ class DataSection(Section):
         """Return the mistakes of the section as a whole. Each text begins with a key."""
         return ()
 
-    def held_out_mistakes(self) -> Iterable[str]:
-        """Return the reasons why a convergence check cannot read held-out data. Each text begins with a key."""
-        return ()
+    def held_out_mistakes(self, section: str) -> Iterable[str]:
+        """Return the reasons why a convergence check cannot read held-out data. Each text begins with a key.
+
+        section: the name of this section.
+        """
+        shards = getattr(self, "shards", None)
+        if shards is not None and not shards.test:
+            yield f"convergence: it looks at held-out {self.contents}, and {section}.shards.test is 0"
 
     def without_places(self) -> dict[str, Any]:
         """Return the section as a record stores it: without folders, addresses and contact details."""

@@ -253,6 +253,6 @@ def test_the_section_names_its_source_and_not_where_it_lies() -> None:
     assert images.without_places()["source"] == "imagenet" and images.digest("images") == elsewhere.digest("images")
     skipping = load([], {"images": {"source": "/mnt/imagenet", "shards": {"test": 0}, "damaged": "skip"}}).images
     assert skipping.digest("images") != images.digest("images")
-    assert list(images.held_out_mistakes()) == [
+    assert list(images.held_out_mistakes("images")) == [
         "convergence: it looks at held-out pictures, and images.shards.test is 0"
     ]

@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline import files
+from throughline.datasets.splits import WORDS
 from throughline.files import UserError
+from throughline.study.corpus_section import TOKENS, finished_files
 
 NANOGPT, LLM_C, MEGATRON = "nanogpt", "llm.c", "megatron"
-_SPLITS = {"train": "training", "val": "test", "test": "test"}
 _WORDS = re.compile(r"(?<![a-z])(train|val|test)")
 
 _LLM_C_HEADER = struct.Struct("<256i")
@@ -64,22 +65,11 @@ def find(folder: str | Path) -> list[TokenFile]:
     UserError if there is none, or if a file is damaged or its name does not tell its split. The tokens themselves are
     not checked: verification reads them all and checks that they are in the vocabulary.
     """
-    found = [
-        Path(parent) / name
-        for parent, _, names in os.walk(folder, followlinks=True)
-        for name in names
-        if name.endswith((".bin", ".idx")) and not name.startswith(".")
-    ]
-    for path in found:
-        if path.suffix == ".idx" and path.with_suffix(".bin") not in found:
+    paths = sorted(finished_files(str(folder), TOKENS), key=files.natural)
+    for path in paths:
+        if path.suffix == ".idx" and path.with_suffix(".bin") not in paths:
             raise _damaged(path, "the tokens that it describes are not beside it", f"put {path.stem}.bin there")
-    paths = sorted((path for path in found if path.suffix == ".bin"), key=files.natural)
-    if not paths:
-        raise UserError(
-            f"the folder {folder} holds no token files" if Path(folder).is_dir() else f"there is no folder {folder}",
-            why="a token file of nanoGPT, llm.c or Megatron-LM is named *.bin, in this folder or below it",
-            next_step="correct corpus.dump.shards in config.yaml",
-        )
+    paths = [path for path in paths if path.suffix == ".bin"]
     return [TokenFile(path, open_tokens(path).format, split_of(path)) for path in paths]
 
 
@@ -92,7 +82,7 @@ def split_of(path: Path) -> str:
             why="one word in a file's name says what it is for: train, or val or test",
             next_step="rename the file (with its .idx, where it has one), or link to it under another name",
         )
-    return _SPLITS[words.pop()]
+    return WORDS[words.pop()]
 
 
 def open_tokens(path: Path) -> Tokens:

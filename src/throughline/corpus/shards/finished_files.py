@@ -11,9 +11,9 @@ from pathlib import Path
 from throughline import files
 from throughline.corpus.bpe import foreign_files
 from throughline.corpus.shards import layout
-from throughline.datasets.manifest import split_of
+from throughline.datasets.splits import shard_name, split_of
 from throughline.files import UserError
-from throughline.study.corpus_section import BPE, Corpus, ShardFolder, finished_shards
+from throughline.study.corpus_section import BPE, PAIRS, Corpus, ShardFolder, finished_files
 
 
 def of(corpus: Corpus, folders: Sequence[str]) -> dict[str, dict[str, Path]] | None:
@@ -36,7 +36,7 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
     has other predictions or no training shard, or if a file's name does not tell its split.
     """
     by_folder: dict[Path, list[Path]] = {}
-    for path in sorted(finished_shards(str(folder)), key=files.natural):
+    for path in sorted(finished_files(str(folder), PAIRS), key=files.natural):
         by_folder.setdefault(path.parent, []).append(path)
     by_length: dict[int, dict[str, Path]] = {}
     seen: dict[tuple[int, int], int] = {}
@@ -78,7 +78,7 @@ def find_tokens(folder: str | Path) -> dict[str, Path]:
 
 def _name(named: dict[str, Path], split: str, path: Path) -> None:
     """Add a file under our next name of its split."""
-    named[f"{split}_{sum(name.startswith(split) for name in named):04d}"] = path
+    named[shard_name(split, sum(name.startswith(split) for name in named))] = path
 
 
 def link(shard: Path, path: Path) -> None:

@@ -11,6 +11,7 @@ from throughline import files
 from throughline.corpus.source import streams
 from throughline.corpus.source.pages import tag
 from throughline.corpus.source.streams import WHOLE_AGAIN, DumpFile
+from throughline.datasets.samples import installed_file
 from throughline.files import UserError
 
 SCHEMA = 1
@@ -41,20 +42,7 @@ class Cut:
 
 def find_sample() -> Path:
     """Return the path of the sample: a piece of a real English Wikipedia dump that gensim installs as test data."""
-    from importlib import metadata
-
-    try:
-        listed = metadata.distribution(SAMPLE_PACKAGE).files or []
-        path = next(Path(str(file.locate())) for file in listed if file.name == SAMPLE_FILE)
-    except (metadata.PackageNotFoundError, StopIteration):
-        path = None
-    if path is None or not path.is_file():
-        raise UserError(
-            "the sample corpus is not on this machine",
-            why=f"it is read from the package {SAMPLE_PACKAGE}, which lacks {SAMPLE_FILE} or is not installed",
-            next_step="install the gensim pinned in envs/main.txt",
-        )
-    return path
+    return installed_file("the sample corpus", SAMPLE_PACKAGE, SAMPLE_FILE)
 
 
 def copy_sample(path: Path) -> None:
