@@ -9,7 +9,7 @@ from throughline.launch import lock
 from throughline.snakemake_inside import answered
 from throughline.spec import canonical
 from throughline.console import plan
-from throughline.images.targets import PicturesTargets
+from throughline.datasets.targets import FolderTargets
 from throughline.study import runs
 from throughline.study.clicks_section import CLICKS_PROTOCOL
 from throughline.study.corpus_section import BPE, DATA_PROTOCOL

@@ -22,15 +22,15 @@ rule images_listing:
     conda:
         "../envs/main.yaml"
     params:
-        source=lambda wildcards: PICTURES[wildcards.room].pictures.source,
-        shards=lambda wildcards: PICTURES[wildcards.room].pictures.shards.model_dump(),
+        source=lambda wildcards: PICTURES[wildcards.room].section.source,
+        shards=lambda wildcards: PICTURES[wildcards.room].section.shards.model_dump(),
     shell:
         command("images_listing", **SHARDS)
 
 
 rule images_shard:
     input:
-        checked(of_pictures(PicturesTargets.check), "data/{images}/{room}/listing.jsonl"),
+        checked(of_pictures(FolderTargets.check), "data/{images}/{room}/listing.jsonl"),
     output:
         shard="data/{images}/{room}/{split}_{number}.tar",
         index="data/{images}/{room}/{split}_{number}.idx",
@@ -40,8 +40,8 @@ rule images_shard:
     conda:
         "../envs/main.yaml"
     params:
-        source=lambda wildcards: PICTURES[wildcards.room].pictures.source,
-        damaged=lambda wildcards: PICTURES[wildcards.room].pictures.damaged,
+        source=lambda wildcards: PICTURES[wildcards.room].section.source,
+        damaged=lambda wildcards: PICTURES[wildcards.room].section.damaged,
         protocol=IMAGES_PROTOCOL,
     shell:
         command("images_shard", listing="input", output="output.shard")
@@ -60,7 +60,7 @@ rule images_verify:
     conda:
         "../envs/main.yaml"
     params:
-        damaged=lambda wildcards: PICTURES[wildcards.room].pictures.damaged,
+        damaged=lambda wildcards: PICTURES[wildcards.room].section.damaged,
         side=lambda wildcards: ["--side", SIDE] if wildcards.room == "faces" else [],
     shell:
         command("images_verify", "params.side")
@@ -69,7 +69,7 @@ rule images_verify:
 rule images_manifest:
     input:
         listing="data/{images}/{room}/listing.jsonl",
-        verified=looked_up(of_pictures(PicturesTargets.verified)),
+        verified=looked_up(of_pictures(FolderTargets.verified)),
     output:
         "data/{images}/{room}/manifest.json",
     log:
@@ -78,6 +78,6 @@ rule images_manifest:
     conda:
         "../envs/main.yaml"
     params:
-        parameters=lambda wildcards: canonical(PICTURES[wildcards.room].pictures.decided_by(wildcards.room)),
+        parameters=lambda wildcards: canonical(PICTURES[wildcards.room].section.decided_by(wildcards.room)),
     shell:
         command("images_manifest", images="wildcards.images")

@@ -10,7 +10,7 @@ from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.clicks.targets import ClicksTargets
 from throughline.corpus.shards import finished_files
 from throughline.corpus.targets import CorpusTargets
-from throughline.images.targets import PicturesTargets
+from throughline.datasets.targets import FolderTargets
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import Config, load
@@ -24,7 +24,7 @@ class WorkflowCall:
     specs: Sequence[RunSpec]
     targets: Targets
     corpus: CorpusTargets
-    pictures: Mapping[str, PicturesTargets]
+    pictures: Mapping[str, FolderTargets]
     clicks: ClicksTargets
 
 
@@ -55,6 +55,6 @@ def read(
             checks=convergence_check.requests(config, specs),
         ),
         CorpusTargets(config.corpus, folders, finished_files.of(config.corpus, folders)),
-        {room: PicturesTargets(section, room) for room, section in config.pictures().items()},
+        {room: FolderTargets(section, room, "images", ".tar", ".idx") for room, section in config.pictures().items()},
         ClicksTargets(config.clicks),
     )

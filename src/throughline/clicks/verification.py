@@ -11,7 +11,7 @@ import numpy as np
 
 from throughline.clicks import log_lines, making
 from throughline.clicks.reading import opened
-from throughline.datasets import verification
+from throughline.datasets import manifest
 from throughline.datasets.faults import changed
 from throughline.datasets.hdf5 import mapped
 
@@ -41,4 +41,4 @@ def verify(path: Path, parts: Sequence[Path], shard: int) -> dict[str, Any]:
         for name in sorted(arrays):
             content.update(np.ascontiguousarray(arrays[name]).data)
         clicks = int(arrays["labels"].sum(dtype=np.int64))
-    return verification.result(path, {"rows": rows, "clicks": clicks}, content.hexdigest())
+    return manifest.verified(path, {"rows": rows, "clicks": clicks}, content.hexdigest())

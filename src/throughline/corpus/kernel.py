@@ -40,21 +40,17 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tokenizer_bytes": (_i64, [_pointer]),
     "split": (_i64, [_pointer, ctypes.c_char_p, _i8, _i64, _u1, _i64, _i8, _i8, _i64, _i8]),
     "pairs": (_i64, [_i64, _i64, _i64, _i8, _i8, _i64, ctypes.c_double, _u8, _u8, _i8, _i8, _i8, _i8, _u1]),
-    "filled": (
-        None,
-        [
-            *(_i64, _i64, _i64, _pointer, _i64, _i8, _i8, _i8, _i8, _u1, _i4, _u8, _i4, _i64, _i32, _i32, _i32),
-            *(_u2, _i4, _u1, _u1, _i4, _i4, _u1),
-        ],
-    ),
-    "checked": (
-        ctypes.c_int,
-        [*(_i64, _i64, _i64, _i64, _i32, _i32, _i32, _i32, _u1, _pointer), *(_i4, _u1, _u1, _i4, _i4, _u1, _i8)],
-    ),
+    "filled": (None, [
+        _i64, _i64, _i64, _pointer, _i64, _i8, _i8, _i8, _i8, _u1, _i4, _u8, _i4, _i64, _i32, _i32, _i32,
+        _u2, _i4, _u1, _u1, _i4, _i4, _u1,
+    ]),
+    "checked": (ctypes.c_int, [
+        _i64, _i64, _i64, _i64, _i32, _i32, _i32, _i32, _u1, _pointer, _i4, _u1, _u1, _i4, _i4, _u1, _i8,
+    ]),
     "planes": (None, [_pointer, _i64, _i64, _u1]),
     "elements": (None, [_pointer, _i64, _pointer]),
     "looked_up": (_i64, [_i64, _i64, _i4, _i8, _i8, _u1, _pointer, _i64, _i64, _i8, _i64, _i8, _i64]),
-}
+}  # fmt: skip
 
 
 @functools.cache

@@ -6,6 +6,7 @@ A room adds to it what is particular to its data. A manifest is written only whe
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,19 @@ Entry = dict[str, Any]
 """A shard in a manifest, or the result of its verification."""
 
 
-def read_results(verified: Sequence[Path]) -> list[Entry]:
-    """Read the verification results and sort them as a manifest lists their shards."""
-    results = [files.read_json(file) for file in verified]
+def verified(path: Path, facts: Mapping[str, Any], content_digest: str, **further: Any) -> Entry:
+    """Return the result of a verification that a shard passed: its names, `facts`, digests, then `further`.
+
+    If the shard is a link to a file of another maker, `source` is the name of that file.
+    """
+    source = {"source": Path(os.readlink(path)).name} if path.is_symlink() else {}
+    digests = {"sha256": files.sha256(path), "content_digest": content_digest}
+    return {"schema": SCHEMA, "file": path.name, **source, **facts, **digests, **further}
+
+
+def read_results(paths: Sequence[Path]) -> list[Entry]:
+    """Read the files with verification results and sort them as a manifest lists their shards."""
+    results = [files.read_json(file) for file in paths]
     return sorted(results, key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
 
 

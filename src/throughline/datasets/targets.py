@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from throughline.datasets.splits import shard_names
+from throughline.study.clicks_section import Clicks
+from throughline.study.images_section import Pictures
 from throughline.study.targets import absent
 
 LISTED_AT_MOST = 8
@@ -28,10 +31,33 @@ class Shards:
         """Return the verification files of all shards."""
         return [f"{self.folder}/verified/{name}.json" for name in self.names]
 
-    def position(self, split: str, number: str) -> int:
-        """Return the position of a shard among all shards; UserError if there is no such shard."""
-        require("shard", f"{split}_{number}", self.names)
-        return self.names.index(f"{split}_{number}")
+
+class FolderTargets:
+    """The files of a section whose data lie in one folder, `room`. A look-up gets the wildcards of a rule.
+
+    wildcard: the name of the wildcard that has the section's name.
+    """
+
+    def __init__(self, section: Pictures | Clicks, room: str, wildcard: str, *endings: str) -> None:
+        self.section, self.room, self.wildcard = section, room, wildcard
+        self.shards = Shards(f"data/{section.name}/{room}", shard_names(section.shards.model_dump()), endings)
+
+    def files(self) -> list[str]:
+        """Return everything that is made of the section: nothing if its batches are made up."""
+        return [] if self.section.is_made_up else self.shards.files()
+
+    def check(self, **wildcards: str) -> None:
+        """Raise UserError if there are no such data, or if they have no such shard (`split` and `number`)."""
+        next_step = f"name a folder as {self.room}.source" if self.section.is_made_up else None
+        names = [] if self.section.is_made_up else [self.section.name]
+        require(self.room, wildcards[self.wildcard], names, next_step)
+        if "split" in wildcards:
+            require("shard", f"{wildcards['split']}_{wildcards['number']}", self.shards.names)
+
+    def verified(self, **wildcards: str) -> list[str]:
+        """Return the verification files of all shards."""
+        self.check(**wildcards)
+        return self.shards.verified()
 
 
 def require(what: str, name: str, names: Sequence[str], next_step: str | None = None) -> None:

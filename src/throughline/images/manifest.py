@@ -20,20 +20,13 @@ def merge(name: str, verified: Sequence[Path], listed: Path, parameters: dict[st
     results = manifest.read_results(verified)
     shards = manifest.entries(results, "rows", "skipped", "sha256", "index", "content_digest")
     first = listing.first_line(listed)
-    head = {
-        "kind": KIND,
-        "images": name,
-        "classes": len(first["classes"]),
-        "class_names": first["classes"],
-        "attribution": first["attribution"],
-    }
+    classes = {"classes": len(first["classes"]), "class_names": first["classes"], "attribution": first["attribution"]}
     facts = {
         "verified_with": {"pillow": PIL.__version__, "libjpeg_turbo": features.version("libjpeg_turbo")},
-        "rows": sum(shard["rows"] for shard in shards),
-        "skipped": sum(shard["skipped"] for shard in shards),
+        **{name: sum(shard[name] for shard in shards) for name in ("rows", "skipped")},
         "statistics": _statistics([result["statistics"] for result in results]),
     }
-    manifest.write(path, head, parameters, facts, shards)
+    manifest.write(path, {"kind": KIND, "images": name, **classes}, parameters, facts, shards)
 
 
 def _statistics(of_shards: Sequence[dict[str, Any]]) -> dict[str, Any]:

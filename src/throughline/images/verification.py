@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files
-from throughline.datasets import verification
+from throughline.datasets import manifest
 from throughline.datasets.faults import changed
 from throughline.files import UserError
 from throughline.images import listing, pictures, shard_index
@@ -66,7 +66,7 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
     }
     facts: dict[str, Any] = {"rows": len(places), "skipped": len(missing)}
     facts["index"] = {"file": beside.name, "sha256": files.sha256(beside)}
-    return verification.result(path, facts, content.hexdigest(), statistics=statistics)
+    return manifest.verified(path, facts, content.hexdigest(), statistics=statistics)
 
 
 def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.TarInfo]) -> Listed:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from images_helpers import folder, made, picture
+from throughline.datasets.targets import FolderTargets
 from throughline.files import UserError, read_json
 from throughline.images import listing, making, pictures, verification
-from throughline.images.targets import PicturesTargets
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
 from throughline.workloads.faces import SIDE
@@ -108,7 +108,7 @@ def test_without_a_source_faces_are_made_up_and_with_one_they_are_read() -> None
     block = {"f": {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}}}
     without, read = (load([], {"benchmarks": block, "faces": faces}) for faces in ({}, {"source": "ms1m"}))
     assert without.data_of(without.benchmarks["f"]) is None and read.data_of(read.benchmarks["f"]) is read.faces
-    assert PicturesTargets(without.faces, "faces").files() == []
-    assert PicturesTargets(read.faces, "faces").files()[0] == "data/faces/faces/manifest.json"
+    assert FolderTargets(without.faces, "faces", "images", ".tar").files() == []
+    assert FolderTargets(read.faces, "faces", "images", ".tar").files()[0] == "data/faces/faces/manifest.json"
     with pytest.raises(UserError, match=r"name a folder as faces\.source"):
-        PicturesTargets(without.faces, "faces").check(images="faces")
+        FolderTargets(without.faces, "faces", "images", ".tar").check(images="faces")

@@ -18,7 +18,7 @@ from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.bpe.reading import mapped
 from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
 from throughline.corpus.text.tokens import Index
-from throughline.datasets import hdf5, verification
+from throughline.datasets import hdf5, manifest
 from throughline.datasets.faults import fault
 from throughline.progress import Progress
 
@@ -56,7 +56,7 @@ def verify(path: Path, words: Vocabulary, parameters_digest: str) -> dict[str, A
             if not np.array_equal(encoder.encode([text.decode()])[0], ids):
                 raise fault(path, f"has other ids than the article {number} is encoded to")
         progress.to(int(bounds[document + 1]) * tokens.itemsize)
-    return verification.result(path, {**place, "documents": len(numbers)}, content_digest)
+    return manifest.verified(path, {**place, "documents": len(numbers)}, content_digest)
 
 
 def verify_foreign(path: Path) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def verify_foreign(path: Path) -> dict[str, Any]:
     content_digest, ends = _scanned(path, opened.tokens)
     place = {"tokens": len(opened.tokens), "type": opened.tokens.dtype.str, "offset": opened.offset}
     documents = len(ends) if opened.documents is None else len(opened.documents) - 1
-    return verification.result(path, {**place, "documents": documents}, content_digest)
+    return manifest.verified(path, {**place, "documents": documents}, content_digest)
 
 
 def _scanned(path: Path, tokens: NDArray[Any]) -> tuple[str, Index]:

@@ -60,12 +60,12 @@ def _filled(
     shapes = layout.shapes(rows, sequence, predictions)
     arrays = {name: np.empty(shape, layout.TYPES[name]) for name, shape in shapes.items()}
     compiled.filled(
-        *(rows, sequence, predictions, tokens.ctypes.data, tokens.itemsize),
-        *(block.a, block.a_length, block.b, block.b_length, block.random_next.view(np.uint8)),
-        *(counts.astype(np.int32), drawn, vocabulary.words, len(vocabulary.words)),
-        *(vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence, np.uint16)),
+        rows, sequence, predictions, tokens.ctypes.data, tokens.itemsize,
+        block.a, block.a_length, block.b, block.b_length, block.random_next.view(np.uint8),
+        counts.astype(np.int32), drawn, vocabulary.words, len(vocabulary.words),
+        vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence, np.uint16),
         *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays.values()),
-    )
+    )  # fmt: skip
     return arrays
 
 

@@ -49,12 +49,12 @@ def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters
         masked = masked_of(np.arange(sequence - 2), promised.predictions, promised.probability).astype(np.int32)
     counts = np.zeros(len(_COUNTED), np.int64)
     fine = compiled.checked(
-        *(rows, sequence, block["masked_lm_ids"].shape[1], len(vocabulary)),
-        *(vocabulary.cls, vocabulary.sep, vocabulary.mask, vocabulary.unk, vocabulary.kinds),
+        rows, sequence, block["masked_lm_ids"].shape[1], len(vocabulary),
+        vocabulary.cls, vocabulary.sep, vocabulary.mask, vocabulary.unk, vocabulary.kinds,
         masked.ctypes.data if masked is not None else None,
         *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays),
         counts,
-    )
+    )  # fmt: skip
     return dict(zip(_COUNTED, counts.tolist(), strict=True)) if fine else None
 
 

@@ -25,7 +25,7 @@ from throughline import randomness
 from throughline.corpus import kernel
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters
-from throughline.corpus.text.tokens import Documents
+from throughline.corpus.text.tokens import Documents, document_runs
 from throughline.randomness import Words
 
 Index = NDArray[np.int64]
@@ -106,13 +106,10 @@ def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArr
 def pairs(documents: Documents, parameters: Parameters, stream: randomness.Stream) -> Iterator[Pairs]:
     """Yield the examples of one copy in the documents' order, those of several documents at a time."""
     of_document = stream.words(len(documents), 2)
-    made, first = _pairs_by_numpy if kernel.load() is None else _pairs_by_kernel, 0
-    while first < len(documents):
-        begin = int(documents.documents[first])
-        last = max(int(np.searchsorted(documents.documents, begin + _SENTENCES, side="right")) - 1, first + 1)
-        of_sentence = stream.words(int(documents.documents[last]) - begin, 5)
-        yield made(documents, parameters, range(first, last), of_document[first:last], of_sentence)
-        first = last
+    form = _pairs_by_numpy if kernel.load() is None else _pairs_by_kernel
+    for first, last in document_runs(documents.documents, _SENTENCES):
+        of_sentence = stream.words(int(documents.documents[last] - documents.documents[first]), 5)
+        yield form(documents, parameters, range(first, last), of_document[first:last], of_sentence)
 
 
 def _pairs_by_kernel(
@@ -138,7 +135,7 @@ def _pairs_by_numpy(
     short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences
     targets = np.where(short, 2 + randomness.below(of_document[:, 1], np.full(len(short), limit - 1)), limit)
     made: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 6]
-    lane = np.array(some)  # the documents that are not yet read to their end
+    lane = np.array(some, np.int64)  # the documents that are not yet read to their end
     at = bounds[lane]  # the sentence at which each document's next chunk begins
     sentence = int(bounds[some.start])
     while len(lane):

@@ -136,10 +136,10 @@ class Text:
         if compiled is None:
             return -1
         judged = compiled.looked_up(
-            *(*originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8)),
-            *(self.tokens.ctypes.data, self.tokens.itemsize, len(self.tokens)),
-            *(self.sentences, len(self.sentences), self.of_sentence, _TOO_COMMON),
-        )
+            *originals.shape, np.ascontiguousarray(originals), a_length, b_length, labels.astype(np.uint8),
+            self.tokens.ctypes.data, self.tokens.itemsize, len(self.tokens),
+            self.sentences, len(self.sentences), self.of_sentence, _TOO_COMMON,
+        )  # fmt: skip
         if judged == -2:
             raise MemoryError("no memory to look segments up")
         return int(judged)

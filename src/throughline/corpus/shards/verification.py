@@ -22,7 +22,7 @@ from throughline.corpus.shards.row_checks import Arrays
 from throughline.corpus.shards.text_lookup import Text
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
-from throughline.datasets import verification
+from throughline.datasets import manifest
 from throughline.datasets.faults import fault
 
 _ROWS = 2048  # rows checked at a time, few enough for a processor's cache
@@ -67,7 +67,7 @@ def verify(
     if rows and promised is not None:
         row_checks.check_shares(path, counts, vocabulary)
     looked_up = {"pairs_looked_up": counts["pairs_looked_up"]} if text is not None else {}
-    return verification.result(
+    return manifest.verified(
         path,
         {"rows": rows, "sequence": sequence, "predictions": predictions},
         content_digest,

@@ -132,14 +132,14 @@ def gather(
                 first = int(np.searchsorted(places, np.uint64(low)))
                 last = int(np.searchsorted(places, np.uint64(high - 1), side="right"))
                 most = _RUN * len(stream["sentences"]) // max(len(stream["tokens"]), 1)
-                for begin, end in _pieces(stream["documents"][first : last + 1], most):
+                for begin, end in document_runs(stream["documents"][first : last + 1], most):
                     pile.add(_read_run(stream, first + begin, first + end))
         (sha256, size), *_ = facts
         _, order = np.unique(pile.facts()[0], return_index=True)
         (write or _write)(path, pile, order, sha256, size)
 
 
-def _pieces(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
+def document_runs(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
     """Yield documents (first, last) in runs of about `most` sentences, at least one run.
 
     `bounds`: the first sentence of each document, then the end.
